@@ -1,0 +1,1 @@
+"""attnprobe: may I read this classifier's attention as an explanation?"""

@@ -1,0 +1,136 @@
+"""What travels through the house: `Batch` in, `Outputs` out, and the `Readout` that probes are given.
+
+Glossary of axis words, used in every shape annotation of the package:
+
+    batch    examples of one batch
+    seq      positions that attention is spread over: tokens, or sentences in a hierarchical model
+    tokens   tokens of the text, where they differ from `seq` (hierarchical models) or belong to the question
+    hidden   features of one encoder state
+    embed    features of one word vector
+    classes  outputs of the classifier; always 2 or more (a binary model's single logit s becomes [0, s])
+    samples  alternatives of one example side by side: permutations, restarts, erasures
+
+Boolean masks say True = keep. `mask` marks real tokens (markers included, padding not); `content` marks the
+positions that attention may be given to: no markers, no padding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.measures import total_variation
+
+
+class Task(StrEnum):
+    """What the labels mean, and with it how logits become probabilities."""
+
+    SINGLE_LABEL = "single_label"  # exactly one of two or more classes: softmax
+    MULTI_LABEL = "multi_label"  # any subset of the labels: one sigmoid each
+
+
+@dataclass
+class Batch:
+    """One padded batch of texts.
+
+    `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id`
+    is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
+    sentence of every token from 0 (−1 on markers and padding). `question`, `question_mask` and `candidates` are
+    there for tasks with a question only; `candidates` says which classes this instance may be answered with.
+    """
+
+    ids: Int[Tensor, "batch tokens"]
+    mask: Bool[Tensor, "batch tokens"]
+    content: Bool[Tensor, "batch tokens"]
+    labels: Tensor
+    example_id: Int[Tensor, "batch"]
+    sentence: Int[Tensor, "batch tokens"] | None = None
+    question: Int[Tensor, "batch question"] | None = None
+    question_mask: Bool[Tensor, "batch question"] | None = None
+    candidates: Bool[Tensor, "batch classes"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """The same batch on another device."""
+        moved = {
+            f.name: value.to(device, non_blocking=non_blocking)
+            for f in fields(self)
+            if (value := getattr(self, f.name)) is not None
+        }
+        return replace(self, **moved)
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in page-locked memory (called by the data loader where a GPU is used)."""
+        pinned = {f.name: value.pin_memory() for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return replace(self, **pinned)
+
+
+@dataclass
+class Outputs:
+    """What one forward pass leaves behind.
+
+    `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content`
+    and is exactly 0 elsewhere. `query` is the question's last state, where there is a question.
+    """
+
+    logits: Float[Tensor, "batch classes"]
+    attention: Float[Tensor, "batch seq"]
+    scores: Float[Tensor, "batch seq"]
+    hidden: Float[Tensor, "batch seq hidden"]
+    content: Bool[Tensor, "batch seq"]
+    query: Float[Tensor, "batch query"] | None = None
+
+
+def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Tensor, "*any classes"]:
+    """Class probabilities (softmax), or for multi-label tasks one probability per label (sigmoid)."""
+    return logits.sigmoid() if task is Task.MULTI_LABEL else logits.softmax(-1)
+
+
+@dataclass(frozen=True)
+class Readout:
+    """The frozen map "attention → class probabilities" of one batch: all that an attention-only probe may see.
+
+    Where the decoder is linear in the attended vector, `position_logits[b, t]` = W h_t + b is set and
+    `logits(a) = Σ_t a_t · position_logits[t]`; else `decode` runs the model's own decoder. All tensors are float64.
+    """
+
+    attention: Float[Tensor, "batch seq"]
+    content: Bool[Tensor, "batch seq"]
+    example_id: Int[Tensor, "batch"]
+    task: Task = Task.SINGLE_LABEL
+    position_logits: Float[Tensor, "batch seq classes"] | None = None
+    decode: Callable[[Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.position_logits is None) == (self.decode is None):
+            raise ValueError("a Readout needs exactly one of position_logits (linear decoder) and decode (any other)")
+
+    def logits(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
+        """Logits under other attentions; leading sample axes are free."""
+        if self.position_logits is not None:
+            # [..., batch, seq] × [batch, seq, classes]: one matrix product per example over all samples
+            flat = attention.reshape(-1, *attention.shape[-2:]).transpose(0, 1)
+            result = torch.bmm(flat, self.position_logits).transpose(0, 1)
+            return result.reshape(*attention.shape[:-1], result.shape[-1])
+        assert self.decode is not None
+        return self.decode(attention)
+
+    def predict(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
+        """Probabilities under other attentions `[..., batch, seq]`, each of which sums to 1 over `content`."""
+        return probabilities(self.logits(attention), self.task)
+
+    def prediction(self) -> Float[Tensor, "batch classes"]:
+        """Probabilities under the model's own attention."""
+        return self.predict(self.attention)
+
+    def distance(self, p: Float[Tensor, "*p classes"], q: Float[Tensor, "*q classes"]) -> Float[Tensor, "*any"]:
+        """How far two predictions are apart, 0 to 1: total variation distance; for multi-label tasks the mean over
+        the labels of |p − q|, which is each label's own total variation."""
+        if self.task is Task.MULTI_LABEL:
+            return (p - q).abs().mean(-1)
+        return total_variation(p, q)
