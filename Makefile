@@ -1,0 +1,40 @@
+# make run   set up, run the main job on the built-in corpus, say where the results are
+# make test  set up, run all tests
+PYTHON ?= python3
+BIN := .venv/bin
+export HF_HUB_DISABLE_TELEMETRY = 1
+
+.PHONY: run test test-slow lint format benchmark clean
+.DELETE_ON_ERROR:
+
+run: .venv/ready
+	$(BIN)/python -m attnprobe +experiment=jain_adversarial on_finished=skip
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+test-slow: .venv/ready
+	$(BIN)/python -m pytest -m "slow or real_data" --override-ini addopts="--strict-markers -ra"
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: .venv/ready
+	$(BIN)/python -m benchmarks
+
+# torch first and pinned (constraints.txt says why), then everything else
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attnprobe needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache

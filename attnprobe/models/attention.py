@@ -1,0 +1,70 @@
+"""Attention: hidden states (and a question's state) → one score per position, before the softmax."""
+
+import math
+from abc import ABC, abstractmethod
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+
+class Attention(nn.Module, ABC):
+    """Scores positions. `query_size` is the size of the question's state, None for tasks without a question."""
+
+    @abstractmethod
+    def forward(
+        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "batch seq"]:
+        """Unmasked scores, any real number."""
+
+
+class AdditiveAttention(Attention):
+    """s_t = v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]) with W₁: m → m/2 and v without bias (Jain & Wallace's "tanh"; Bahdanau
+    et al. 2015)."""
+
+    def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: int | None = None) -> None:
+        super().__init__()
+        inner = inner_size or hidden_size // 2
+        self.states = nn.Linear(hidden_size, inner)
+        self.question = None if query_size is None else nn.Linear(query_size, inner)
+        self.score = nn.Linear(inner, 1, bias=False)
+
+    def forward(
+        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "batch seq"]:
+        """Unmasked scores."""
+        inner = self.states(hidden)
+        if self.question is not None:
+            inner = inner + self.question(query).unsqueeze(1)
+        return self.score(inner.tanh()).squeeze(-1)
+
+
+class DotAttention(Attention):
+    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot product).
+
+    Raises:
+        ValueError: a question's state of another size than the hidden states, which no dot product can take.
+    """
+
+    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
+        super().__init__()
+        if query_size not in (None, hidden_size):
+            raise ValueError(
+                f"dot attention needs a question state of the states' size: got {query_size} for {hidden_size}; "
+                f"give both encoders the same size, or use model/attention=additive"
+            )
+        self.score = nn.Linear(hidden_size, 1, bias=False) if query_size is None else None
+        self.scale = math.sqrt(hidden_size)
+
+    def forward(
+        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "batch seq"]:
+        """Unmasked scores."""
+        if self.score is not None:
+            return self.score(hidden).squeeze(-1) / self.scale
+        assert query is not None
+        return (hidden * query.unsqueeze(1)).sum(-1) / self.scale
+
+
+def masked_softmax(scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
+    """Attention that sums to 1 over `content` and is exactly 0 elsewhere."""
+    return scores.masked_fill(~content, -math.inf).softmax(-1)

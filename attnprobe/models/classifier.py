@@ -1,0 +1,258 @@
+"""The attention classifier: three public stages, and how they are trained."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from lightning import LightningModule
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
+from attnprobe.errors import UserError
+from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.decoders import Decoder
+from attnprobe.models.encoders import Encoder
+from attnprobe.models.performance import Performance
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. Jain & Wallace: Adam with amsgrad, 1e-3, weight decay 1e-5 but none on the attention, the loss
+    summed over the batch, best epoch by ROC-AUC on the validation split, the first epoch excluded.
+
+    Attributes:
+        optimizer: parameter groups → optimizer.
+        attention_weight_decay: replaces the optimizer's weight decay for the attention's parameters; None keeps it.
+        reduction: "sum" or "mean" of the loss over the batch.
+        selection_metric: the validation metric whose best epoch is kept.
+        skip_epochs: epochs at the start that are never chosen (unless there are no others).
+        scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
+    """
+
+    optimizer: Callable[..., torch.optim.Optimizer]
+    attention_weight_decay: float | None = 0.0
+    reduction: str = "sum"
+    selection_metric: str = "roc_auc"
+    skip_epochs: int = 1
+    scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduction not in ("sum", "mean"):
+            raise UserError(f"training.recipe.reduction={self.reduction}: expected sum or mean")
+        known = ("accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
+        if self.selection_metric not in known:
+            raise UserError(f"training.recipe.selection_metric={self.selection_metric}: expected one of {', '.join(known)}")
+
+
+class AttentionClassifier(LightningModule):
+    """Embeddings → `encode` → `attend` → `decode`. Every experiment of the field replaces one stage's result.
+
+    Args:
+        embeddings: initial word vectors `[vocabulary, embed]`; row 0 is padding and stays zero.
+        encoder: input_size → Encoder.
+        attention: hidden_size, query_size → Attention.
+        decoder: hidden_size, classes, query_size, exclusive → Decoder.
+        classes: number of classes (or labels of a multi-label task), at least 2.
+        task: one class per text, or any subset of the labels.
+        class_weight: weight of each class in the loss (multi-label: of each label's positives), or None.
+        question_encoder: input_size → Encoder of the question, with word vectors of its own, or None.
+        recipe: how to train; None for a classifier that is only read.
+    """
+
+    def __init__(
+        self,
+        *,
+        embeddings: Float[Tensor, "vocabulary embed"],
+        encoder: Callable[..., Encoder],
+        attention: Callable[..., Attention],
+        decoder: Callable[..., Decoder],
+        classes: int,
+        task: Task = Task.SINGLE_LABEL,
+        class_weight: Float[Tensor, "classes"] | None = None,
+        question_encoder: Callable[..., Encoder] | None = None,
+        recipe: Recipe | None = None,
+    ) -> None:
+        super().__init__()
+        if classes < 2:
+            raise UserError(f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels")
+        self.task, self.classes, self.recipe = task, classes, recipe
+        # copied, so that two classifiers started from one matrix do not train each other
+        self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
+        self.encoder = encoder(input_size=embeddings.shape[1])
+        self.question_embedding: nn.Embedding | None = None
+        self.question_encoder: Encoder | None = None
+        query_size = None
+        if question_encoder is not None:
+            self.question_embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
+            self.question_encoder = question_encoder(input_size=embeddings.shape[1])
+            query_size = self.question_encoder.size
+        self.attention = attention(hidden_size=self.encoder.size, query_size=query_size)
+        self.decoder = decoder(
+            hidden_size=self.encoder.size, classes=classes, query_size=query_size, exclusive=task is Task.SINGLE_LABEL
+        )
+        self.register_buffer("class_weight", class_weight, persistent=False)
+        self.validation_performance = Performance(task, classes)
+        self.test_performance = Performance(task, classes)
+        self.performance: dict[str, Tensor] = {}
+
+    # --- the three stages -------------------------------------------------------------------------------------
+
+    def embed(self, ids: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens embed"]:
+        """Word vectors; zero on padding."""
+        return self.embedding(ids)
+
+    def encode(
+        self, batch: Batch, embeddings: Float[Tensor, "batch tokens embed"] | None = None
+    ) -> Float[Tensor, "batch seq hidden"]:
+        """Hidden states; `embeddings` stands in for the text's own word vectors where a probe changes or
+        differentiates them."""
+        vectors = self.embed(batch.ids) if embeddings is None else embeddings
+        return self.encoder(vectors, batch.mask, batch.content)
+
+    def content(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """Positions that attention may be given to."""
+        return batch.content
+
+    def encode_question(self, batch: Batch) -> Float[Tensor, "batch query"] | None:
+        """The question's last state, or None for tasks without a question."""
+        if self.question_encoder is None or self.question_embedding is None:
+            return None
+        if batch.question is None or batch.question_mask is None:
+            raise UserError("this model reads a question, but the data set gives none: set data.question to its column")
+        states = self.question_encoder(
+            self.question_embedding(batch.question), batch.question_mask, batch.question_mask
+        )
+        return self.question_encoder.summary(states, batch.question_mask)
+
+    def attend(
+        self,
+        hidden: Float[Tensor, "batch seq hidden"],
+        content: Bool[Tensor, "batch seq"],
+        query: Float[Tensor, "batch query"] | None = None,
+    ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
+        """Scores (−inf outside content) and attention (0 outside content, sums to 1)."""
+        scores = self.attention(hidden, query).masked_fill(~content, -torch.inf)
+        return scores, masked_softmax(scores, content)
+
+    def decode(
+        self,
+        hidden: Float[Tensor, "batch seq hidden"],
+        attention: Float[Tensor, "*samples batch seq"],
+        query: Float[Tensor, "batch query"] | None = None,
+        candidates: Bool[Tensor, "batch classes"] | None = None,
+    ) -> Float[Tensor, "*samples batch classes"]:
+        """Logits under any attention, −inf for classes that this instance may not be answered with."""
+        return decoded(self.decoder, hidden, attention, query, candidates)
+
+    def forward(self, batch: Batch) -> Outputs:
+        """All stages in order."""
+        hidden = self.encode(batch)
+        content, query = self.content(batch), self.encode_question(batch)
+        scores, attention = self.attend(hidden, content, query)
+        logits = self.decode(hidden, attention, query, batch.candidates)
+        return Outputs(logits, attention, scores, hidden, content, query)
+
+    def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
+        """Class probabilities."""
+        return probabilities(self(batch).logits, self.task)
+
+    def readout(self, batch: Batch, outputs: Outputs) -> Readout:
+        """The frozen map "attention → probabilities" of this batch, in float64."""
+        hidden = outputs.hidden.detach().double()
+        attention = outputs.attention.detach().double()
+        # float32 rounding: renormalise once, so that everything downstream may rely on a sum of 1
+        attention = attention / attention.sum(-1, keepdim=True)
+        facts: dict[str, Any] = {
+            "attention": attention, "content": outputs.content, "example_id": batch.example_id, "task": self.task
+        }
+        # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
+        decoder = deepcopy(self.decoder).double().requires_grad_(False)
+        if decoder.linear and batch.candidates is None:
+            return Readout(position_logits=decoder(hidden), **facts)
+        query = None if outputs.query is None else outputs.query.detach().double()
+        return Readout(decode=lambda other: decoded(decoder, hidden, other, query, batch.candidates), **facts)
+
+    # --- training ---------------------------------------------------------------------------------------------
+
+    def loss(self, logits: Float[Tensor, "batch classes"], labels: Tensor) -> Float[Tensor, "batch"]:
+        """Cross entropy per example in nats, times the weight of its class; multi-label: mean over the labels.
+
+        On [0, s] this equals binary cross entropy with the positive class weighted.
+        """
+        if self.task is Task.MULTI_LABEL:
+            return F.binary_cross_entropy_with_logits(
+                logits, labels.to(logits.dtype), pos_weight=self.class_weight, reduction="none"
+            ).mean(-1)
+        return F.cross_entropy(logits, labels, weight=self.class_weight, reduction="none")
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:  # noqa: ARG002 - Lightning's signature
+        """One step's loss, summed or averaged over the batch by the recipe."""
+        assert self.recipe is not None
+        loss = self.loss(self(batch).logits, batch.labels)
+        self.log("train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch))
+        return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:  # noqa: ARG002
+        """Take one batch into the validation metrics."""
+        logits = self(batch).logits
+        self.validation_performance.update(probabilities(logits, self.task), batch.labels)
+        loss = self.loss(logits, batch.labels).mean()
+        self.log("validation/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation metrics, and the one that chooses the epoch."""
+        values = self.validation_performance.compute()
+        self.validation_performance.reset()
+        for number, value in enumerate(values.pop("f1")):
+            self.log(f"validation/f1_{number}", value)
+        self.log_dict({f"validation/{name}": value for name, value in values.items()})
+        if self.recipe is None or self.trainer.sanity_checking:
+            return
+        name = self.recipe.selection_metric
+        chosen = -self.trainer.callback_metrics["validation/loss"] if name == "loss" else values[name]
+        # A skipped epoch gets a value that any later one beats, so that a run of skipped epochs still has a best.
+        skipped = self.current_epoch < self.recipe.skip_epochs
+        self.log("validation/selection", chosen - 1e6 if skipped else chosen)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:  # noqa: ARG002
+        """Outputs of one batch for the probes, which listen to the test loop."""
+        outputs = self(batch)
+        self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
+        return {"outputs": outputs}
+
+    def on_test_epoch_end(self) -> None:
+        """Keep the test metrics in `performance`."""
+        self.performance = self.test_performance.compute()
+        self.test_performance.reset()
+
+    def configure_optimizers(self) -> Any:
+        """The recipe's optimizer, the attention's parameters in a group of their own."""
+        assert self.recipe is not None
+        attention = [p for p in self.attention.parameters() if p.requires_grad]
+        of_attention = {id(p) for p in attention}
+        others = [p for p in self.parameters() if p.requires_grad and id(p) not in of_attention]
+        groups: list[dict[str, Any]] = [{"params": others}]
+        if attention:
+            decay = self.recipe.attention_weight_decay
+            groups.append({"params": attention} | ({} if decay is None else {"weight_decay": decay}))
+        optimizer = self.recipe.optimizer(groups)
+        if self.recipe.scheduler is None:
+            return optimizer
+        scheduler = {"scheduler": self.recipe.scheduler(optimizer), "monitor": "validation/selection"}
+        return {"optimizer": optimizer, "lr_scheduler": scheduler}
+
+
+def decoded(
+    decoder: Decoder,
+    hidden: Float[Tensor, "batch seq hidden"],
+    attention: Float[Tensor, "*samples batch seq"],
+    query: Float[Tensor, "batch query"] | None,
+    candidates: Bool[Tensor, "batch classes"] | None,
+) -> Float[Tensor, "*samples batch classes"]:
+    """decoder(Σ_t a_t h_t), −inf for classes that are no candidates."""
+    logits = decoder(torch.einsum("...bs,bsh->...bh", attention, hidden), query)
+    return logits if candidates is None else logits.masked_fill(~candidates, -torch.inf)

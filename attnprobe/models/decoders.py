@@ -1,0 +1,72 @@
+"""Decoders: the attended vector → logits."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Decoder(nn.Module, ABC):
+    """`linear` says that logits are affine in the attended vector, so that position logits exist
+    (see attnprobe.batch.Readout)."""
+
+    linear: ClassVar[bool]
+
+    @abstractmethod
+    def forward(
+        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "*any classes"]:
+        """Logits; leading axes are free, the last of them is the batch where there is a query."""
+
+
+class LinearDecoder(Decoder):
+    """W v + b. Two exclusive classes get a single logit s, read as [0, s], as a sigmoid output is."""
+
+    linear = True
+
+    def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
+        super().__init__()
+        if query_size is not None:
+            raise ValueError("the linear decoder cannot read a question; use model/decoder=question")
+        self.single_logit = exclusive and classes == 2
+        self.output = nn.Linear(hidden_size, 1 if self.single_logit else classes)
+
+    def forward(
+        self,
+        attended: Float[Tensor, "*any hidden"],
+        query: Float[Tensor, "batch query"] | None = None,  # noqa: ARG002 - part of the shared signature
+    ) -> Float[Tensor, "*any classes"]:
+        """Logits `[..., classes]`."""
+        logits = self.output(attended)
+        return F.pad(logits, (1, 0)) if self.single_logit else logits
+
+
+class QuestionDecoder(Decoder):
+    """U tanh(W_p v + b_p + W_q q + b_q) + d (Jain & Wallace's decoder for question answering and inference)."""
+
+    linear = False
+
+    def __init__(
+        self,
+        hidden_size: int,
+        classes: int,
+        query_size: int | None = None,
+        inner_size: int | None = None,
+        exclusive: bool = True,
+    ) -> None:
+        super().__init__()
+        if query_size is None or not exclusive:
+            raise ValueError("the question decoder answers one question with one of several classes; "
+                             "use model/decoder=linear for texts without a question")
+        inner = inner_size or hidden_size // 2
+        self.document = nn.Linear(hidden_size, inner)
+        self.question = nn.Linear(query_size, inner)
+        self.output = nn.Linear(inner, classes)
+
+    def forward(
+        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "*any classes"]:
+        """Logits `[..., batch, classes]`."""
+        return self.output((self.document(attended) + self.question(query)).tanh())

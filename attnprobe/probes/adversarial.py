@@ -1,0 +1,129 @@
+"""Is there another attention, as different as can be, with the same prediction? (Jain & Wallace 2019, section 4.2.2)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attnprobe.batch import Readout, Task
+from attnprobe.errors import UserError
+from attnprobe.exact import farthest_attention
+from attnprobe.measures import jensen_shannon
+from attnprobe.probes.base import Measurement, ReadoutProbe, positions
+from attnprobe.probes.gradient_adversary import Found, search_adversary
+from attnprobe.probes.permutation import description
+from attnprobe.probes.randomness import Draws
+
+
+@dataclass
+class Adversarial(ReadoutProbe):
+    """The gradient adversary beside the true optimum, both within TVD ε of the prediction.
+
+    Yields per example, divergences in nats (0 to ln 2): `found_jsd`, `found_tvd`, `feasible_restarts` (share of the
+    restarts that ended within ε); `optimum_jsd`, `optimum_tvd`, `upper_bound` and `is_exact` (1: optimum_jsd is the
+    global optimum; 0: it is the best one known and the optimum lies between it and upper_bound); `reached_share` =
+    found_jsd / optimum_jsd; `max_attention`, `max_attention_found`, `max_attention_optimum`;
+    `top_token_changed_found`, `top_token_changed_optimum` (0/1); `predicted_class`, `content_length`; and per content
+    position (step) `found_attention` and `optimum_attention`.
+
+    Where the decoder is not linear in the attention (question answering), or the task is multi-label, nothing is exact:
+    the gradient adversary's result stands as the optimum's lower bound, and the upper bound is the one that holds
+    whatever the prediction.
+
+    Attributes:
+        epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question answering 0.05).
+        restarts, steps, learning_rate, penalty, diversity: of the gradient search; restarts=0 switches it off.
+        start_scale: standard deviation of the initial logits.
+    """
+
+    name: ClassVar[str] = "adversarial"
+    epsilon: float = 0.01
+    restarts: int = 5
+    steps: int = 500
+    learning_rate: float = 0.01
+    penalty: float = 500.0
+    diversity: float = 1.0
+    start_scale: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon <= 1:
+            raise UserError(f"probe.adversarial.epsilon={self.epsilon}: expected a total variation distance from 0 to 1")
+        if self.restarts < 0 or self.steps < 0:
+            raise UserError(f"probe.adversarial: restarts={self.restarts} and steps={self.steps} cannot be negative")
+
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        found = self.search(readout, draws)
+        optimum = optimum_within(readout, self.epsilon, found)
+        original = readout.attention
+        yield Measurement("found_jsd", found.jsd)
+        yield Measurement("found_tvd", found.tvd)
+        yield Measurement("feasible_restarts", found.feasible)
+        yield Measurement("optimum_jsd", optimum.jsd)
+        yield Measurement("optimum_tvd", optimum.tvd)
+        yield Measurement("upper_bound", optimum.upper_bound)
+        yield Measurement("is_exact", optimum.is_exact)
+        # one content position: nothing can move, and the search has reached all there is
+        yield Measurement("reached_share", torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0))
+        for label, attention in (("found", found.attention), ("optimum", optimum.attention)):
+            yield Measurement(f"max_attention_{label}", attention.amax(-1))
+            yield Measurement(f"top_token_changed_{label}", attention.argmax(-1) != original.argmax(-1))
+            yield Measurement(f"{label}_attention", attention, positions(readout.content))
+        yield from description(readout)
+
+    def search(self, readout: Readout, draws: Draws) -> Found:
+        """Run the gradient adversary."""
+        start = self.start_scale * draws.normal(self.restarts, readout.content, readout.example_id)
+        if self.restarts == 0:
+            nothing = torch.zeros_like(readout.attention[:, 0])
+            return Found(readout.attention, nothing, nothing, nothing)
+        return search_adversary(
+            readout,
+            start,
+            epsilon=self.epsilon,
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            penalty=self.penalty,
+            diversity=self.diversity,
+        )
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The farthest attention known and how far any could be, per example."""
+
+    attention: Tensor
+    jsd: Tensor
+    tvd: Tensor
+    upper_bound: Tensor
+    is_exact: Tensor
+
+
+def optimum_within(readout: Readout, epsilon: float, found: Found) -> Optimum:
+    """The exact solver's answer where there is one, never below what the search found.
+
+    Where the solver only brackets the optimum, a better attention from the search is a better lower bound.
+    """
+    if readout.position_logits is None or readout.task is not Task.SINGLE_LABEL:
+        return Optimum(
+            found.attention, found.jsd, found.tvd, unconstrained_maximum(readout),
+            torch.zeros_like(found.jsd, dtype=torch.bool),
+        )
+    solved = farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=epsilon)
+    better = ~solved.is_exact & (found.jsd > solved.jsd)
+    return Optimum(
+        attention=torch.where(better.unsqueeze(-1), found.attention, solved.attention),
+        jsd=torch.where(better, found.jsd, solved.jsd),
+        tvd=torch.where(better, found.tvd, solved.tvd),
+        upper_bound=solved.upper_bound,
+        is_exact=solved.is_exact,
+    )
+
+
+def unconstrained_maximum(readout: Readout) -> Tensor:
+    """The largest JSD of any attention at all: everything on the content position with the least weight."""
+    least = readout.attention.masked_fill(~readout.content, torch.inf).argmin(-1, keepdim=True)
+    alone = torch.zeros_like(readout.attention).scatter(-1, least, 1.0)
+    return jensen_shannon(alone, readout.attention)

@@ -1,0 +1,119 @@
+"""What a probe is, and the one callback that runs probes in Lightning's test loop.
+
+A probe is a dataclass with its settings as fields, a `name`, and one method that yields `Measurement`s. It knows neither
+trainer nor logger. To add one: a file here, a YAML in conf/probe, a test.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple, final
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from attnprobe.batch import Batch, Outputs, Readout
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.probes.randomness import Draws
+from attnprobe.results import Rows
+
+
+class Measurement(NamedTuple):
+    """One metric for every example of a batch: `value [batch]`, or `value [batch, n]` with `step [n]` or `[batch, n]`.
+
+    `step` is the x-coordinate (a position, a fraction erased, a count); where it is NaN there is no number.
+    """
+
+    metric: str
+    value: Tensor
+    step: Tensor | None = None
+
+
+@dataclass
+class Subject:
+    """What a probe examines: a trained classifier in eval mode and one batch that went through it."""
+
+    classifier: AttentionClassifier
+    batch: Batch
+    outputs: Outputs
+    readout: Readout
+
+
+class Probe(ABC):
+    """Measures something about every example. Subclasses are dataclasses and derive from one of the two below."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+
+
+class ReadoutProbe(Probe):
+    """A probe that changes nothing but the attention; it never sees the model."""
+
+    @final
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        yield from self.measure(subject.readout, draws)
+
+    @abstractmethod
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+
+
+class ModelProbe(Probe):
+    """A probe that differentiates or re-runs the model; it must leave model, RNG and tensors as it found them."""
+
+    @final
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        yield from self.measure(subject, draws)
+
+    @abstractmethod
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+
+
+def positions(content: Tensor) -> Tensor:
+    """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a per-position measurement."""
+    number = content.long().cumsum(-1) - 1
+    return torch.where(content, number.double(), torch.nan)
+
+
+@final
+class ProbeRunner(Callback):
+    """Runs probes on every batch of the test loop and collects their rows."""
+
+    def __init__(self, probes: list[Probe], seed: int) -> None:
+        self.probes = probes
+        self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
+        self.rows = {probe.name: Rows() for probe in probes}
+        self.seconds = dict.fromkeys(self.rows, 0.0)
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,  # noqa: ARG002 - Lightning's signature
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,  # noqa: ARG002
+        dataloader_idx: int = 0,  # noqa: ARG002
+    ) -> None:
+        """Examine one batch."""
+        assert isinstance(pl_module, AttentionClassifier)
+        forward: Outputs = outputs["outputs"]
+        subject = Subject(pl_module, batch, forward, pl_module.readout(batch, forward))
+        example_id = batch.example_id.cpu().numpy()
+        for probe in self.probes:
+            start = perf_counter()
+            for metric, value, step in probe.examine(subject, self.draws[probe.name]):
+                self.rows[probe.name].add(
+                    metric,
+                    example_id,
+                    value.detach().double().cpu().numpy(),
+                    None if step is None else step.detach().double().cpu().numpy(),
+                )
+            self.seconds[probe.name] += perf_counter() - start

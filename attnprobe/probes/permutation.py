@@ -1,0 +1,60 @@
+"""Does it matter which words get the weights? (Jain & Wallace 2019, section 4.2.1, algorithm 2)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.batch import Readout
+from attnprobe.probes.base import Measurement, ReadoutProbe
+from attnprobe.probes.randomness import Draws
+
+
+def permute_attention(
+    attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"], noise: Float[Tensor, "samples batch seq"]
+) -> Float[Tensor, "samples batch seq"]:
+    """The attention weights of each example in other orders over its content positions.
+
+    Args:
+        attention: weights; those outside content stay where they are.
+        content: positions that take part.
+        noise: distinct numbers at the content positions; their order is the permutation. Independent uniform noise
+            gives every permutation the same probability.
+    """
+    # Sorting with +inf outside content lists the content positions first, in the noise's order …
+    shuffled = noise.masked_fill(~content, torch.inf).argsort(dim=-1, stable=True)
+    # … and the same positions in reading order, for the weights to move to.
+    reading = (~content).long().argsort(dim=-1, stable=True).expand_as(shuffled)
+    weights = attention.expand_as(noise)
+    return weights.scatter(-1, reading, weights.gather(-1, shuffled))
+
+
+@dataclass
+class Permutation(ReadoutProbe):
+    """Median over random permutations of the total variation distance (0 to 1) between the predictions.
+
+    Yields per example `median_tvd` (low: the assignment of weights to words hardly matters), `max_attention`,
+    `predicted_class` and `content_length`.
+    """
+
+    name: ClassVar[str] = "permutation"
+    samples: int = 100
+
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        noise = draws.uniform(self.samples, readout.content, readout.example_id)
+        permuted = permute_attention(readout.attention, readout.content, noise)
+        prediction = readout.prediction()
+        distance = readout.distance(readout.predict(permuted), prediction)
+        yield Measurement("median_tvd", distance.quantile(0.5, dim=0))
+        yield from description(readout)
+
+
+def description(readout: Readout) -> Iterator[Measurement]:
+    """What the figures group examples by."""
+    yield Measurement("max_attention", readout.attention.amax(-1))
+    yield Measurement("predicted_class", readout.prediction().argmax(-1))
+    yield Measurement("content_length", readout.content.sum(-1))

@@ -1,0 +1,44 @@
+"""Random numbers that belong to an example: derived from (seed, probe, example id), so that neither the batch size nor
+the order of the examples, nor the device, changes a number."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A source of random numbers for one probe of one run."""
+
+    seed: int
+    probe: str
+
+    def generator(self, example_id: int) -> torch.Generator:
+        """A CPU generator of this example alone."""
+        digest = hashlib.sha256(f"{self.seed}/{self.probe}/{example_id}".encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=False) >> 1)
+
+    def uniform(
+        self, samples: int, content: Bool[Tensor, "batch seq"], example_id: Tensor
+    ) -> Float[Tensor, "samples batch seq"]:
+        """U(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
+        return self._fill(samples, content, example_id, torch.rand)
+
+    def normal(
+        self, samples: int, content: Bool[Tensor, "batch seq"], example_id: Tensor
+    ) -> Float[Tensor, "samples batch seq"]:
+        """N(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
+        return self._fill(samples, content, example_id, torch.randn)
+
+    def _fill(self, samples: int, content: Tensor, example_id: Tensor, draw: object) -> Tensor:
+        mask = content.cpu()
+        result = torch.zeros(samples, *mask.shape, dtype=torch.float64)
+        for row, identity in enumerate(example_id.tolist()):
+            positions = mask[row].nonzero().squeeze(-1)
+            # drawn for the content positions only: padding must not use up random numbers
+            numbers = draw(samples, len(positions), generator=self.generator(identity), dtype=torch.float64)  # type: ignore[operator]
+            result[:, row, positions] = numbers
+        return result.to(content.device)

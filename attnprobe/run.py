@@ -1,0 +1,311 @@
+"""One run, top to bottom: settings → data → model → fit → test with probes → tables → figures → manifest."""
+
+import json
+import platform
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.utils import instantiate
+from lightning import seed_everything
+from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import load_file, save_file
+
+from attnprobe.data.module import TextDataModule
+from attnprobe.errors import UserError
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.predictions import PredictionCollector
+from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.progress import ExampleProgress
+from attnprobe.results import (
+    MANIFEST,
+    WHOLE_SPLIT,
+    Rows,
+    count_undefined,
+    fingerprint,
+    read_manifest,
+    write_atomically,
+    write_json,
+    write_table,
+)
+from attnprobe.training import examine, fit
+
+TRAINED = "training.json"
+"""Written after training: from here on the run may be taken up again without training."""
+
+SPLIT = "test"
+LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The resolved configuration of one run, and what follows from it."""
+
+    config: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: DictConfig) -> "Settings":
+        """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment."""
+        content = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        assert isinstance(content, dict)
+        return cls({str(key): value for key, value in content.items()})
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The part that decides the trained weights."""
+        without = ("eval_batch_size", "num_workers")
+        data = {key: value for key, value in self.config["data"].items() if key not in without}
+        part = {key: self.config[key] for key in ("model", "training", "seed")}
+        return part | {"data": data, "precision": self.config["trainer"]["precision"]}
+
+    @property
+    def run_id(self) -> str:
+        """Data, model, seed and a fingerprint of everything else that decides the trained weights."""
+        names = f"{self.config['data']['name']}-{self.config['model']['name']}-seed{self.config['seed']}"
+        return f"{names}-{fingerprint(self.training)}"
+
+    @property
+    def directory(self) -> Path:
+        """Where this run's results go."""
+        if self.config["run_dir"] is not None:
+            return Path(self.config["run_dir"])
+        data, model = self.config["data"]["name"], self.config["model"]["name"]
+        return Path(self.config["output"]) / data / f"{model}-seed{self.config['seed']}-{fingerprint(self.training)}"
+
+    def identity(self, probe: str) -> dict[str, Any]:
+        """The identifying columns of one table."""
+        return {
+            "run_id": self.run_id,
+            "experiment": self.config["experiment"],
+            "data": self.config["data"]["name"],
+            "model": self.config["model"]["name"],
+            "seed": self.config["seed"],
+            "split": SPLIT,
+            "probe": probe,
+        }
+
+
+def run(config: DictConfig, *, sweep: bool = False) -> Path:
+    """Train one classifier, or take up one that is trained, and examine it with the configured probes.
+
+    Args:
+        config: the composed configuration (conf/config.yaml).
+        sweep: this is one job of several: a finished one is skipped and not an error.
+
+    Returns:
+        the run directory; its manifest is written.
+
+    Raises:
+        UserError: a setting, a file or the data cannot be used; nothing half-written is left behind.
+    """
+    settings = Settings.of(config)
+    directory = settings.directory
+    policy = settings.config["on_finished"] or ("skip" if sweep else "error")
+    probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
+    if claim(directory, settings, policy):
+        return directory
+    try:
+        manifest = carry_out(settings, directory, probes)
+    except BaseException:
+        # what is trained is kept for the next try; anything less is removed
+        if not (directory / TRAINED).exists():
+            discard(directory)
+        raise
+    write_json(manifest, directory / MANIFEST)
+    return directory
+
+
+def claim(directory: Path, settings: Settings, policy: str) -> bool:
+    """Make the directory ready for this run.
+
+    Returns:
+        True where everything asked for is finished already and shall be left as it is.
+
+    Raises:
+        UserError: the directory holds another run, something else, or this run finished with policy "error".
+    """
+    if policy not in ("error", "skip", "replace"):
+        raise UserError(f"on_finished={policy}: expected error, skip or replace")
+    manifest = read_manifest(directory)
+    if manifest is not None and policy != "replace":
+        if manifest["training_fingerprint"] != fingerprint(settings.training):
+            raise UserError(
+                f"{directory} already holds a finished run with other settings ({differing(manifest, settings)}): "
+                f"choose another run_dir, or on_finished=replace to lose the old one"
+            )
+        missing = [name for name, part in settings.config["probe"].items() if not has_table(manifest, name, part)]
+        if not missing:
+            if policy == "skip":
+                return True
+            raise UserError(
+                f"{directory} already holds this finished run ({', '.join(manifest['tables'])}): look at it with "
+                f"attnprobe.read_results('{directory}'), or add on_finished=replace to run it again, on_finished=skip "
+                f"to leave it, or output=… to put a second one elsewhere"
+            )
+    foreign = directory.exists() and any(directory.iterdir()) and not (directory / "config.yaml").exists()
+    if foreign:
+        raise UserError(f"{directory} is not empty and no run of attnprobe: choose a new directory for run_dir")
+    if policy == "replace" or (manifest is None and not (directory / TRAINED).exists()):
+        discard(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(
+            directory / "config.yaml", lambda path: path.write_text(OmegaConf.to_yaml(settings.config), encoding="utf-8")
+        )
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
+        ) from error
+    return False
+
+
+def discard(directory: Path) -> None:
+    """Remove what a run writes, and the directory itself if nothing else is in it. The manifest goes first, so that a
+    kill in between leaves no run that looks finished."""
+    for name in (MANIFEST, TRAINED, "model.safetensors", "vocabulary.json", "pipeline.json", "config.yaml"):
+        (directory / name).unlink(missing_ok=True)
+    for name in ("tables", "examples", "figures", "checkpoints"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def has_table(manifest: dict[str, Any], probe: str, part: dict[str, Any]) -> bool:
+    """Whether a manifest lists the table of a probe with these very settings."""
+    entry = manifest["tables"].get(probe)
+    return entry is not None and entry["settings"] == part
+
+
+def differing(manifest: dict[str, Any], settings: Settings) -> str:
+    """The first few settings in which a finished run differs, as `key: theirs → ours`."""
+    theirs, ours = flattened(manifest["training"]), flattened(settings.training)
+    keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
+    shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]]
+    return "; ".join(shown + (["…"] if len(keys) > 3 else []))
+
+
+def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted keys."""
+    if not isinstance(content, dict):
+        return {prefix: content}
+    parts = [flattened(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in content.items()]
+    return {key: value for part in parts for key, value in part.items()}
+
+
+def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[str, Any]:
+    """Everything between the claimed directory and the manifest, which it returns."""
+    started = time.time()
+    config = settings.config
+    seed_everything(config["seed"], workers=True, verbose=False)
+    data: TextDataModule = instantiate(config["data"], seed=config["seed"])
+    data.setup("fit")
+    classifier = build_classifier(config, data)
+    trained = train(settings, directory, data, classifier)
+    trained_at = time.time()
+
+    runner, predictions = ProbeRunner(probes, config["seed"]), PredictionCollector()
+    title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
+    progress = ExampleProgress(data.sizes, title)
+    examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, progress])
+
+    predictions.write(data, SPLIT, directory / "examples" / f"{SPLIT}.parquet")
+    tables = dict((read_manifest(directory) or {}).get("tables", {}))
+    rows = {"performance": performance_rows(classifier, data)} | runner.rows
+    for name, collected in rows.items():
+        table = collected.table(settings.identity(name))
+        file = f"tables/{name}.parquet"
+        write_table(table, directory / file)
+        tables[name] = {
+            "file": file,
+            "rows": table.num_rows,
+            "undefined": count_undefined(table),
+            "settings": config["probe"].get(name),
+            "seconds": round(runner.seconds.get(name, 0.0), 3),
+        }
+    return {
+        "run_id": settings.run_id,
+        "experiment": config["experiment"],
+        "data": config["data"]["name"],
+        "model": config["model"]["name"],
+        "seed": config["seed"],
+        "classes": data.classes,
+        "counts": data.counts,
+        "chosen_epoch": trained["chosen_epoch"],
+        "tables": tables,
+        "training": settings.training,
+        "training_fingerprint": fingerprint(settings.training),
+        "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},
+        "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def build_classifier(config: dict[str, Any], data: TextDataModule) -> AttentionClassifier:
+    """An untrained classifier for this data."""
+    model = config["model"]
+    question = model.get("question_encoder")
+    return AttentionClassifier(
+        embeddings=data.embeddings(),
+        encoder=instantiate(model["encoder"]),
+        attention=instantiate(model["attention"]),
+        decoder=instantiate(model["decoder"]),
+        question_encoder=None if question is None else instantiate(question),
+        classes=len(data.classes),
+        task=data.task,
+        class_weight=data.class_weight,
+        recipe=instantiate(config["training"]["recipe"]),
+    )
+
+
+def train(
+    settings: Settings, directory: Path, data: TextDataModule, classifier: AttentionClassifier
+) -> dict[str, Any]:
+    """Train, or load the weights of a training that was finished before."""
+    state = directory / TRAINED
+    weights = directory / "model.safetensors"
+    data_fingerprint = data.fingerprint
+    if state.exists():
+        trained = json.loads(state.read_text(encoding="utf-8"))
+        if trained["data_fingerprint"] != data_fingerprint:
+            raise UserError(
+                f"{directory} was trained on other data under the same name: the files have changed since. Train anew "
+                f"with on_finished=replace, or elsewhere with output=…"
+            )
+        classifier.load_state_dict(load_file(weights))
+        return trained
+    epoch = fit(
+        classifier,
+        data,
+        directory=directory,
+        epochs=settings.config["training"]["epochs"],
+        gradient_clip=settings.config["training"]["gradient_clip"],
+        hardware=settings.config["trainer"],
+        callbacks=[ExampleProgress(data.sizes)],
+        logger=None,
+    )
+    shutil.rmtree(directory / "checkpoints", ignore_errors=True)
+    data.pipeline.save(directory)
+    write_atomically(weights, lambda path: save_file(classifier.state_dict(), path))
+    trained = {"chosen_epoch": epoch, "data_fingerprint": data_fingerprint}
+    write_json(trained, state)
+    return trained
+
+
+def performance_rows(classifier: AttentionClassifier, data: TextDataModule) -> Rows:
+    """The test metrics as rows about the whole split; F1 has one row per class (step)."""
+    rows = Rows()
+    whole = np.array([WHOLE_SPLIT])
+    for metric, value in classifier.performance.items():
+        numbers = value.double().cpu().numpy()
+        if numbers.ndim:
+            rows.add(metric, whole, numbers[None], np.arange(len(numbers)))
+        else:
+            rows.add(metric, whole, numbers[None])
+    rows.add("examples", whole, np.array([data.sizes[SPLIT]]))
+    return rows

@@ -1,0 +1,119 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from attnprobe.batch import Task
+from attnprobe.errors import UserError
+from attnprobe.models.classifier import Recipe
+from tests.toys import ATTENTIONS, ENCODERS, recipe, rows_of, toy_batch, toy_classifier, toy_readout
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_attention_is_a_distribution_over_content(encoder, attention):
+    batch = toy_batch([5, 2, 1], padding=2)
+    outputs = toy_classifier(encoder, attention)(batch)
+    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3))
+    assert (outputs.attention[~batch.content] == 0).all()
+    assert (outputs.attention[batch.content] > 0).all()
+    assert (outputs.scores[~batch.content] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("question", [False, True])
+def test_padding_and_batch_size_change_no_prediction(encoder, question):
+    lengths = [5, 2, 1]
+    classifier = toy_classifier(encoder, question=question, classes=3).double()
+    batch, padded = toy_batch(lengths, question=question), toy_batch(lengths, padding=3, question=question)
+    expected = classifier(batch)
+    torch.testing.assert_close(classifier(padded).logits, expected.logits)
+    for row in range(3):
+        alone = classifier(rows_of(batch, [row]))
+        torch.testing.assert_close(alone.logits[0], expected.logits[row])
+        torch.testing.assert_close(alone.attention[0], expected.attention[row, : lengths[row] + 2])
+
+
+def test_additive_attention_by_hand():
+    classifier = toy_classifier(attention="additive")
+    batch = toy_batch([4])
+    hidden = classifier.encode(batch)
+    module = classifier.attention
+    scores = [module.score.weight[0] @ torch.tanh(module.states.weight @ h + module.states.bias) for h in hidden[0, 1:5]]
+    torch.testing.assert_close(classifier.attend(hidden, batch.content)[1][0, 1:5], torch.stack(scores).softmax(0))
+
+
+def test_dot_attention_by_hand_and_its_size_rule():
+    classifier = toy_classifier(attention="dot")
+    batch = toy_batch([4])
+    hidden = classifier.encode(batch)
+    scores = hidden[0, 1:5] @ classifier.attention.score.weight[0] / 12**0.5
+    torch.testing.assert_close(classifier.attend(hidden, batch.content)[1][0, 1:5], scores.softmax(0))
+    with pytest.raises(ValueError, match="got 7 for 12"):
+        ATTENTIONS["dot"](hidden_size=12, query_size=7)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_readout_agrees_with_the_decoder_for_any_attention(classes):
+    classifier, batch = toy_classifier(classes=classes, spread=3), toy_batch([5, 2, 1])
+    outputs, readout = toy_readout(classifier, batch)
+    other = torch.rand(3, 2, *batch.content.shape, dtype=torch.float64).masked_fill(~batch.content, 0)
+    other = other / other.sum(-1, keepdim=True)
+    expected = classifier.decode(outputs.hidden, other).softmax(-1)
+    torch.testing.assert_close(readout.predict(other), expected)
+    torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
+    assert readout.position_logits.shape == (3, 7, classes)
+    if classes == 2:
+        assert (readout.position_logits[..., 0] == 0).all()
+
+
+def test_readout_of_a_question_model_runs_its_decoder_and_leaves_it_alone():
+    classifier, batch = toy_classifier(classes=3, question=True, spread=3), toy_batch([5, 2], question=True)
+    batch.candidates = torch.tensor([[True, True, False], [True, False, True]])
+    outputs, readout = toy_readout(classifier, batch)
+    assert readout.position_logits is None
+    torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
+    assert (readout.prediction()[~batch.candidates] == 0).all()
+    free = readout.attention.clone().requires_grad_()
+    readout.predict(free)[:, 0].sum().backward()
+    assert free.grad.abs().sum() > 0
+    assert all(parameter.grad is None for parameter in classifier.parameters())
+
+
+def test_two_class_loss_is_binary_cross_entropy_with_a_positive_weight():
+    classifier = toy_classifier(class_weight=torch.tensor([1.0, 1.7]))
+    logit, labels = torch.randn(6), torch.tensor([0, 1, 1, 0, 1, 0])
+    expected = F.binary_cross_entropy_with_logits(
+        logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none"
+    )
+    torch.testing.assert_close(classifier.loss(F.pad(logit[:, None], (1, 0)), labels), expected)
+
+
+def test_multi_label_predictions_are_one_sigmoid_per_label():
+    classifier, batch = toy_classifier(classes=2, task=Task.MULTI_LABEL), toy_batch([4, 3])
+    logits = classifier(batch).logits
+    assert logits.shape == (2, 2)
+    assert logits[:, 0].abs().min() > 0  # no label's logit is pinned to 0
+    torch.testing.assert_close(classifier.predict(batch), logits.sigmoid())
+    labels = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    expected = F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
+    torch.testing.assert_close(classifier.loss(logits, labels), expected)
+
+
+def test_attention_parameters_have_no_weight_decay_and_every_parameter_is_in_one_group():
+    classifier = toy_classifier()
+    classifier.recipe = recipe(attention_weight_decay=0.0)
+    groups = classifier.configure_optimizers().param_groups
+    assert {id(p) for p in groups[1]["params"]} == {id(p) for p in classifier.attention.parameters()}
+    assert groups[1]["weight_decay"] == 0
+    assert sum(len(group["params"]) for group in groups) == len(list(classifier.parameters()))
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(UserError, match="at least 2 classes, got 1"):
+        toy_classifier(classes=1)
+    with pytest.raises(UserError, match="reduction=total"):
+        Recipe(optimizer=torch.optim.Adam, reduction="total")
+    with pytest.raises(UserError, match="selection_metric=f2"):
+        Recipe(optimizer=torch.optim.Adam, selection_metric="f2")
+    with pytest.raises(UserError, match=r"set data\.question"):
+        toy_classifier(question=True)(toy_batch([3]))

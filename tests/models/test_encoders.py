@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from attnprobe.models.encoders import CNNEncoder, LSTMEncoder
+from tests.toys import ENCODERS, toy_batch
+
+
+@pytest.fixture(params=ENCODERS)
+def encoder(request):
+    torch.manual_seed(0)
+    return ENCODERS[request.param](input_size=8).eval()
+
+
+@pytest.fixture
+def vectors():
+    table = torch.randn(30, 8, generator=torch.Generator().manual_seed(1))
+    table[0] = 0
+    return table
+
+
+def test_padding_and_batch_change_no_state(encoder, vectors):
+    lengths = [5, 3, 1]
+    batch, padded = toy_batch(lengths), toy_batch(lengths, padding=4)
+    states = encoder(vectors[batch.ids], batch.mask, batch.content)
+    wide = encoder(vectors[padded.ids], padded.mask, padded.content)
+    torch.testing.assert_close(wide[:, :7], states)
+    assert (wide[:, 7:] == 0).all()
+    for row, length in enumerate(lengths):
+        alone = slice(row, row + 1), slice(0, length + 2)
+        single = encoder(vectors[batch.ids[alone]], batch.mask[alone], batch.content[alone])
+        torch.testing.assert_close(single[0], states[row, : length + 2])
+
+
+def test_contextual_says_whether_a_state_sees_its_neighbours(encoder, vectors):
+    batch = toy_batch([6])
+    other = batch.ids.clone()
+    other[0, 3] = 4 + (batch.ids[0, 3] - 3) % 20
+    before = encoder(vectors[batch.ids], batch.mask, batch.content)
+    after = encoder(vectors[other], batch.mask, batch.content)
+    changed = (before != after).any(-1)[0]
+    assert changed[3]
+    assert changed[[1, 2, 4, 5]].any() == encoder.contextual
+
+
+def test_lstm_equals_a_plain_loop_over_both_directions(vectors):
+    torch.manual_seed(0)
+    encoder = LSTMEncoder(8, 6).eval()
+    batch = toy_batch([4])
+    inputs = vectors[batch.ids[0]]
+
+    def direction(sequence, suffix):
+        weights = [getattr(encoder.rnn, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        state, cell, states = torch.zeros(6), torch.zeros(6), []
+        for vector in sequence:
+            gates = weights[0] @ vector + weights[1] @ state + weights[2] + weights[3]
+            i, f, g, o = gates.chunk(4)
+            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            state = o.sigmoid() * cell.tanh()
+            states.append(state)
+        return torch.stack(states)
+
+    expected = torch.cat([direction(inputs, ""), direction(inputs.flip(0), "_reverse").flip(0)], -1)
+    states = encoder(vectors[batch.ids], batch.mask, batch.content)
+    torch.testing.assert_close(states[0], expected, atol=1e-6, rtol=1e-5)
+    summary = encoder.summary(states, batch.mask)
+    torch.testing.assert_close(summary[0], torch.cat([expected[-1, :6], expected[0, 6:]]), atol=1e-6, rtol=1e-5)
+
+
+def test_cnn_is_zero_at_markers_and_refuses_even_widths(vectors):
+    batch = toy_batch([3, 2])
+    states = CNNEncoder(8)(vectors[batch.ids], batch.mask, batch.content)
+    assert states.shape == (2, 5, 128)
+    assert (states[~batch.content] == 0).all()
+    with pytest.raises(ValueError, match=r"kernel_sizes=\(2, 3\)"):
+        CNNEncoder(8, kernel_sizes=(2, 3))
+
+
+def test_lstm_can_be_differentiated_in_eval_mode_and_keeps_its_mode(vectors):
+    encoder = LSTMEncoder(8, 6).eval()
+    batch = toy_batch([3])
+    inputs = vectors[batch.ids].requires_grad_()
+    encoder(inputs, batch.mask, batch.content).sum().backward()
+    assert inputs.grad.abs().sum() > 0
+    assert not encoder.training

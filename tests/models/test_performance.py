@@ -1,0 +1,39 @@
+import pytest
+import torch
+from sklearn import metrics
+
+from attnprobe.batch import Task
+from attnprobe.models.performance import Performance
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_equals_scikit_learn_whatever_the_batches(classes):
+    generator = torch.Generator().manual_seed(0)
+    probability = torch.rand(200, classes, generator=generator).softmax(-1)
+    labels = torch.randint(0, classes, (200,), generator=generator)
+    performance = Performance(Task.SINGLE_LABEL, classes)
+    for part in range(0, 200, 30):
+        performance.update(probability[part : part + 30], labels[part : part + 30])
+    result, decision = performance.compute(), probability.argmax(-1)
+    assert float(result["accuracy"]) == pytest.approx(metrics.accuracy_score(labels, decision))
+    f1 = metrics.f1_score(labels, decision, average=None)
+    torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))
+    assert float(result["f1_macro"]) == pytest.approx(f1.mean())
+    scores = probability[:, 1] if classes == 2 else probability
+    area = metrics.roc_auc_score(labels, scores, multi_class="ovr")
+    assert float(result["roc_auc"]) == pytest.approx(area, abs=1e-6)
+    one_hot = torch.nn.functional.one_hot(labels)
+    precision = metrics.average_precision_score(*((labels, scores) if classes == 2 else (one_hot, probability)))
+    assert float(result["pr_auc"]) == pytest.approx(precision, abs=1e-6)
+
+
+def test_multi_label():
+    generator = torch.Generator().manual_seed(0)
+    probability = torch.rand(100, 3, generator=generator)
+    labels = torch.randint(0, 2, (100, 3), generator=generator).float()
+    performance = Performance(Task.MULTI_LABEL, 3)
+    performance.update(probability, labels)
+    result = performance.compute()
+    assert float(result["accuracy"]) == pytest.approx(float(((probability > 0.5) == labels).float().mean()))
+    f1 = metrics.f1_score(labels, probability > 0.5, average=None)
+    torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))

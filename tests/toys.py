@@ -1,0 +1,104 @@
+"""Small batches and classifiers that the tests share."""
+
+from functools import partial
+
+import torch
+
+from attnprobe.batch import Batch, Outputs, Readout, Task
+from attnprobe.models.attention import AdditiveAttention, DotAttention
+from attnprobe.models.classifier import AttentionClassifier, Recipe
+from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
+from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
+
+ENCODERS = {
+    "lstm": partial(LSTMEncoder, hidden_size=6),
+    "cnn": partial(CNNEncoder, kernel_sizes=(1, 3, 5), filters=4),
+    "average": partial(AverageEncoder, hidden_size=12),
+}
+ATTENTIONS = {"additive": AdditiveAttention, "dot": DotAttention}
+VOCABULARY = 30
+
+
+def recipe(**changes: object) -> Recipe:
+    """A recipe that learns something from a toy in a few steps."""
+    settings = {"optimizer": partial(torch.optim.Adam, lr=0.01, amsgrad=True)} | changes
+    return Recipe(**settings)
+
+
+def toy_batch(lengths: list[int], *, seed: int = 0, padding: int = 0, classes: int = 2, question: bool = False) -> Batch:
+    """Texts of so many words between a start (2) and an end marker (3), with extra padding columns on request."""
+    generator = torch.Generator().manual_seed(seed)
+    total = max(lengths) + 2
+    ids, content = torch.zeros(len(lengths), total, dtype=torch.long), torch.zeros(len(lengths), total).bool()
+    for row, length in enumerate(lengths):
+        words = torch.randint(4, VOCABULARY, (length,), generator=generator)
+        ids[row, : length + 2] = torch.cat([torch.tensor([2]), words, torch.tensor([3])])
+        content[row, 1 : length + 1] = True
+    labels = torch.randint(0, classes, (len(lengths),), generator=generator)
+    questions = torch.randint(4, VOCABULARY, (len(lengths), 3), generator=generator)
+    ids = torch.nn.functional.pad(ids, (0, padding))
+    content = torch.nn.functional.pad(content, (0, padding))
+    return Batch(
+        ids=ids,
+        mask=ids != 0,
+        content=content,
+        labels=labels,
+        example_id=torch.arange(len(lengths)) + 100,
+        question=questions if question else None,
+        question_mask=torch.ones_like(questions).bool() if question else None,
+    )
+
+
+def rows_of(batch: Batch, rows: list[int]) -> Batch:
+    """Some examples of a batch, trimmed to their longest."""
+    width = int(batch.mask[rows].sum(1).max())
+    return Batch(
+        ids=batch.ids[rows, :width],
+        mask=batch.mask[rows, :width],
+        content=batch.content[rows, :width],
+        labels=batch.labels[rows],
+        example_id=batch.example_id[rows],
+        question=None if batch.question is None else batch.question[rows],
+        question_mask=None if batch.question_mask is None else batch.question_mask[rows],
+    )
+
+
+def toy_classifier(
+    encoder: str = "lstm",
+    attention: str = "additive",
+    *,
+    classes: int = 2,
+    task: Task = Task.SINGLE_LABEL,
+    question: bool = False,
+    seed: int = 0,
+    spread: float = 1.0,
+    **extra: object,
+) -> AttentionClassifier:
+    """An untrained classifier in eval mode; `spread` scales its weights, so that its attention is not all but even."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        embeddings = torch.randn(VOCABULARY, 8)
+        embeddings[0] = 0
+        classifier = AttentionClassifier(
+            embeddings=embeddings,
+            encoder=ENCODERS[encoder],
+            attention=ATTENTIONS[attention],
+            decoder=QuestionDecoder if question else LinearDecoder,
+            question_encoder=ENCODERS[encoder] if question else None,
+            classes=classes,
+            task=task,
+            recipe=recipe(),
+            **extra,
+        )
+    with torch.no_grad():
+        for parameter in (*classifier.attention.parameters(), *classifier.decoder.parameters()):
+            parameter.mul_(spread)
+    return classifier.eval()
+
+
+def toy_readout(classifier: AttentionClassifier, batch: Batch) -> tuple[Outputs, Readout]:
+    """One forward pass in float64 and its readout."""
+    classifier.double()
+    with torch.no_grad():
+        outputs = classifier(batch)
+    return outputs, classifier.readout(batch, outputs)
