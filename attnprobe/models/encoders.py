@@ -8,9 +8,8 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class Encoder(nn.Module, ABC):
@@ -37,13 +36,20 @@ class Encoder(nn.Module, ABC):
 
 
 class LSTMEncoder(Encoder):
-    """Bidirectional LSTM over packed sequences (Jain & Wallace: 128 per direction, no dropout)."""
+    """Bidirectional LSTM (Jain & Wallace: 128 per direction, no dropout).
+
+    Note:
+        The directions are two LSTMs, the second one over texts turned round (see `both_ways`): the same numbers as one
+        bidirectional LSTM over packed sequences, at 2 to 4 times the speed on a CPU, where packing keeps PyTorch
+        from its fused kernel.
+    """
 
     contextual = True
 
     def __init__(self, input_size: int, hidden_size: int = 128) -> None:
         super().__init__()
-        self.rnn = nn.LSTM(input_size, hidden_size, batch_first=True, bidirectional=True)
+        self.forwards = nn.LSTM(input_size, hidden_size, batch_first=True)
+        self.backwards = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.size = 2 * hidden_size
 
     def forward(
@@ -53,7 +59,7 @@ class LSTMEncoder(Encoder):
         content: Bool[Tensor, "batch tokens"],  # noqa: ARG002 - the markers' states are left as they are
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, forward and backward concatenated; zero on padding."""
-        return run_packed(self.rnn, embeddings, mask)
+        return both_ways(self.forwards, self.backwards, embeddings, mask)
 
     def summary(
         self, hidden: Float[Tensor, "batch tokens hidden"], mask: Bool[Tensor, "batch tokens"]
@@ -65,16 +71,32 @@ class LSTMEncoder(Encoder):
         return torch.cat([forward, hidden[:, 0, half:]], -1)
 
 
-def run_packed(
-    rnn: nn.RNNBase, embeddings: Float[Tensor, "batch tokens embed"], mask: Bool[Tensor, "batch tokens"]
+def turned(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
+    """For every position, the one to read from to turn each text round in its place, padding left where it is."""
+    position = torch.arange(mask.shape[1], device=mask.device)
+    mirrored = mask.sum(1, keepdim=True) - 1 - position
+    return torch.where(mirrored >= 0, mirrored, position)
+
+
+def both_ways(
+    forwards: nn.RNNBase,
+    backwards: nn.RNNBase,
+    embeddings: Float[Tensor, "batch tokens embed"],
+    mask: Bool[Tensor, "batch tokens"],
 ) -> Float[Tensor, "batch tokens hidden"]:
-    """Run a batch-first recurrent network over the real tokens only, so that padding cannot leak into a direction."""
-    packed = pack_padded_sequence(embeddings, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+    """States of two recurrent networks, one from the left and one from the right, concatenated; zero on padding.
+
+    Padding stands behind every text and the second network reads the text turned round in its place, so that no state
+    is computed after padding was read: nothing leaks into either direction.
+    """
+    order = turned(mask).unsqueeze(-1)
     # cuDNN refuses to differentiate an RNN in eval mode, which is just what a gradient probe does.
-    needs_gradient_in_eval = torch.is_grad_enabled() and not rnn.training
+    needs_gradient_in_eval = torch.is_grad_enabled() and not forwards.training
     with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled and not needs_gradient_in_eval):
-        states, _ = rnn(packed)
-    return pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])[0]
+        left, _ = forwards(embeddings)
+        right, _ = backwards(embeddings.gather(1, order.expand_as(embeddings)))
+    right = right.gather(1, order.expand_as(right))
+    return torch.cat([left, right], -1) * mask.unsqueeze(-1)
 
 
 class CNNEncoder(Encoder):

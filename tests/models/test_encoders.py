@@ -48,8 +48,8 @@ def test_lstm_equals_a_plain_loop_over_both_directions(vectors):
     batch = toy_batch([4])
     inputs = vectors[batch.ids[0]]
 
-    def direction(sequence, suffix):
-        weights = [getattr(encoder.rnn, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    def direction(sequence, rnn):
+        weights = [getattr(rnn, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         state, cell, states = torch.zeros(6), torch.zeros(6), []
         for vector in sequence:
             gates = weights[0] @ vector + weights[1] @ state + weights[2] + weights[3]
@@ -59,11 +59,25 @@ def test_lstm_equals_a_plain_loop_over_both_directions(vectors):
             states.append(state)
         return torch.stack(states)
 
-    expected = torch.cat([direction(inputs, ""), direction(inputs.flip(0), "_reverse").flip(0)], -1)
+    expected = torch.cat([direction(inputs, encoder.forwards), direction(inputs.flip(0), encoder.backwards).flip(0)], -1)
     states = encoder(vectors[batch.ids], batch.mask, batch.content)
     torch.testing.assert_close(states[0], expected, atol=1e-6, rtol=1e-5)
     summary = encoder.summary(states, batch.mask)
     torch.testing.assert_close(summary[0], torch.cat([expected[-1, :6], expected[0, 6:]]), atol=1e-6, rtol=1e-5)
+
+
+def test_two_directions_equal_one_bidirectional_lstm_over_packed_sequences(vectors):
+    torch.manual_seed(0)
+    encoder = LSTMEncoder(8, 6).eval()
+    packed_rnn = torch.nn.LSTM(8, 6, batch_first=True, bidirectional=True)
+    packed_rnn.load_state_dict(
+        encoder.forwards.state_dict() | {f"{name}_reverse": w for name, w in encoder.backwards.state_dict().items()}
+    )
+    batch = toy_batch([5, 2, 7], padding=3)
+    inputs, lengths = vectors[batch.ids], batch.mask.sum(1)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(packed_rnn(packed)[0], batch_first=True, total_length=12)
+    torch.testing.assert_close(encoder(inputs, batch.mask, batch.content), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_cnn_is_zero_at_markers_and_refuses_even_widths(vectors):

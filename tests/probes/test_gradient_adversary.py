@@ -1,0 +1,92 @@
+import pytest
+import torch
+
+from attnprobe.batch import Readout, Task
+from attnprobe.probes.gradient_adversary import excess_gradient, search_adversary
+from attnprobe.probes.randomness import Draws
+from benchmarks import reference
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+
+def start_for(readout, restarts=5):
+    return 3 * Draws(0, "adversarial").normal(restarts, readout.content, readout.example_id)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("epsilon", [0.01, 0.2])
+def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, epsilon):
+    classifier, batch = toy_classifier(classes=classes, spread=4), toy_batch([6, 9, 4])
+    outputs, readout = toy_readout(classifier, batch)
+    start = start_for(readout)
+    found = search_adversary(readout, start, epsilon=epsilon, steps=120)
+    attention, tvd = reference.adversary(
+        classifier, outputs.hidden, readout.attention, batch.content, epsilon=epsilon, steps=120,
+        start=start.transpose(0, 1),
+    )
+    jsd = reference.divergence(attention, readout.attention.unsqueeze(1)).masked_fill(tvd > epsilon, 0)
+    torch.testing.assert_close(found.jsd, jsd.amax(1), atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.feasible, (tvd <= epsilon).double().mean(1))
+    assert (found.tvd <= epsilon).all()
+
+
+def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_gradient():
+    classifier, batch = toy_classifier(classes=3, spread=4), toy_batch([6, 4])
+    outputs, linear = toy_readout(classifier, batch)
+    generic = Readout(
+        attention=linear.attention, content=linear.content, example_id=linear.example_id,
+        decode=lambda attention: classifier.decode(outputs.hidden, attention),
+    )
+    attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1)
+
+    def through_softmax(readout):
+        gradient = excess_gradient(readout, attention, readout.prediction(), 0.001)
+        return attention * (gradient - (attention * gradient).sum(-1, keepdim=True))
+
+    # position logits carry the bias in every position: the same along the simplex, where attention lives
+    by_hand, by_autograd = through_softmax(linear), through_softmax(generic)
+    torch.testing.assert_close(by_hand, by_autograd)
+    assert by_hand.abs().sum() > 0
+
+
+def test_multi_label_tasks_keep_every_label_within_reach():
+    classifier, batch = toy_classifier(classes=3, task=Task.MULTI_LABEL, spread=4), toy_batch([6, 4])
+    _, readout = toy_readout(classifier, batch)
+    found = search_adversary(readout, start_for(readout), epsilon=0.05, steps=300)
+    difference = (readout.predict(found.attention) - readout.prediction()).abs().mean(-1)
+    torch.testing.assert_close(found.tvd, difference)
+    assert (found.tvd <= 0.05).all()
+    assert (found.jsd > 0.1).all()
+
+
+def test_batch_and_padding_change_no_number_after_500_steps():
+    classifier = toy_classifier(spread=4)
+    batch, padded = toy_batch([5, 9, 2]), toy_batch([5, 9, 2], padding=4)
+
+    def search(these):
+        readout = toy_readout(classifier, these)[1]
+        return search_adversary(readout, start_for(readout), epsilon=0.01)
+
+    expected, wide = search(batch), search(padded)
+    torch.testing.assert_close(wide.jsd, expected.jsd, atol=1e-6, rtol=0)
+    torch.testing.assert_close(wide.attention[:, :11], expected.attention, atol=1e-6, rtol=0)
+    for row in range(3):
+        torch.testing.assert_close(search(rows_of(batch, [row])).jsd[0], expected.jsd[row], atol=1e-6, rtol=0)
+
+
+def test_no_feasible_restart_leaves_the_original():
+    classifier, batch = toy_classifier(spread=30), toy_batch([6, 8])
+    _, readout = toy_readout(classifier, batch)
+    found = search_adversary(readout, start_for(readout), epsilon=0.0, steps=0)
+    assert (found.feasible == 0).all()
+    assert torch.equal(found.attention, readout.attention)
+    assert (found.jsd == 0).all()
+
+
+def test_leaves_its_inputs_alone():
+    _, readout = toy_readout(toy_classifier(), toy_batch([4]))
+    start = start_for(readout)
+    before = start.clone(), readout.attention.clone()
+    search_adversary(readout, start, epsilon=0.01, steps=3)
+    assert torch.equal(start, before[0])
+    assert torch.equal(readout.attention, before[1])
+    assert not start.requires_grad

@@ -1,0 +1,71 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.probes.permutation import Permutation, permute_attention
+from attnprobe.probes.randomness import Draws
+from benchmarks import reference
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+
+def measured(readout, **settings):
+    return {m.metric: m.value for m in Permutation(**settings).measure(readout, Draws(0, "permutation"))}
+
+
+def test_every_permutation_of_the_content_comes_up_equally_often():
+    content = torch.tensor([[False, True, True, True, False]])
+    attention = torch.tensor([[0.0, 0.5, 0.3, 0.2, 0.0]])
+    noise = Draws(0, "x").uniform(6000, content, torch.tensor([0]))
+    permuted = permute_attention(attention, content, noise)
+    assert (permuted[..., [0, 4]] == 0).all()
+    orders = [tuple(row) for row in permuted[:, 0, 1:4].tolist()]
+    counts = [orders.count(order) for order in permutations(attention[0, 1:4].tolist())]
+    assert sum(counts) == 6000
+    assert min(counts) > 850  # 1000 expected each, standard deviation 29
+
+
+def test_median_over_all_permutations_of_a_short_text_by_hand():
+    classifier, batch = toy_classifier(spread=4), toy_batch([3])
+    outputs, readout = toy_readout(classifier, batch)
+    weights = readout.attention[0, 1:4].tolist()
+    original = outputs.logits.softmax(-1)
+    distances = []
+    for order in permutations(weights):
+        attention = torch.zeros_like(readout.attention)
+        attention[0, 1:4] = torch.tensor(order, dtype=torch.float64)
+        other = classifier.decode(outputs.hidden, attention).softmax(-1)
+        distances.append(float((other - original).abs().sum().detach()) / 2)
+    # 6 equally likely outcomes: with 999 samples the sample median is one of the middle two
+    middle = sorted(distances)[2:4]
+    assert middle[0] - 1e-12 <= float(measured(readout, samples=999)["median_tvd"]) <= middle[1] + 1e-12
+
+
+@pytest.mark.parametrize("question", [False, True])
+def test_agrees_with_the_published_loop_in_distribution(question):
+    classifier = toy_classifier(spread=4, question=question, classes=3)
+    batch = toy_batch([6, 9, 4, 7], question=question)
+    outputs, readout = toy_readout(classifier, batch)
+    ours = measured(readout, samples=2000)["median_tvd"]
+    torch.manual_seed(0)
+    theirs = reference.permutation(classifier, outputs.hidden, batch.content, samples=2000, query=outputs.query)
+    np.testing.assert_allclose(ours, theirs, rtol=0.12)
+
+
+def test_batch_and_padding_change_no_number():
+    classifier = toy_classifier(spread=4)
+    batch, padded = toy_batch([5, 3, 1]), toy_batch([5, 3, 1], padding=4)
+    expected = measured(toy_readout(classifier, batch)[1])
+    wide = measured(toy_readout(classifier, padded)[1])
+    alone = [measured(toy_readout(classifier, rows_of(batch, [row]))[1]) for row in range(3)]
+    for metric, values in expected.items():
+        torch.testing.assert_close(wide[metric], values, atol=1e-10, rtol=0)
+        torch.testing.assert_close(torch.cat([one[metric] for one in alone]), values, atol=1e-10, rtol=0)
+
+
+def test_one_word_leaves_nothing_to_permute():
+    result = measured(toy_readout(toy_classifier(), toy_batch([1]))[1])
+    assert float(result["median_tvd"]) == 0
+    assert float(result["max_attention"]) == 1
+    assert int(result["content_length"]) == 1
