@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
+from attnprobe.loading import construct
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.predictions import PredictionCollector
 from attnprobe.probes.base import Probe, ProbeRunner
@@ -205,7 +206,14 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[
     seed_everything(config["seed"], workers=True, verbose=False)
     data: TextDataModule = instantiate(config["data"], seed=config["seed"])
     data.setup("fit")
-    classifier = build_classifier(config, data)
+    classifier = construct(
+        config["model"],
+        data.embeddings(),
+        classes=len(data.classes),
+        task=data.task,
+        class_weight=data.class_weight,
+        recipe=instantiate(config["training"]["recipe"]),
+    )
     trained = train(settings, directory, data, classifier)
     trained_at = time.time()
 
@@ -244,23 +252,6 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[
         "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def build_classifier(config: dict[str, Any], data: TextDataModule) -> AttentionClassifier:
-    """An untrained classifier for this data."""
-    model = config["model"]
-    question = model.get("question_encoder")
-    return AttentionClassifier(
-        embeddings=data.embeddings(),
-        encoder=instantiate(model["encoder"]),
-        attention=instantiate(model["attention"]),
-        decoder=instantiate(model["decoder"]),
-        question_encoder=None if question is None else instantiate(question),
-        classes=len(data.classes),
-        task=data.task,
-        class_weight=data.class_weight,
-        recipe=instantiate(config["training"]["recipe"]),
-    )
 
 
 def train(

@@ -19,26 +19,30 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
     return 0.5 * (left + right)
 
 
-def output(classifier: AttentionClassifier, attention: Tensor, hidden: Tensor) -> Tensor:
+def output(
+    classifier: AttentionClassifier, attention: Tensor, hidden: Tensor, query: Tensor | None = None
+) -> Tensor:
     """Probabilities from hidden states `[…, seq, hidden]` under attention `[…, seq]`."""
     attended = (attention.unsqueeze(-1) * hidden).sum(-2)
-    return classifier.decoder(attended).softmax(-1)
+    return classifier.decoder(attended, query).softmax(-1)
 
 
-def permutation(classifier: AttentionClassifier, hidden: Tensor, content: Tensor, samples: int = 100) -> Tensor:
+def permutation(
+    classifier: AttentionClassifier, hidden: Tensor, content: Tensor, samples: int = 100, query: Tensor | None = None
+) -> Tensor:
     """Median TVD per example over random permutations. As published, each permutation runs the decoder afresh, which
     there includes the attention's scores, and draws the order of one example at a time."""
     with torch.no_grad():
-        _, attention = classifier.attend(hidden, content)
-        original = output(classifier, attention, hidden)
+        _, attention = classifier.attend(hidden, content, query)
+        original = output(classifier, attention, hidden, query)
         differences = []
         for _ in range(samples):
-            _, attention = classifier.attend(hidden, content)
+            _, attention = classifier.attend(hidden, content, query)
             permuted = attention.clone()
             for row in range(len(attention)):
                 places = content[row].nonzero().squeeze(-1)
                 permuted[row, places] = attention[row, places[torch.randperm(len(places))]]
-            differences.append(0.5 * (output(classifier, permuted, hidden) - original).abs().sum(-1))
+            differences.append(0.5 * (output(classifier, permuted, hidden, query) - original).abs().sum(-1))
         return torch.stack(differences).quantile(0.5, dim=0)
 
 

@@ -1,0 +1,342 @@
+"""Where rows come from: local files, the Hugging Face hub, or the built-in testbed. All give `datasets.Dataset`s."""
+
+import gzip
+import itertools
+import json
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import datasets
+import huggingface_hub
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+from attnprobe.data.testbed import generate_reviews
+from attnprobe.errors import UserError
+
+# `datasets` reports every load, also of local files, to a server: reading a file must not need a network
+datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+
+Splits = dict[str, datasets.Dataset]
+SPLITS = ("train", "validation", "test")
+DATA_DIR = "ATTNPROBE_DATA_DIR"
+ALIASES = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+"""File endings and the `datasets` builder that reads them; each text format also with `.gz` behind."""
+ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz) and .parquet"
+
+
+def ending_of(path: Path) -> str:
+    """The file's ending without `.gz`, lower case: `.csv` for `rows.CSV.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def find_path(path: str | os.PathLike) -> Path:
+    """A path relative to the working directory, or else to `ATTNPROBE_DATA_DIR`.
+
+    Raises:
+        UserError: it is in neither place.
+    """
+    here = Path(path).expanduser()
+    base = os.environ.get(DATA_DIR)
+    for place in [here] if base is None or here.is_absolute() else [here, Path(base) / here]:
+        if place.exists():
+            return place
+    looked = f"{here.absolute()}" + (f" and {Path(base) / here}" if base and not here.is_absolute() else "")
+    hint = "" if base else f", or set {DATA_DIR} to the folder that your data are in"
+    raise UserError(f"{path} does not exist (looked at {looked}): give an existing path{hint}")
+
+
+class Source(ABC):
+    """Somewhere rows come from."""
+
+    @abstractmethod
+    def load(self) -> Splits:
+        """The rows by split; keys among `train`, `validation` and `test`.
+
+        Raises:
+            UserError: there is nothing to load, or it cannot be read.
+        """
+
+
+class FileSource(Source):
+    """Local `.jsonl`, `.csv`, `.tsv` (plain or `.gz`) or `.parquet` files.
+
+    Args:
+        path: one file (its rows are divided as `data.test_share` and `data.validation_share` say); or a folder that
+            holds `train.*` and perhaps `validation.*` and `test.*`; or `{train: file, validation: file, test: file}`.
+            Relative paths are looked up in the working directory, then in `ATTNPROBE_DATA_DIR`.
+    """
+
+    def __init__(self, path: str | os.PathLike | Mapping[str, str] | None):
+        self.path = path
+
+    def files(self) -> dict[str, Path]:
+        """The file of each split."""
+        if self.path is None:
+            raise UserError("data.path is not set: give a file or folder, for example data.path=reviews.csv")
+        if isinstance(self.path, Mapping):
+            if unknown := sorted(set(self.path) - set(SPLITS)):
+                raise UserError(f"data.path names the splits {', '.join(unknown)}: expected {', '.join(SPLITS)}")
+            files = {split: find_path(self.path[split]) for split in SPLITS if split in self.path}
+        elif (place := find_path(self.path)).is_dir():
+            files = files_in(place)
+        else:
+            files = {"train": place}
+        if "train" not in files:
+            raise UserError(f"data.path={self.path}: there is no training file; expected train.* ({ENDINGS})")
+        return files
+
+    def load(self) -> Splits:
+        """Read the files, always afresh."""
+        return {split: read_file(path) for split, path in self.files().items()}
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder by split: `train.*`, `validation.*` (or valid, val, dev) and `test.*`.
+
+    Raises:
+        UserError: no such file, or two for one split.
+    """
+    files: dict[str, Path] = {}
+    for split, names in ALIASES.items():
+        found = [
+            path
+            for path in sorted(folder.iterdir())
+            if ending_of(path) in BUILDERS and path.name.split(".")[0].lower() in names
+        ]
+        if len(found) > 1:
+            raise UserError(
+                f"{folder} has {len(found)} files for the split {split} ({', '.join(p.name for p in found)}): "
+                f"keep one, or name the files, for example 'data.path={{train: a.csv, test: b.csv}}'"
+            )
+        if found:
+            files[split] = found[0]
+    if not files:
+        there = sorted(path.name for path in folder.iterdir())
+        raise UserError(
+            f"{folder} holds no train, validation or test file: expected train.* with one of the endings {ENDINGS}; "
+            f"there is {', '.join(there[:8]) or 'nothing'}{' …' if len(there) > 8 else ''}"
+        )
+    return files
+
+
+def read_file(path: Path) -> datasets.Dataset:
+    """Read one file into memory with the `datasets` builder of its ending.
+
+    Columns of CSV and TSV files are read as text, so that a column's type cannot change half-way; only an empty
+    cell is null, the words "NA" and "null" are not. Nothing is cached: a changed file is a changed data set.
+
+    Raises:
+        UserError: unknown ending, missing, empty or malformed file; names the line where that can be found out.
+    """
+    ending = ending_of(path)
+    if ending not in BUILDERS:
+        raise UserError(f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}")
+    if not path.is_file():
+        raise UserError(f"{path} is not a file: expected one of {ENDINGS}")
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty: expected at least one row")
+    options: dict = {"chunksize": 1 << 30} if BUILDERS[ending] == "json" else {}  # one block: types are seen as a whole
+    try:
+        if BUILDERS[ending] == "csv":
+            separator = "\t" if ending == ".tsv" else ","
+            head = pd.read_csv(path, sep=separator, nrows=1, encoding="utf-8-sig")
+            if not isinstance(head.index, pd.RangeIndex):  # pandas would take the first column for an index
+                raise ValueError("line 2 has more cells than the header line")
+            options = {"sep": separator, "keep_default_na": False, "na_values": [""], "encoding": "utf-8-sig"}
+            options["features"] = datasets.Features({name: datasets.Value("string") for name in head.columns})
+        if BUILDERS[ending] == "parquet" and pq.read_metadata(path).num_rows == 0:
+            raise UserError(f"{path} has no row: expected at least one")
+        rows = load_afresh(BUILDERS[ending], path, options)
+    except UserError:
+        raise
+    except (datasets.exceptions.DatasetGenerationError, pa.ArrowException, ValueError, OSError, EOFError) as error:
+        if "corresponds to no data" in str(error):  # how `datasets` says it
+            raise UserError(f"{path} has no row: expected at least one") from None
+        raise UserError(f"{path} cannot be read: {reason_of(error, path)}") from None
+    return rows
+
+
+def load_afresh(builder: str, path: Path, options: dict) -> datasets.Dataset:
+    """`datasets.load_dataset` of one file, without its cache and without its progress bars."""
+    bars = datasets.is_progress_bar_enabled()
+    level = datasets.logging.get_verbosity()
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # failures are reported by us, once
+    try:
+        with tempfile.TemporaryDirectory(prefix="attnprobe-") as scratch:
+            # a link of a plain name: the file's own name could hold *, ? or [, which would be read as patterns
+            link = Path(scratch) / ("rows" + "".join(s for s in (ending_of(path), ".gz") if path.name.endswith(s)))
+            link.symlink_to(path.resolve())
+            return datasets.load_dataset(
+                builder, data_files=str(link), split="train", cache_dir=scratch, keep_in_memory=True, **options
+            )
+    finally:
+        datasets.logging.set_verbosity(level)
+        if bars:
+            datasets.enable_progress_bars()
+
+
+def reason_of(error: BaseException, path: Path) -> str:
+    """Why a file could not be read, in words: the first malformed JSON line, or the innermost error's text."""
+    if ending_of(path) in (".jsonl", ".json") and (line := malformed_line(path)):
+        return line
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{str(error).strip() or type(error).__name__}. Expected {ENDINGS}, as the file's name says"
+
+
+def malformed_line(path: Path) -> str | None:
+    """The first line of a JSON-lines file that is no JSON object, in words."""
+    open_text = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with open_text(path, "rt", encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    if line.strip() and not isinstance(json.loads(line), dict):
+                        return f"line {number} is not a JSON object: {line.strip()[:60]!r}"
+                except ValueError as error:
+                    return f"line {number} is not JSON ({error}): {line.strip()[:60]!r}"
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        return str(error)
+    return None
+
+
+class HubSource(Source):
+    """A data set of the Hugging Face hub (or of the server that `HF_ENDPOINT` names).
+
+    Args:
+        name: such as `stanfordnlp/imdb`.
+        config: the data set's configuration, where it has several.
+        revision: commit or tag; None takes the newest.
+        rename: hub's column name → ours.
+        timeout: seconds to wait for the hub's first answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: str | None = None,
+        revision: str | None = None,
+        rename: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+    ):
+        self.name, self.config, self.revision, self.timeout = name, config, revision, timeout
+        self.rename = dict(rename or {})
+
+    def load(self) -> Splits:
+        """Download, or take what was downloaded before."""
+        try:
+            if not huggingface_hub.constants.HF_HUB_OFFLINE:
+                # asked first, with a short time-out: `datasets` itself would wait and retry for minutes
+                huggingface_hub.HfApi().dataset_info(self.name, revision=self.revision, timeout=self.timeout)
+            loaded = datasets.load_dataset(
+                self.name, self.config, revision=self.revision, download_config=datasets.DownloadConfig(max_retries=1)
+            )
+        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+            version = f" at revision {self.revision}" if self.revision else ""
+            raise UserError(
+                f"the Hugging Face hub has no public data set {self.name!r}{version} ({type(error).__name__}): "
+                f"check the name, or use local files instead (data=files data.path=FILE)"
+            ) from None
+        except Exception as error:  # connection, proxy, time-out, offline mode: each has its own type in each version
+            raise UserError(
+                f"the data set {self.name!r} cannot be had from the Hugging Face hub ({type(error).__name__}: "
+                f"{str(error).splitlines()[0][:200] if str(error) else 'no answer'}). Use local files instead: "
+                f"data=files data.path=FILE data.text=COLUMN data.label=COLUMN, or the built-in data=testbed, which "
+                f"needs no network. What was downloaded before is found with HF_HUB_OFFLINE=1"
+            ) from None
+        splits = {split: loaded[split] for split in SPLITS if split in loaded}
+        return {split: renamed(rows, self.rename) for split, rows in splits.items()}
+
+
+def renamed(rows: datasets.Dataset, names: Mapping[str, str]) -> datasets.Dataset:
+    """Rename the columns that are there; a column in the way of a new name gives way."""
+    names = {old: new for old, new in names.items() if old in rows.column_names}
+    return rows.remove_columns([name for name in names.values() if name in rows.column_names]).rename_columns(names)
+
+
+class FirstAvailable(Source):
+    """A named data set: `$ATTNPROBE_DATA_DIR/<folder>` where there is one, else the hub.
+
+    Args:
+        folder: the folder's name below `ATTNPROBE_DATA_DIR`, laid out as `FileSource` says.
+        hub: where to get it otherwise; None if it may not be on a hub (clinical notes, tweets).
+        obtain: what a person has to obtain and put where, for the error message.
+    """
+
+    def __init__(self, folder: str, hub: Source | None = None, obtain: str | None = None):
+        self.folder, self.hub, self.obtain = folder, hub, obtain
+
+    def load(self) -> Splits:
+        """Local files before the hub."""
+        base = os.environ.get(DATA_DIR)
+        if base and (Path(base) / self.folder).exists():
+            return FileSource(Path(base) / self.folder).load()
+        here = f"{base}/{self.folder}" if base else f"${DATA_DIR}/{self.folder}"
+        unset = "" if base else f" ({DATA_DIR} is not set)"
+        files = f"no local files at {here}{unset}: put train.jsonl, validation.jsonl and test.jsonl there"
+        if self.hub is None:
+            obtain = f" {self.obtain}" if self.obtain else ""
+            raise UserError(f"{files}.{obtain} This data set is on no hub; data=testbed needs neither")
+        try:
+            return self.hub.load()
+        except UserError as error:
+            raise UserError(f"{files}, or make the hub reachable; {error}") from None
+
+
+class TestbedSource(Source):
+    """Short reviews made by a grammar, with known rationales; see `attnprobe.data.testbed`.
+
+    Args:
+        kind: `reviews`.
+        train_size: examples to train on (10 to 10^6), likewise `validation_size` and `test_size`.
+        seed: every split has its own seed derived from this one. It is apart from the run's seed, so that all runs
+            of a sweep see the same texts.
+    """
+
+    __test__ = False  # the name is no test case for pytest
+
+    def __init__(
+        self,
+        kind: str = "reviews",
+        train_size: int = 4000,
+        validation_size: int = 500,
+        test_size: int = 1000,
+        seed: int = 0,
+    ):
+        if kind != "reviews":
+            raise UserError(f"data.source.kind={kind}: expected reviews")
+        self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
+        for split, size in self.sizes.items():
+            if size < 1:
+                raise UserError(f"data.source.{split}_size={size}: expected at least 1")
+        self.seed = seed
+
+    def load(self) -> Splits:
+        """Generate the rows: columns `text`, `label` (0/1) and `rationale` (one bool per token)."""
+        return {split: self.generate(split) for split in SPLITS}
+
+    def generate(self, split: str) -> datasets.Dataset:
+        """One split."""
+        derived = int(np.random.SeedSequence((self.seed, SPLITS.index(split))).generate_state(1)[0])
+        rows = generate_reviews(self.sizes[split], derived)
+        schema = pa.schema({"text": pa.string(), "label": pa.int64(), "rationale": pa.list_(pa.bool_())})
+        parts = [
+            pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in part], schema=schema)
+            for part in in_parts(rows, 10_000)
+        ]
+        return datasets.Dataset(pa.concat_tables(parts))
+
+
+def in_parts(rows: Iterator[dict], size: int) -> Iterator[list[dict]]:
+    """Lists of up to `size` rows."""
+    while part := list(itertools.islice(rows, size)):
+        yield part

@@ -1,0 +1,84 @@
+"""From the long table to what a panel shows: one wide row per example, panels per data set and model, bins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.errors import UserError
+from attnprobe.results import IDENTITY
+
+RUN = tuple(name for name in IDENTITY if name != "probe")
+MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
+"""The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One panel's examples: a wide table with one row per example and a column per metric."""
+
+    title: str
+    rows: pd.DataFrame
+
+
+def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """One row per run and example, one column per metric (NaN where a metric is absent); numbers with a step and
+    numbers of the whole split are left out.
+
+    Raises:
+        UserError: two directories hold the same run, so that an example has two values of one metric.
+    """
+    keep = (
+        (results["probe"] == probe)
+        & results["metric"].isin(list(metrics))
+        & results["step"].isna()
+        & (results["example_id"] >= 0)
+    )
+    rows = results.loc[keep]
+    rows = rows.assign(**{name: rows[name].astype(str) for name in (*RUN, "metric") if name != "seed"})
+    twice = rows.duplicated([*RUN, "example_id", "metric"])
+    if twice.any():
+        raise UserError(
+            f"run {rows.loc[twice, 'run_id'].iloc[0]} is there twice: the same training, probed in two directories. "
+            f"Name one of the two, or give each its own experiment"
+        )
+    wide = rows.pivot(index=[*RUN, "example_id"], columns="metric", values="value")
+    return wide.reindex(columns=list(metrics)).rename_axis(columns=None).reset_index()
+
+
+def facets(rows: pd.DataFrame) -> list[Facet]:
+    """Split wide rows into panels: one per data set and model, seeds pooled.
+
+    Runs that differ in more than the seed (another experiment, split, or setting) are never pooled: those words join
+    the panel's title, and where even they do not tell two runs of one seed apart, the run's id does.
+    """
+    keys = ["data", "model"]
+    keys += [name for name in ("experiment", "split") if rows[name].nunique() > 1]
+    if (rows.groupby([*keys, "seed"])["run_id"].nunique() > 1).any():
+        keys.append("run_id")
+    panels = []
+    for key, part in rows.groupby(keys, sort=True):
+        seeds = part["seed"].nunique()
+        words = [str(word) for word in key] + ([f"{seeds} seeds"] if seeds > 1 else [])
+        panels.append(Facet(" · ".join(words), part.reset_index(drop=True)))
+    return panels
+
+
+def max_attention_bin(max_attention: np.ndarray) -> np.ndarray:
+    """Bin number 0 to 3 of every example's largest attention weight `[examples]`; the weight 1 is in the last bin.
+
+    >>> max_attention_bin(np.array([0.0, 0.25, 0.7499, 1.0]))
+    array([0, 1, 2, 3])
+    """
+    return np.clip(np.digitize(max_attention, MAX_ATTENTION_EDGES) - 1, 0, len(MAX_ATTENTION_BINS) - 1)
+
+
+def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
+    """(name, rows) per predicted class; everything as one group where the classes are more than `most` or unknown."""
+    predicted = rows["predicted_class"]
+    classes = sorted(predicted.dropna().unique())
+    if not classes or len(classes) > most or predicted.isna().any():
+        return [(f"all {len(classes)} classes" if len(classes) > most else "all examples", rows)]
+    return [(f"class {int(number)}", rows[predicted == number]) for number in classes]

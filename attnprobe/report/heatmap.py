@@ -1,0 +1,322 @@
+"""Token heat maps: a text under the model's own attention, the adversary's and the farthest one, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Rectangle
+
+from attnprobe.report.facets import per_example
+from attnprobe.report.style import FAINT, INK, TEXT_WIDTH, drawable, fonts
+
+ELLIPSIS = "…"
+MOST_TOKENS = 36
+"""Longer texts are shown as windows around their most attended tokens."""
+LONGEST_TOKEN = 22
+TELLING = 3
+SHORTEST = 6
+"""Texts of fewer tokens have little attention to move and are chosen only where there are no longer ones."""
+
+# all lengths in points
+FONT_SIZE, LINE, GUTTER, PADDING = 6.5, 10.0, 12.0, 1.4
+MARGIN = 3.0
+WIDTH = TEXT_WIDTH * 72 - 2 * MARGIN
+COLUMN = (WIDTH - 2 * GUTTER) / 3
+
+NORM = PowerNorm(0.5, vmin=0, vmax=1)
+"""Square root: a weight of 0.05 among many tokens must be seen as well as a weight of 1."""
+_MEASURE = RendererAgg(8, 8, 720)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An example and why it is shown."""
+
+    example_id: int
+    reason: str
+
+
+def choose(rows: pd.DataFrame) -> list[Choice]:
+    """The most telling examples, among texts of at least `SHORTEST` tokens where there are such.
+
+    First those with the largest product of largest attention weight and optimum JSD, in turn from each predicted
+    class: a peaked attention, which looks like an explanation, and which can be moved far without the prediction
+    noticing. Last the one whose attention can be moved least (smallest optimum JSD).
+
+    Args:
+        rows: wide rows of one run with `max_attention`, `optimum_jsd`, `predicted_class` and `content_length`.
+    """
+    rows = rows.dropna(subset=["max_attention", "optimum_jsd"])
+    if (rows["content_length"] >= SHORTEST).any():
+        rows = rows[rows["content_length"] >= SHORTEST]
+    score = rows["max_attention"] * rows["optimum_jsd"]
+    rows = rows.assign(score=score).sort_values(["score", "example_id"], ascending=[False, True])
+    turn = rows.groupby(rows["predicted_class"].fillna(-1)).cumcount()
+    telling = rows.assign(turn=turn).sort_values(["turn", "score", "example_id"], ascending=[True, False, True])
+    chosen = [Choice(int(number), "peaked, yet free") for number in telling["example_id"].head(TELLING)]
+    taken = {choice.example_id for choice in chosen}
+    rest = rows[~rows["example_id"].isin(taken)]
+    if not rest.empty:
+        least = rest.sort_values(["optimum_jsd", "example_id"])["example_id"].iloc[0]
+        chosen.append(Choice(int(least), "least free"))
+    return chosen
+
+
+def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """The most telling examples (`choose`) of one run, every token coloured by its weight.
+
+    All three columns of an example show the same tokens. Long texts are shown as windows around the most attended
+    tokens; how many of the tokens are shown is written above.
+
+    Raises:
+        ValueError: no examples' table, or it does not fit the probe's table.
+    """
+    if examples is None:
+        raise ValueError("heatmaps needs the run's examples (attnprobe.results.read_examples), got None")
+    metrics = (
+        "max_attention",
+        "optimum_jsd",
+        "found_jsd",
+        "upper_bound",
+        "is_exact",
+        "predicted_class",
+        "content_length",
+    )
+    rows = per_example(results, "adversarial", (*metrics, "found_tvd", "optimum_tvd"))
+    blocks = [
+        _block(choice, _row(rows, choice.example_id), _row(examples, choice.example_id), results)
+        for choice in choose(rows)
+    ]
+    run = rows.iloc[0]
+    head, foot = 30.0, 24.0
+    height = head + sum(block.height for block in blocks) + foot
+    figure = Figure(figsize=(TEXT_WIDTH, height / 72))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(-MARGIN, WIDTH + MARGIN)
+    axes.set_ylim(height, 0)  # points from the top left corner, as on a page
+    axes.text(0, 7, drawable(f"{run['data']} · {run['model']} · seed {run['seed']}"), va="center", fontsize=7.5)
+    for number, name in enumerate(("the model's attention", "gradient adversary", "farthest attention")):
+        axes.text(number * (COLUMN + GUTTER), 21, name, va="center", fontsize=7, fontweight="bold")
+    top = head
+    for block in blocks:
+        block.draw(axes, top)
+        top += block.height
+    _legend(axes, top + 10)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One example, laid out."""
+
+    header: str
+    captions: list[str]
+    words: list[str]
+    weights: list[np.ndarray | None]
+    places: list[tuple[float, int, float]]
+
+    @property
+    def height(self) -> float:
+        lines = 1 + max((line for _, line, _ in self.places), default=0)
+        return 13 + lines * LINE + 15
+
+    def draw(self, axes: Axes, top: float) -> None:
+        axes.plot([0, WIDTH], [top, top], lw=0.4, color=FAINT)
+        axes.text(0, top + 7, self.header, va="center", fontsize=6.5)
+        below = top + 13 + LINE * (1 + max((line for _, line, _ in self.places), default=0)) + 5
+        for number, (weights, caption) in enumerate(zip(self.weights, self.captions, strict=True)):
+            left = number * (COLUMN + GUTTER)
+            axes.text(left, below, caption, va="center", fontsize=6, color=FAINT)
+            if weights is not None:
+                _tokens(axes, left, top + 13, self.words, weights, self.places)
+
+
+def _row(table: pd.DataFrame, example_id: int) -> pd.Series:
+    found = table[table["example_id"] == example_id]
+    if len(found) != 1:
+        raise ValueError(f"example {example_id}: expected one row in the table, got {len(found)}")
+    return found.iloc[0]
+
+
+def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataFrame) -> _Block:
+    tokens, attention = list(example["tokens"]), np.asarray(example["attention"], float)
+    if len(tokens) != len(attention):
+        raise ValueError(f"example {choice.example_id}: {len(tokens)} tokens but {len(attention)} attention weights")
+    found = _positions(results, choice.example_id, "found_attention", len(tokens))
+    optimum = _positions(results, choice.example_id, "optimum_attention", len(tokens))
+    maps = [attention, found, optimum]
+    spans = windows([weights for weights in maps if weights is not None], MOST_TOKENS)
+    words: list[str] = []
+    picked: list[int] = []  # −1 stands for an ellipsis
+    for number, (start, stop) in enumerate(spans):
+        if start > 0 or number > 0:
+            picked.append(-1)
+        picked.extend(range(start, stop))
+    if not spans or spans[-1][1] < len(tokens):
+        picked.append(-1)
+    families = fonts()
+    words = [ELLIPSIS if t < 0 else drawable(shorten(str(tokens[t])), families) for t in picked]
+    shown = sum(t >= 0 for t in picked)
+    parts = [
+        choice.reason,
+        f"example {choice.example_id}",
+        f"label {label_text(example['label'])}",
+        f"predicted {prediction_text(example)}",
+        f"largest weight {attention.max():.2f}" if len(attention) else "no tokens",
+    ]
+    if shown < len(tokens):
+        parts.append(f"{shown} of {len(tokens):,} tokens shown")
+    captions = [""]
+    for kind, weights in (("found", found), ("optimum", optimum)):
+        captions.append(f"JSD {row[f'{kind}_jsd']:.3f}" if weights is not None else "none found")
+        if weights is not None and not np.isnan(row[f"{kind}_tvd"]):
+            captions[-1] += f", TVD {row[f'{kind}_tvd']:.4f}"
+        if weights is not None and kind == "optimum":
+            captions[-1] += ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
+    return _Block(
+        header=" · ".join(parts),
+        captions=captions,
+        words=words,
+        weights=[None if w is None else np.array([np.nan if t < 0 else w[t] for t in picked]) for w in maps],
+        places=wrap([measure(word) for word in words], COLUMN),
+    )
+
+
+def _positions(results: pd.DataFrame, example_id: int, metric: str, count: int) -> np.ndarray | None:
+    """A weight per position from the long table `[seq]`; None where the table has none for this example."""
+    rows = results[(results["metric"] == metric) & (results["example_id"] == example_id)]
+    rows = rows[rows["value"].notna()]
+    if rows.empty:
+        return None
+    steps = rows["step"].to_numpy(int)
+    if steps.max() >= count:
+        raise ValueError(f"example {example_id}: {metric} has position {steps.max()}, but the text has {count} tokens")
+    weights = np.zeros(count)
+    weights[steps] = rows["value"].to_numpy()
+    return weights
+
+
+def label_text(label: object) -> str:
+    """A class number, or the classes of a multi-label example."""
+    if isinstance(label, (list, np.ndarray)):
+        return ", ".join(str(c) for c, on in enumerate(label) if on) or "none"
+    return str(label)
+
+
+def prediction_text(example: pd.Series) -> str:
+    """The predicted class with its probability, or the predicted classes of a multi-label example."""
+    if isinstance(example["prediction"], (list, np.ndarray)):
+        return label_text(example["prediction"])
+    predicted = int(example["prediction"])
+    return f"{predicted} (p = {float(example['probability'][predicted]):.2f})"
+
+
+def shorten(token: str) -> str:
+    """A token short enough for a line: its beginning and its end.
+
+    >>> shorten("https://example.org/a/very/long/address")
+    'https://ex…ong/address'
+    """
+    if len(token) <= LONGEST_TOKEN:
+        return token
+    half = (LONGEST_TOKEN - 1) // 2
+    return token[:half] + ELLIPSIS + token[-(LONGEST_TOKEN - 1 - half) :]
+
+
+def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
+    """Stretches `[start, stop)` of at most `most` positions in all, around the most attended tokens of every map.
+
+    The centres are each map's largest weights, taken in turn; all windows then grow by one position a side for as
+    long as they fit. A text of at most `most` tokens is shown whole.
+
+    Args:
+        maps: attention maps of one text, each `[seq]`.
+        most: how many positions may be shown.
+    """
+    count = len(maps[0])
+    if count <= most:
+        return [(0, count)] if count else []
+    orders = [np.argsort(-weights, kind="stable") for weights in maps]
+    centres = list(dict.fromkeys(int(order[rank]) for rank in range(3) for order in orders))[: most // 3]
+    shown = set(centres)
+    for radius in range(1, count):
+        wider = {t for c in centres for t in range(c - radius, c + radius + 1) if 0 <= t < count}
+        if len(wider) > most:
+            break
+        shown = wider
+    positions = sorted(shown)
+    breaks = [0, *(i for i in range(1, len(positions)) if positions[i] > positions[i - 1] + 1), len(positions)]
+    return [(positions[a], positions[b - 1] + 1) for a, b in pairwise(breaks)]
+
+
+def measure(word: str) -> float:
+    """The width of a drawn word, padding included, in points."""
+    font = FontProperties(family=list(fonts()), size=FONT_SIZE)
+    width, _, _ = _MEASURE.get_text_width_height_descent(word, font, False)
+    return width / 10 + 2 * PADDING
+
+
+def wrap(widths: Sequence[float], column: float) -> list[tuple[float, int, float]]:
+    """(left, line, width) of each word, filling lines of `column` points greedily. A word wider than the column gets
+    a line of its own.
+
+    >>> wrap([40, 40, 40], 100)
+    [(0.0, 0, 40), (40.5, 0, 40), (0.0, 1, 40)]
+    """
+    left, line, places = 0.0, 0, []
+    for width in widths:
+        if left > 0 and left + width > column:
+            left, line = 0.0, line + 1
+        places.append((left, line, width))
+        left += width + 0.5
+    return places
+
+
+def shades() -> Colormap:
+    """White to dark blue, one hue: more weight is darker, also in a black-and-white print."""
+    return LinearSegmentedColormap.from_list("attention", colormaps["Blues"](np.linspace(0, 0.9, 64)))
+
+
+def _tokens(
+    axes: Axes,
+    left: float,
+    top: float,
+    words: Sequence[str],
+    weights: np.ndarray,
+    places: Sequence[tuple[float, int, float]],
+) -> None:
+    blues = shades()
+    for word, weight, (x, line, width) in zip(words, weights, places, strict=True):
+        y = top + line * LINE
+        gap = np.isnan(weight)
+        depth = 0.0 if gap else float(NORM(weight))
+        if not gap:
+            axes.add_patch(Rectangle((left + x, y + 0.5), width, LINE - 1, facecolor=blues(depth), linewidth=0))
+        colour = FAINT if gap else "white" if depth > 0.6 else INK
+        axes.text(left + x + width / 2, y + LINE / 2 + 0.3, word, ha="center", va="center_baseline",
+                  fontsize=FONT_SIZE, color=colour)  # fmt: skip
+
+
+def _legend(axes: Axes, y: float) -> None:
+    """The colours of a few weights, and the rule of choice."""
+    blues = shades()
+    axes.text(0, y, "weight", va="center", fontsize=6, color=FAINT)
+    for number, weight in enumerate((0.0, 0.01, 0.05, 0.2, 0.5, 1.0)):
+        x = 26 + number * 22
+        axes.add_patch(Rectangle((x, y - 4), 20, 8, facecolor=blues(float(NORM(weight))), edgecolor=FAINT, lw=0.3))
+        colour = "white" if NORM(weight) > 0.6 else INK
+        axes.text(x + 10, y, f"{weight:g}", ha="center", va="center", fontsize=5.5, color=colour)
+    rule = (
+        "peaked, yet free: largest (largest weight × optimum JSD), in turn per predicted class\n"
+        f"least free: smallest optimum JSD; texts of {SHORTEST} or more tokens"
+    )
+    axes.text(WIDTH, y, rule, ha="right", va="center", fontsize=5.5, color=FAINT)

@@ -1,0 +1,99 @@
+"""Published numbers beside ours. The numbers are CSV files in this folder; each file's head says what they are."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from attnprobe.report.facets import RUN
+from attnprobe.report.reading import Headline, present
+from attnprobe.results import WHOLE_SPLIT, interval
+
+FILES = {"Jain & Wallace 2019": "jain_wallace.csv"}
+REMARKS = {
+    "Jain & Wallace 2019": "pretrained word vectors; largest JSD among those with TVD <= 0.05",
+}
+"""What a reader must know before comparing, in a line of plain ASCII (the summary shows it)."""
+COLUMNS = [
+    *RUN, "probe", "metric", "title", "group", "n", "mean", "low", "high", "published", "difference", "source",
+]  # fmt: skip
+
+
+@cache
+def _everything() -> pd.DataFrame:
+    tables = []
+    for paper, name in FILES.items():
+        table = pd.read_csv(Path(__file__).parent / name, comment="#")
+        tables.append(table.assign(source=paper + ", " + table["source"]))
+    return pd.concat(tables, ignore_index=True)
+
+
+def published(data: str, model: str) -> pd.DataFrame:
+    """What the papers report for a data set and model, under this project's names; empty where they report nothing.
+
+    Returns:
+        Columns `metric group value source`: `group` is `overall` or `class_0`, `class_1`, …; `source` names the paper
+        and where in it the number was read.
+    """
+    table = _everything()
+    rows = table[(table["data"] == data) & (table["model"] == model)]
+    return rows[["metric", "group", "value", "source"]].reset_index(drop=True)
+
+
+def compare(results: pd.DataFrame) -> pd.DataFrame:
+    """Every headline number of every run with its interval, the published value, and the difference.
+
+    Args:
+        results: the long table of one run or several (`attnprobe.results.read_results`).
+
+    Returns:
+        One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted class where the
+        headline asks for it). `mean`, with its 95 % interval `low`, `high` over the `n` examples: bootstrap for means
+        of per-example numbers, Wilson's for shares of the whole split (accuracy), NaN for other whole-split numbers
+        (macro F1, areas), which one run cannot give an interval for. `difference` = mean − published; NaN where
+        nothing is published.
+    """
+    rows: list[dict[str, Any]] = []
+    for reading in present(results):
+        table = results[(results["probe"] == reading.probe) & results["step"].isna()]
+        for key, run in table.groupby(list(RUN), observed=True, sort=True):
+            identity = dict(zip(RUN, key, strict=True)) | {"probe": reading.probe}
+            papers = published(str(identity["data"]), str(identity["model"]))
+            for headline in reading.headlines:
+                for group, n, values in _aggregates(run, headline):
+                    fact = {"metric": headline.metric, "title": headline.title, "group": group, "n": n}
+                    mean, low, high = values
+                    beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
+                    value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
+                    number = {"mean": mean, "low": low, "high": high, "published": value, "source": source}
+                    rows.append(identity | fact | number | {"difference": mean - value})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, tuple[float, float, float]]]:
+    """(group, n, (mean, low, high)) of one headline in one run's table of one probe; empty if it has no such metric."""
+    rows = run[run["metric"] == headline.metric]
+    whole = rows.loc[rows["example_id"] == WHOLE_SPLIT, "value"]
+    if not whole.empty:
+        return [("overall", *_whole_split(run, headline, float(whole.iloc[0])))]
+    values = rows.set_index("example_id")["value"]
+    if values.empty:
+        return []
+    groups = [("overall", values)]
+    if headline.by_class:
+        predicted = run[run["metric"] == "predicted_class"].set_index("example_id")["value"].reindex(values.index)
+        groups += [(f"class_{int(c)}", part) for c, part in values.groupby(predicted) if c >= 0]
+    return [(group, int(part.notna().sum()), interval(part.to_numpy())) for group, part in groups]
+
+
+def _whole_split(run: pd.DataFrame, headline: Headline, value: float) -> tuple[int, tuple[float, float, float]]:
+    """(examples or 0, (value, low, high)); Wilson's interval where the number is a share of a known count."""
+    counts = run.loc[run["metric"] == (headline.proportion_of or "examples"), "value"]
+    n = 0 if counts.empty else int(counts.iloc[0])
+    if headline.proportion_of is None or n == 0 or np.isnan(value):
+        return n, (value, np.nan, np.nan)
+    found = stats.binomtest(round(value * n), n).proportion_ci(method="wilson")
+    return n, (value, float(found.low), float(found.high))

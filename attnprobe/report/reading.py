@@ -1,0 +1,79 @@
+"""How a probe is read: its headline numbers and its figures, declared in one file per probe.
+
+`attnprobe/report/readings/<probe>.py` holds a `READING`; it is found by being there. The summary, the comparison with
+published numbers, W&B and the figures all go through the readings, so a new probe costs a new file and no edits.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One number that stands for a probe: the mean of a metric over the examples, or a number of the whole split.
+
+    `title` is plain ASCII (it is printed into log files). `published` names the published metric beside which it stands
+    (`attnprobe.report.published`). `by_class` adds a row per predicted class. `proportion_of` names the metric
+    that holds the number of examples where a whole-split number is a share of them: such a number
+    gets Wilson's interval; any other whole-split number has none.
+    """
+
+    metric: str
+    title: str
+    published: str | None = None
+    by_class: bool = False
+    proportion_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: `draw(results, examples)` → Figure, with the tables that it needs.
+
+    `metrics` lists (probe, metric) pairs without which it cannot be drawn. `words`: it shows the texts, so it needs the
+    examples' table, is drawn for each run by itself, and is left out where texts must not leave the machine.
+    """
+
+    name: str
+    draw: Draw
+    metrics: tuple[tuple[str, str], ...]
+    words: bool = False
+
+    @property
+    def probes(self) -> list[str]:
+        """The probes whose tables it needs."""
+        return sorted({probe for probe, _ in self.metrics})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that the report knows of one probe. `order` sorts the probes in the summary, small first."""
+
+    probe: str
+    headlines: tuple[Headline, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    order: int = 100
+
+
+@cache
+def readings() -> dict[str, Reading]:
+    """Every probe's reading, by the probe's name, in the summary's order."""
+    package = importlib.import_module("attnprobe.report.readings")
+    modules = [
+        importlib.import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
+    ]
+    found = sorted((module.READING for module in modules), key=lambda reading: (reading.order, reading.probe))
+    return {reading.probe: reading for reading in found}
+
+
+def present(results: pd.DataFrame) -> list[Reading]:
+    """The readings of those probes that the table holds numbers of."""
+    probes = set(results["probe"].unique())
+    return [reading for reading in readings().values() if reading.probe in probes]

@@ -1,0 +1,160 @@
+"""Another attention, the same prediction: how different can it be? (Jain & Wallace 2019, section 4.2.2)"""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from attnprobe.report.facets import (
+    MAX_ATTENTION_EDGES,
+    Facet,
+    facets,
+    max_attention_bin,
+    per_example,
+    split_by_class,
+)
+from attnprobe.report.heatmap import heatmaps
+from attnprobe.report.panels import grid, title
+from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM
+from attnprobe.report.violins import box
+
+LN2 = float(np.log(2))
+EDGES = np.linspace(0, 0.7, 41)
+METRICS = ("found_jsd", "optimum_jsd", "upper_bound", "is_exact", "max_attention", "predicted_class")
+
+
+def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:  # noqa: ARG001  one shape for all
+    """Histogram of the largest JSD from the model's attention among attentions that keep the prediction: found by the
+    gradient adversary, exact (or a certified lower bound), and the certified upper bound where it is not exact.
+
+    Jain & Wallace's figure 7, with the truth beside the search: 40 bins from 0 to 0.7 nats, ln 2 marked.
+    """
+    panels = facets(per_example(results, "adversarial", METRICS))
+    figure, axes = grid(len(panels), panel_height=1.75)
+    bounded = False
+    for panel, facet in zip(axes, panels, strict=True):
+        bounded |= _histogram(panel, facet)
+    figure.supxlabel("largest JSD with the same prediction (nats)", fontsize=7.5)
+    figure.supylabel("share of examples", fontsize=7.5)
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=FOUND, alpha=0.55, label="gradient adversary"),
+        Line2D([], [], color=OPTIMUM, lw=1.2, label="best known" if bounded else "exact optimum"),
+    ]
+    if bounded:
+        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (2, 1.5)), label="upper bound"))
+    figure.legend(handles=handles, loc="outside upper left", ncols=3, columnspacing=1.2)
+    return figure
+
+
+def _histogram(axes: Axes, facet: Facet) -> bool:
+    rows = facet.rows
+    heights = {}
+    for metric in ("found_jsd", "optimum_jsd", "upper_bound"):
+        values = rows[metric].dropna().to_numpy()
+        counts, _ = np.histogram(np.clip(values, EDGES[0], EDGES[-1]), EDGES)
+        heights[metric] = counts / max(1, len(values))
+    axes.stairs(heights["found_jsd"], EDGES, fill=True, color=FOUND, alpha=0.55, linewidth=0)
+    axes.stairs(heights["optimum_jsd"], EDGES, color=OPTIMUM, linewidth=1.2)
+    bounded = bool((rows["is_exact"] == 0).any())
+    if bounded:
+        axes.stairs(heights["upper_bound"], EDGES, color=INK, linewidth=0.8, linestyle=(0, (2, 1.5)))
+    axes.axvline(LN2, lw=0.6, color=FAINT, zorder=0)
+    axes.annotate(
+        "ln 2", (LN2, 1), xycoords=("data", "axes fraction"), xytext=(-2, -1), textcoords="offset points",
+        ha="right", va="top", fontsize=6, color=FAINT,
+    )  # fmt: skip
+    exact = "" if not bounded else f", {100 * (rows['is_exact'] == 1).mean():.0f} % exact"
+    axes.annotate(f"n = {len(rows):,}{exact}", (0.02, 1), xycoords="axes fraction", va="top", fontsize=6, color=FAINT)
+    axes.set_xlim(0, 0.7)
+    axes.set_ylim(bottom=0)
+    title(axes, facet.title)
+    return bounded
+
+
+def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:  # noqa: ARG001
+    """The largest JSD against the largest attention weight, per predicted class: every example a point, and a box per
+    bin of the weight (quartiles and median; whiskers from the 5th to the 95th percentile).
+
+    Jain & Wallace's figure 8, with what the gradient adversary found (left boxes) beside the optimum (right ones).
+    """
+    panels = [
+        (f"{facet.title} · {name}", rows)
+        for facet in facets(per_example(results, "adversarial", METRICS))
+        for name, rows in split_by_class(facet.rows, len(CLASS_COLOURS))
+    ]
+    figure, axes = grid(len(panels), panel_height=1.9)
+    for panel, (name, rows) in zip(axes, panels, strict=True):
+        _against_attention(panel, rows)
+        title(panel, name)
+    figure.supxlabel("largest attention weight", fontsize=7.5)
+    figure.supylabel("largest JSD (nats)", fontsize=7.5)
+    exact = not (results.loc[results["metric"] == "is_exact", "value"] == 0).any()
+    handles = [
+        Patch(facecolor="white", edgecolor=FOUND, label="gradient adversary"),
+        Patch(facecolor="white", edgecolor=OPTIMUM, label="exact optimum" if exact else "best known"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=2)
+    return figure
+
+
+def _against_attention(axes: Axes, rows: pd.DataFrame) -> None:
+    weight = rows["max_attention"].to_numpy()
+    bins = max_attention_bin(weight)
+    faint = float(np.clip(200 / max(1, len(rows)), 0.2, 0.6))
+    for metric, colour, side in (("found_jsd", FOUND, -1), ("optimum_jsd", OPTIMUM, 1)):
+        values = rows[metric].to_numpy()
+        # thousands of points as pixels: the file stays small, all else stays vector
+        axes.plot(
+            weight, values, ".", ms=2.5, mew=0, alpha=faint, color=colour, rasterized=True, zorder=1, clip_on=False
+        )
+        for b, (low, high) in enumerate(pairwise(MAX_ATTENTION_EDGES)):
+            box(axes, values[bins == b], (low + high) / 2 + side * 0.035, 0.05, colour)
+    for b, low in enumerate(MAX_ATTENTION_EDGES[:-1]):
+        axes.annotate(
+            f"n = {np.count_nonzero(bins == b):,}",
+            (low + 0.125, 0.765),
+            ha="center",
+            va="top",
+            fontsize=5.5,
+            color=FAINT,
+        )
+    axes.axhline(LN2, lw=0.6, color=FAINT, zorder=0)
+    for edge in MAX_ATTENTION_EDGES[1:-1]:
+        axes.axvline(edge, lw=0.4, color="#DDDDDD", zorder=0)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 0.77)
+    axes.set_xticks(MAX_ATTENTION_EDGES, ["0", ".25", ".5", ".75", "1"])
+    axes.set_yticks([0, 0.2, 0.4, 0.6, LN2], ["0", "0.2", "0.4", "0.6", "ln 2"])
+
+
+READING = Reading(
+    probe="adversarial",
+    order=20,
+    headlines=(
+        Headline("found_jsd", "largest JSD, gradient adversary", published="adversarial_max_jsd_mean", by_class=True),
+        Headline("optimum_jsd", "largest JSD, exact or lower bound", by_class=True),
+        Headline("upper_bound", "largest JSD, certified upper bound"),
+        Headline("is_exact", "share of examples solved exactly"),
+        Headline("reached_share", "share of the optimum that was found"),
+        Headline("top_token_changed_found", "top token changed, gradient adversary"),
+        Headline("top_token_changed_optimum", "top token changed, optimum"),
+    ),
+    drawings=(
+        Drawing("adversarial_jsd", adversarial_jsd, tuple(("adversarial", metric) for metric in METRICS)),
+        Drawing("adversarial_by_attention", adversarial_by_attention, tuple(("adversarial", m) for m in METRICS)),
+        Drawing(
+            "adversarial_heatmaps",
+            heatmaps,
+            tuple(
+                ("adversarial", metric)
+                for metric in ("found_jsd", "optimum_jsd", "max_attention", "found_attention", "optimum_attention")
+            ),
+            words=True,
+        ),
+    ),
+)

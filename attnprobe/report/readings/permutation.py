@@ -1,0 +1,76 @@
+"""Shuffling the attention: how far does the prediction move? (Jain & Wallace 2019, section 4.2.1)"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from attnprobe.report.facets import MAX_ATTENTION_BINS, Facet, facets, max_attention_bin, per_example, split_by_class
+from attnprobe.report.panels import grid, title
+from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.style import CLASS_COLOURS, FAINT
+from attnprobe.report.violins import violin
+
+METRICS = ("median_tvd", "max_attention", "predicted_class")
+
+
+def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:  # noqa: ARG001  one shape for all
+    """Distribution of the median TVD under permutation, by bins of the largest attention weight and predicted class.
+
+    Jain & Wallace's figure 6. One panel per data set and model; the number of examples stands beside every
+    violin. More than six classes are drawn as one.
+    """
+    panels = facets(per_example(results, "permutation", METRICS))
+    groups = max(len(split_by_class(panel.rows, len(CLASS_COLOURS))) for panel in panels)
+    figure, axes = grid(len(panels), panel_height=1.3 + 0.42 * groups)
+    names: list[str] = []
+    for panel, facet in zip(axes, panels, strict=True):
+        names = max(names, _draw(panel, facet), key=len)
+    figure.supxlabel("median TVD of the prediction under permutation", fontsize=7.5)
+    figure.supylabel("largest attention weight", fontsize=7.5)
+    if len(names) > 1:
+        handles = [
+            Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)
+        ]
+        figure.legend(handles=handles, title="predicted", loc="outside upper right", ncols=len(names))
+    return figure
+
+
+def _draw(axes: Axes, facet: Facet) -> list[str]:
+    groups = split_by_class(facet.rows, len(CLASS_COLOURS))
+    share = 0.8 / len(groups)
+    for number, (_, rows) in enumerate(groups):
+        bins = max_attention_bin(rows["max_attention"].to_numpy())
+        for b in range(len(MAX_ATTENTION_BINS)):
+            # the first class on top, as in the legend
+            at = b + 0.4 - share * (number + 0.5)
+            values = rows["median_tvd"].to_numpy()[bins == b]
+            violin(axes, values, at, share * 0.9, CLASS_COLOURS[number])
+            axes.annotate(
+                f"n = {np.count_nonzero(~np.isnan(values)):,}",
+                (1.02, at),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=5.5,
+                color=FAINT,
+                annotation_clip=False,
+            )
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.5, len(MAX_ATTENTION_BINS) - 0.5)
+    axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
+    for edge in np.arange(len(MAX_ATTENTION_BINS) - 1) + 0.5:
+        axes.axhline(edge, lw=0.4, color="#DDDDDD", zorder=0)
+    title(axes, facet.title)
+    return [name for name, _ in groups]
+
+
+READING = Reading(
+    probe="permutation",
+    order=10,
+    headlines=(
+        Headline("median_tvd", "median TVD under permutation", by_class=True),
+        Headline("max_attention", "largest attention weight"),
+    ),
+    drawings=(Drawing("permutation", permutation, tuple(("permutation", metric) for metric in METRICS)),),
+)

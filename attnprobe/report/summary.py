@@ -1,0 +1,122 @@
+"""What a run says, in one table at its end: headline numbers with intervals, and the published ones beside them."""
+
+import io
+import os
+import sys
+from typing import Any, TextIO
+
+import numpy as np
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnprobe.report.facets import RUN
+from attnprobe.report.published import REMARKS, compare
+from attnprobe.report.reading import present
+from attnprobe.results import WHOLE_SPLIT
+
+MOST_CLASSES = 4
+"""Rows per class are shown for at most so many predicted classes; all are in the tables."""
+
+
+def headline(results: pd.DataFrame) -> dict[str, float]:
+    """The headline numbers of one run by name, for a logger: `{"adversarial/found_jsd": 0.51, …}`; NaN examples are
+    left out of the means. The order is that of the summary.
+
+    Raises:
+        ValueError: the table holds more than one run.
+    """
+    runs = sorted(map(str, results["run_id"].unique()))
+    if len(runs) > 1:
+        raise ValueError(f"headline takes the results of one run, got {len(runs)}: {', '.join(runs)}")
+    numbers = {}
+    for reading in present(results):
+        table = results[(results["probe"] == reading.probe) & results["step"].isna()]
+        for number in reading.headlines:
+            rows = table[table["metric"] == number.metric]
+            whole = rows["example_id"] == WHOLE_SPLIT
+            values = rows.loc[whole if whole.any() else slice(None), "value"]
+            if not values.empty:
+                numbers[f"{reading.probe}/{number.metric}"] = float(values.mean())
+    return numbers
+
+
+def summary_table(results: pd.DataFrame, *, ascii_only: bool = False) -> Table:
+    """The table shown at the end of a run.
+
+    Args:
+        results: the long table of one run, or of several, which follow each other.
+        ascii_only: draw the lines with ASCII characters.
+    """
+    numbers = compare(results)
+    table = Table(
+        box=box.ASCII if ascii_only else box.SIMPLE_HEAD,
+        caption_justify="left",
+        caption=Text("\n".join(_remarks(numbers))),
+    )
+    table.add_column("measure", overflow="fold")
+    for name in ("mean", "95 % interval", "published", "difference", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    several = numbers["run_id"].nunique() > 1
+    for key, run in numbers.groupby(list(RUN), sort=True):
+        named = dict(zip(RUN, key, strict=True))
+        words = [str(named["data"]), str(named["model"]), f"seed {named['seed']}", str(named["split"])]
+        if several:
+            words.append(str(named["run_id"]))
+        if table.row_count:
+            table.add_section()
+        table.add_row(Text(", ".join(words), style="bold"))
+        for probe, part in run.groupby("probe", sort=False):
+            table.add_section()
+            table.add_row(Text(str(probe), style="bold cyan"))
+            _rows(table, part)
+    return table
+
+
+def _rows(table: Table, numbers: pd.DataFrame) -> None:
+    classes = numbers.loc[numbers["group"] != "overall", "group"].nunique()
+    rows: list[Any] = numbers.to_dict("records")
+    for row in rows:
+        if row["group"] == "overall":
+            name = f"  {row['title']}"
+        elif classes <= MOST_CLASSES:
+            name = f"    predicted {row['group'].replace('_', ' ')}"
+        else:
+            continue
+        span = "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}"
+        paper = "" if np.isnan(row["published"]) else f"{row['published']:.3f}"
+        difference = "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}"
+        mean = "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}"
+        count = f"{row['n']:,}" if row["n"] else ""
+        table.add_row(*(Text(cell) for cell in (name, mean, span, paper, difference, count)))
+
+
+def _remarks(numbers: pd.DataFrame) -> list[str]:
+    papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
+    return [f"published: {paper} ({REMARKS[paper]})" for paper in papers]
+
+
+def print_summary(
+    results: pd.DataFrame, *, directory: str | os.PathLike | None = None, stream: TextIO | None = None
+) -> None:
+    """Print the summary: with colours and lines on a terminal, in plain ASCII lines into a file or pipe.
+
+    Args:
+        results: the long table of one run, or of several.
+        directory: where the results are; stands below the table, on one line that can be copied.
+        stream: standard output if None. Characters that its encoding does not know are shown as `?`.
+    """
+    stream = sys.stdout if stream is None else stream
+    terminal = stream.isatty()
+    table = summary_table(results, ascii_only=not terminal)
+    page = io.StringIO()
+    width = None if terminal else 110
+    console = Console(file=page, force_terminal=terminal, width=width, color_system="auto" if terminal else None)
+    console.print(table)
+    if directory is not None:
+        console.print(Text(f"results: {os.fspath(directory)}"), soft_wrap=True)
+    encoding = stream.encoding or "utf-8"
+    stream.write(page.getvalue().encode(encoding, errors="replace").decode(encoding))
+    stream.flush()

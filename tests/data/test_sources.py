@@ -1,0 +1,171 @@
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import datasets
+import huggingface_hub
+import pandas as pd
+import pytest
+
+from attnprobe.data.sources import FileSource, FirstAvailable, HubSource, TestbedSource, read_file, renamed
+from attnprobe.errors import UserError
+
+ROWS = [{"text": "a fine film", "label": 1}, {"text": "NA", "label": 0}, {"text": 'so "bad", really', "label": 0}]
+
+
+def write(path, rows=ROWS):
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    frame = pd.DataFrame(rows)
+    if plain.suffix == ".jsonl":
+        content = "\n".join(json.dumps(row) for row in rows)
+    elif plain.suffix == ".parquet":
+        frame.to_parquet(path)
+        return path
+    else:
+        content = frame.to_csv(index=False, sep="\t" if plain.suffix == ".tsv" else ",")
+    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+    return path
+
+
+def parquet_without_rows():
+    return pd.DataFrame({"text": [], "label": []}).to_parquet()
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"])
+def test_every_format_gives_the_same_rows(tmp_path, ending):
+    rows = read_file(write(tmp_path / f"odd [name]*.{ending}"))
+    assert rows["text"][:] == [row["text"] for row in ROWS]
+    assert [int(label) for label in rows["label"]] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_changed_file_is_read_again_even_with_the_old_time_stamp(tmp_path, ending):
+    path = write(tmp_path / f"rows.{ending}")
+    stamp = path.stat().st_mtime
+    read_file(path)
+    write(path, [{"text": "new", "label": 1}])
+    os.utime(path, (stamp, stamp))
+    assert read_file(path)["text"][:] == ["new"]
+
+
+def test_column_that_is_null_for_long_and_then_text(tmp_path):
+    rows = [{"text": "x" * 2000, "title": None} for _ in range(6000)] + [{"text": "y", "title": "late"}]
+    assert read_file(write(tmp_path / "rows.jsonl", rows))["title"][-1] == "late"
+
+
+def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
+    for name in ("train.csv", "dev.jsonl", "test.parquet"):
+        write(tmp_path / name)
+    assert list(FileSource(tmp_path).load()) == ["train", "validation", "test"]
+    assert list(FileSource({"test": str(tmp_path / "dev.jsonl"), "train": str(tmp_path / "train.csv")}).load()) == [
+        "train",
+        "test",
+    ]
+    monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path.parent))
+    assert FileSource(tmp_path.name).files()["train"] == tmp_path / "train.csv"
+
+
+def test_reading_leaves_the_progress_bars_as_they_were(tmp_path):
+    datasets.enable_progress_bars()
+    read_file(write(tmp_path / "rows.csv"))
+    assert datasets.is_progress_bar_enabled()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.xlsx", b"x", r"ends in '\.xlsx'; expected \.jsonl"),
+        ("rows.csv", b"", "is empty"),
+        ("rows.csv", b"text,label\n", "has no row"),
+        ("rows.jsonl", b"\n\n", "has no row"),
+        ("rows.jsonl", b'{"text": "a"}\n{"text": \n', "line 2 is not JSON .*: '{\"text\":'"),
+        ("rows.jsonl", b'{"text": "a"}\n[1]\n', "line 2 is not a JSON object"),
+        ("rows.csv", b"text,label\na,1\nb,1,2\n", "cannot be read: .*line 3"),
+        ("rows.csv", b"text,label\na,1,2\nb,1,2\n", "line 2 has more cells than the header"),
+        ("rows.csv", b"text,label\n\xff\xfe,1\n", "cannot be read: .*utf-8"),
+        ("rows.parquet", parquet_without_rows(), "has no row"),
+        ("rows.parquet", b"no parquet", "cannot be read"),
+        ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
+        ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99)[:-9], "cannot be read"),
+    ],
+)
+def test_unusable_files(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        FileSource(tmp_path / name).load()
+
+
+def test_unusable_paths(tmp_path, monkeypatch):
+    monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
+    with pytest.raises(UserError, match=r"nowhere\.csv does not exist .*ATTNPROBE_DATA_DIR"):
+        FileSource("nowhere.csv").load()
+    with pytest.raises(UserError, match=r"data\.path is not set"):
+        FileSource(None).load()
+    with pytest.raises(UserError, match=r"holds no train.*there is nothing"):
+        FileSource(tmp_path).load()
+    with pytest.raises(UserError, match="splits dev: expected train, validation, test"):
+        FileSource({"dev": "a.csv"}).load()
+    write(tmp_path / "test.csv")
+    with pytest.raises(UserError, match="no training file"):
+        FileSource(tmp_path).load()
+    write(tmp_path / "train.csv")
+    write(tmp_path / "train.tsv")
+    with pytest.raises(UserError, match=r"2 files for the split train \(train.csv, train.tsv\)"):
+        FileSource(tmp_path).load()
+
+
+def test_hub_is_asked_once_and_its_columns_are_renamed(monkeypatch):
+    loaded = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"sentence": ["a"], "text": ["b"]})})
+    loaded["unsupervised"] = loaded["train"]
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: None)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: loaded)
+    splits = HubSource("some/name", rename={"sentence": "text", "absent": "x"}).load()
+    assert list(splits) == ["train"]
+    assert splits["train"][:] == {"text": ["a"]}
+    assert renamed(loaded["train"], {}).column_names == ["sentence", "text"]
+
+
+def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
+    hub = HubSource("some/name")
+    with pytest.raises(UserError, match=r"'some/name' cannot be had .*refused.*data=files data\.path.*data=testbed"):
+        hub.load()
+    monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
+    with pytest.raises(UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"):
+        FirstAvailable("films", hub).load()
+    (tmp_path / "films").mkdir()
+    write(tmp_path / "films" / "train.csv")
+    assert list(FirstAvailable("films", hub).load()) == ["train"]
+
+
+def test_data_that_no_hub_may_have(monkeypatch):
+    monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
+    with pytest.raises(UserError, match=r"\$ATTNPROBE_DATA_DIR/notes .*is not set.*Ask the hospital\. .*on no hub"):
+        FirstAvailable("notes", obtain="Ask the hospital.").load()
+
+
+def test_closed_port_fails_within_seconds():
+    code = "from attnprobe.data.sources import HubSource; HubSource('some/name').load()"
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, capture_output=True, text=True)
+    assert "UserError: the data set 'some/name' cannot be had from the Hugging Face hub (Conn" in done.stderr
+
+
+def test_testbed_sizes_seeds_and_rationale():
+    source = TestbedSource(train_size=12, validation_size=10, test_size=11, seed=3)
+    splits = source.load()
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 12, "validation": 10, "test": 11}
+    assert splits["train"][0] != splits["validation"][0]
+    assert splits["train"][:] == source.load()["train"][:]
+    assert splits["train"][:] != TestbedSource(train_size=12, seed=4).load()["train"][:]
+    for row in splits["test"]:
+        assert len(row["rationale"]) == len(row["text"].split())
+    with pytest.raises(UserError, match="kind=poems"):
+        TestbedSource("poems")
+    with pytest.raises(UserError, match="test_size=0"):
+        TestbedSource(test_size=0)

@@ -1,0 +1,101 @@
+import json
+
+import pytest
+import torch
+
+from attnprobe.batch import Task
+from attnprobe.data.text import CLEANING, TOKEN_RULES, TextPipeline, TextRules
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "cleaned"),
+    [
+        ("lower", "Ein Ü", "ein ü"),
+        ("nonword", "it's—fine_1!", "it s fine_1 "),
+        ("html", "a<br />b &amp; <i>c</i> 2 < 3", "a b &  c  2 < 3"),
+        ("treebank_brackets", "-LRB-so-rrb- x", "so  x"),
+        ("keras_marks", "don't: (a-b)\tc.", "don't   a b  c "),
+    ],
+)
+def test_cleaning(step, text, cleaned):
+    assert CLEANING[step](text) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("rule", "tokens", "expected"),
+    [
+        ("lower", ["A", "b"], ["a", "b"]),
+        ("digits", ["3rd", "one", "x²", "٣"], ["qqq", "one", "qqq", "qqq"]),
+        ("free_punctuation", ["yes", ",", "i", "do", "n't", "!", "."], ["yes", "i", "do", "n", "'", "t", "."]),
+        ("deidentified", ["on", "[", "*", "*", "2101", "*", "*", "]", "dr"], ["on", "<DE>", "dr"]),
+        ("repeated_marks", ["_", "_", "__", "a", "--", "b"], ["_", "a", "-", "b"]),
+    ],
+)
+def test_token_rules(rule, tokens, expected):
+    assert TOKEN_RULES[rule](tokens) == expected
+
+
+def test_order_case_falls_after_tokenising():
+    # spaCy keeps "Adm." together but splits "adm.": the order is part of the paper's vocabulary
+    assert TextRules(token_rules=["lower"]).tokens("Adm. Smith  won") == ["adm.", "smith", "won"]
+    assert TextRules(clean=["lower"], token_rules=[]).tokens("Adm. Smith") == ["adm", ".", "smith"]
+
+
+def test_whitespace_only_text_has_no_token():
+    assert TextRules().tokens(" \n\t ") == []
+    assert TextRules(clean=["nonword"]).tokens("?!") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"clean": ["stem"]}, r"data\.clean: there is no step 'stem'. Choose from html, keras_marks"),
+        ({"tokenizer": "bert"}, r"data\.tokenizer: .*'bert'. Choose from spacy, whitespace"),
+        ({"token_rules": ["stem"]}, r"data\.token_rules: there is no step 'stem'"),
+    ],
+)
+def test_unknown_steps(arguments, message):
+    with pytest.raises(UserError, match=message):
+        TextRules(**arguments)
+
+
+@pytest.fixture
+def pipeline():
+    return TextPipeline(TextRules(), Vocabulary(["bad", "film", "good"]), ["negative", "positive"], max_tokens=3)
+
+
+def test_batch_of_new_texts(pipeline):
+    batch = pipeline.batch_of(["Good film, really", "BAD"])
+    assert batch.ids.tolist() == [[2, 6, 5, 1, 3], [2, 4, 3, 0, 0]]
+    assert batch.mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+    assert batch.content.tolist() == [[False, True, True, True, False], [False, True, False, False, False]]
+    assert batch.example_id.tolist() == [0, 1]
+    assert batch.labels.dtype == torch.long
+    assert pipeline.tokens("Good film, really") == ["good", "film", ","]
+
+
+def test_pipeline_is_rebuilt_without_the_data(pipeline, tmp_path):
+    pipeline.save(tmp_path)
+    again = TextPipeline.load(tmp_path)
+    assert torch.equal(again.batch_of(["a good film"]).ids, pipeline.batch_of(["a good film"]).ids)
+    assert (list(again.classes), again.task, again.max_tokens) == (["negative", "positive"], Task.SINGLE_LABEL, 3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [("a film", "expected a list"), ([], "expected a list"), (["fine", "  "], r"text 1 \('  '\) has no word")],
+)
+def test_texts_that_cannot_be_explained(pipeline, texts, message):
+    with pytest.raises(UserError, match=message):
+        pipeline.batch_of(texts)
+
+
+def test_unusable_pipeline_files(pipeline, tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        TextPipeline.load(tmp_path)
+    pipeline.save(tmp_path)
+    (tmp_path / "pipeline.json").write_text(json.dumps({"rules": {}}))
+    with pytest.raises(UserError, match=r"not the pipeline\.json of a run"):
+        TextPipeline.load(tmp_path)

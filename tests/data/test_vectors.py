@@ -1,0 +1,76 @@
+import gzip
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.data.vectors import load_vectors, random_vectors
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.errors import UserError
+
+VOCABULARY = Vocabulary(["good", "bad", ". . .", "a\u2028b"])
+GLOVE = "the 0 0\ngood 1 2\nbad 3.5 -4e-1\n. . . 5 6\na\u2028b 7 8\ngood 9 9\n<SOS> 1 1\n"
+EXPECTED = {"good": [1, 2], "bad": [3.5, -0.4], ". . .": [5, 6], "a\u2028b": [7, 8]}
+
+
+@pytest.mark.parametrize("header", ["", "7 2\n"])
+@pytest.mark.parametrize("end", ["\n", " \n", "\r\n"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_glove_and_fasttext(tmp_path, header, end, packed):
+    content = (header + GLOVE).replace("\n", end).encode()
+    path = tmp_path / ("vectors.txt.gz" if packed else "vectors.vec")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    matrix, found = load_vectors(path, VOCABULARY)
+    assert found == 4
+    assert matrix.dtype == np.float32
+    assert not matrix[:4].any()
+    for word, vector in EXPECTED.items():
+        np.testing.assert_allclose(matrix[VOCABULARY.id_of(word)], vector, rtol=1e-6)
+
+
+def test_words_without_a_vector(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("good 1 2\n")
+    assert not load_vectors(path, VOCABULARY)[0][VOCABULARY.id_of("bad")].any()
+    rows = [
+        load_vectors(path, VOCABULARY, missing="normal", generator=torch.Generator().manual_seed(seed))[0]
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert (rows[0][VOCABULARY.id_of("bad")] != rows[2][VOCABULARY.id_of("bad")]).all()
+    np.testing.assert_array_equal(rows[2][VOCABULARY.id_of("good")], [1, 2])
+    assert not rows[0][0].any()
+
+
+def test_random_vectors_are_standard_normal_with_a_zero_row():
+    matrix = random_vectors(2000, 50, torch.Generator().manual_seed(0))
+    assert not matrix[0].any()
+    assert matrix[1:].mean().abs() < 0.01
+    assert abs(matrix[1:].std() - 1) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("good 1 2\nbad 3\n", r"line 2 has 1 values, expected 2"),
+        ("good 1 2\nbad 3.0 4.0 5.0\n", r"line 2 has 3 values, expected 2"),
+        ("9 2\ngood 1 2\nbad\n", r"line 3 has 0 values, expected 2"),
+        ("good 1 2\nbad 3 x\n", r"line 2: could not convert string to float: 'x'"),
+        ("good 1 2\nbad 3 nan\n", r"line 2 has a value that is not finite"),
+        ("these are words\n", r"line 1 is not `word value value …`: 'these are words'"),
+        ("", r"line 1 is not"),
+    ],
+)
+def test_damaged_files(tmp_path, content, message):
+    path = tmp_path / "vectors.txt"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        load_vectors(path, VOCABULARY)
+
+
+def test_missing_or_mispacked_file(tmp_path):
+    with pytest.raises(UserError, match=r"glove\.txt does not exist"):
+        load_vectors(tmp_path / "glove.txt", VOCABULARY)
+    (tmp_path / "glove.gz").write_text("good 1 2\n")
+    with pytest.raises(UserError, match="cannot be read: Not a gzipped file"):
+        load_vectors(tmp_path / "glove.gz", VOCABULARY)

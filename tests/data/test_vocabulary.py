@@ -1,0 +1,52 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnprobe.data.batching import Ragged
+from attnprobe.data.vocabulary import Vocabulary, build_vocabulary, document_frequency
+from attnprobe.errors import UserError
+
+
+def test_layout():
+    vocabulary = Vocabulary(["pear", "apple", "pear", "<EOS>"])
+    assert vocabulary.ids == {"<PAD>": 0, "<UNK>": 1, "<SOS>": 2, "<EOS>": 3, "apple": 4, "pear": 5}
+    assert len(vocabulary) == 6
+    assert vocabulary.encode(["pear", "fig", "<EOS>", "<PAD>"]) == [5, 1, 1, 1]
+    assert vocabulary.decode([2, 5, 1, 3]) == ["<SOS>", "pear", "<UNK>", "<EOS>"]
+    assert "apple" in vocabulary
+    assert "<SOS>" not in vocabulary
+
+
+def test_save_and_load(tmp_path):
+    vocabulary = Vocabulary(["é", "\u2028", "a"])
+    vocabulary.save(tmp_path / "vocabulary.json")
+    assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
+
+
+@pytest.mark.parametrize("content", ["no json", json.dumps({"a": 0}), json.dumps(["a"]), json.dumps(3)])
+def test_unusable_vocabulary_file(tmp_path, content):
+    path = tmp_path / "vocabulary.json"
+    with pytest.raises(UserError, match="does not exist"):
+        Vocabulary.load(path)
+    path.write_text(content)
+    with pytest.raises(UserError, match="is not a vocabulary"):
+        Vocabulary.load(path)
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=9))
+def test_document_frequency_equals_counting_by_hand(documents):
+    ragged = Ragged.of([np.array(document, np.int32) for document in documents], np.int32)
+    expected = [sum(word in document for document in documents) for word in range(7)]
+    assert document_frequency(ragged.flat, ragged.offsets, 7).tolist() == expected
+
+
+def test_rare_words_and_the_largest_size():
+    words, frequency = ["d", "c", "b", "a"], np.array([1, 2, 5, 2])
+    assert build_vocabulary(words, frequency).words[4:] == ["a", "b", "c", "d"]
+    assert build_vocabulary(words, frequency, min_df=2).words[4:] == ["a", "b", "c"]
+    assert build_vocabulary(words, frequency, max_vocabulary=2).words[4:] == ["a", "b"]
+    with pytest.raises(UserError, match=r"data\.min_df=6 leaves no word .* in 5 training texts"):
+        build_vocabulary(words, frequency, min_df=6)

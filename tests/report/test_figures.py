@@ -1,0 +1,205 @@
+import ast
+import shutil
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import attnprobe.report
+from attnprobe.errors import UserError
+from attnprobe.report import figures
+from attnprobe.report.facets import facets, max_attention_bin, per_example, split_by_class
+from attnprobe.report.panels import title
+from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
+from attnprobe.report.style import drawable, new_figure, paper_style
+from attnprobe.results import Rows, read_results
+
+METRICS = ("median_tvd", "max_attention", "predicted_class")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(mpl.text.Text)]
+
+
+def test_draws_every_figure_as_pdf_and_png_with_the_same_bytes_twice(make_run, tmp_path):
+    run = make_run(count=25)
+    first = figures.draw_figures(run, tmp_path / "a")
+    second = figures.draw_figures(run, tmp_path / "b")
+    stems = {"permutation", "adversarial_jsd", "adversarial_by_attention", "adversarial_heatmaps"}
+    assert {path.name for path in first} == {f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")}
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_fonts_are_embedded_as_truetype(make_run, tmp_path):
+    pdf = next(path for path in figures.draw_figures(make_run(count=10), tmp_path / "f") if path.suffix == ".pdf")
+    content = pdf.read_bytes()
+    assert b"/FontFile2" in content
+    assert b"/Type3" not in content
+    assert b"CreationDate" not in content
+
+
+def test_draws_what_the_tables_allow(make_run, tmp_path):
+    run = make_run(probes=("performance", "permutation"))
+    assert {path.stem for path in figures.draw_figures(run, tmp_path / "f")} == {"permutation"}
+    assert figures.draw_figures(make_run("bare", probes=("performance",)), tmp_path / "g") == []
+
+
+def test_no_figure_shows_words_when_told_so(make_run, tmp_path):
+    stems = {path.stem for path in figures.draw_figures(make_run(), tmp_path / "f", words=False)}
+    assert "adversarial_heatmaps" not in stems
+    assert "adversarial_jsd" in stems
+
+
+def test_an_unfinished_run_is_named(tmp_path):
+    with pytest.raises(UserError, match="no finished run"):
+        figures.draw_figures(tmp_path, tmp_path / "f")
+
+
+@pytest.mark.parametrize(
+    "shape", [{"classes": 1, "count": 3}, {"classes": 4, "exact": False}, {"classes": 9}, {"longest": 1}, {"count": 1}]
+)
+def test_odd_shapes_are_drawn_without_a_warning(make_run, tmp_path, shape):
+    assert len(figures.draw_figures(make_run(**shape), tmp_path / "f")) == 8
+
+
+def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_path):
+    runs = [make_run("sst 0"), make_run("sst-1", seed=1), make_run("imdb", data="imdb")]
+    stems = {path.stem for path in figures.draw_figures(runs, tmp_path / "f")}
+    assert {"permutation", "adversarial_heatmaps-sst-0", "adversarial_heatmaps-sst-1"} <= stems
+    (drawing,) = readings()["permutation"].drawings
+    shown = texts(figures.draw(drawing, read_results(runs), None))
+    assert {"sst · lstm_additive · 2 seeds", "imdb · lstm_additive"} <= set(shown)
+
+
+def test_no_matplotlib_setting_is_left_behind(make_run, tmp_path):
+    before = dict(mpl.rcParams)
+    figures.draw_figures(make_run(count=10), tmp_path / "f")
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_permutation_figure_counts_every_bin_and_class(make_run):
+    results = read_results(make_run(count=200))
+    (drawing,) = readings()["permutation"].drawings
+    shown = texts(figures.draw(drawing, results, None))
+    wide = per_example(results, "permutation", METRICS)
+    edges = [(0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01)]
+    expected = [
+        f"n = {((wide.max_attention >= low) & (wide.max_attention < high) & (wide.predicted_class == c)).sum()}"
+        for c in (0, 1)
+        for low, high in edges
+    ]
+    assert sorted(text for text in shown if text.startswith("n = ")) == sorted(expected)
+
+
+def test_the_histogram_holds_every_example_in_forty_bins(make_run):
+    results = read_results(make_run(count=80, exact=False))
+    drawing = readings()["adversarial"].drawings[0]
+    panel = figures.draw(drawing, results, None).axes[0]
+    found, optimum, bound = (patch.get_data() for patch in panel.patches)
+    wide = per_example(results, "adversarial", ("found_jsd", "optimum_jsd", "upper_bound"))
+    for steps, metric in ((found, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):
+        assert len(steps.values) == 40
+        for low, high, share in zip(steps.edges[:-1], steps.edges[1:], steps.values, strict=True):
+            inside = sum(low <= value < high for value in wide[metric])
+            assert share == pytest.approx(inside / 80)
+
+
+def test_max_attention_bins_are_half_open_but_for_the_last():
+    weights = np.array([0, 0.2499, 0.25, 0.4999, 0.5, 0.7499, 0.75, 0.9, 1.0, 1.0000001])
+    assert max_attention_bin(weights).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_not_pooled(make_run):
+    wide = per_example(read_results([make_run("a"), make_run("b")]), "permutation", METRICS)
+    assert [facet.title for facet in facets(wide)] == ["sst · lstm_additive · a", "sst · lstm_additive · b"]
+    runs = [make_run("c"), make_run("d", experiment="other")]
+    wide = per_example(read_results(runs), "permutation", METRICS)
+    assert [facet.title for facet in facets(wide)] == [
+        "sst · lstm_additive · jain_adversarial",
+        "sst · lstm_additive · other",
+    ]
+
+
+def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
+    first, second = make_run("here"), make_run("there")
+    shutil.copytree(first / "tables", second / "tables", dirs_exist_ok=True)
+    with pytest.raises(UserError, match="run here is there twice"):
+        figures.draw_figures([first, second], tmp_path / "f")
+
+
+def test_many_or_unknown_classes_become_one_group():
+    rows = pd.DataFrame({"predicted_class": [0.0, 1.0, 2.0]})
+    assert [name for name, _ in split_by_class(rows, 3)] == ["class 0", "class 1", "class 2"]
+    assert [name for name, _ in split_by_class(rows, 2)] == ["all 3 classes"]
+    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == ["all examples"]
+
+
+def test_a_new_probe_needs_a_reading_and_nothing_else(monkeypatch, make_run, tmp_path):
+    def curve(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+        return new_figure()
+
+    drawings = (
+        Drawing("curve", curve, (("permutation", "median_tvd"),)),
+        Drawing("absent", curve, (("permutation", "no_such_metric"),)),
+    )
+    reading = Reading("permutation", (Headline("median_tvd", "median"),), drawings)
+    monkeypatch.setattr(figures, "present", lambda results: [reading])
+    assert {path.stem for path in figures.draw_figures(make_run(), tmp_path / "f")} == {"curve"}
+
+
+def test_readings_are_found_by_being_there():
+    folder = Path(attnprobe.report.__file__).parent / "readings"
+    assert set(readings()) == {path.stem for path in folder.glob("[!_]*.py")}
+    probes = pd.DataFrame({"probe": ["adversarial", "unheard_of", "performance"]})
+    assert [reading.probe for reading in present(probes)] == ["performance", "adversarial"]
+
+
+def test_titles_of_data_are_not_interpreted(make_run):
+    results = read_results(make_run(data="costs $5 or $\\frac{1}{2}$", model="[red]"))
+    for drawing in (*readings()["permutation"].drawings, *readings()["adversarial"].drawings[:2]):
+        with paper_style():
+            figure = drawing.draw(results, None)
+            figure.canvas.draw()  # a formula would be parsed here, and fail
+        assert any("costs $5 or" in text for text in texts(figure))
+        assert not any(text.get_parse_math() for text in figure.findobj(mpl.text.Text) if text.get_text())
+
+
+def test_panel_titles_break_at_dots_and_shorten_long_words():
+    panel = new_figure().subplots()
+    title(panel, "newsgroups_pair · average_additive · class 0 · " + "x" * 50)
+    lines = panel.get_title("left").split("\n")
+    assert lines[:2] == ["newsgroups_pair", "average_additive · class 0"]
+    assert max(map(len, lines)) <= 31
+    assert lines[-1].endswith("…")
+
+
+def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
+    assert drawable("a\n\tж$\u0007", ["DejaVu Sans"]) == "a  ж$ "
+    assert drawable("映x", ["DejaVu Sans"]) == "□x"
+
+
+def test_report_imports_neither_torch_nor_lightning():
+    for path in Path(attnprobe.report.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert name.split(".")[0] not in {"torch", "lightning", "seaborn"}, path
+                assert "pyplot" not in name, path
+                inside = ("attnprobe.report", "attnprobe.results", "attnprobe.errors")
+                assert not name.startswith("attnprobe") or name.startswith(inside), path
+
+
+def test_a_table_that_lacks_a_metric_gives_nan():
+    rows = Rows()
+    rows.add("median_tvd", np.array([3, 5]), np.array([0.1, 0.2]))
+    identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "x") | {
+        "seed": 0,
+        "probe": "permutation",
+    }
+    wide = per_example(rows.table(identity).to_pandas(), "permutation", METRICS)
+    assert wide["median_tvd"].tolist() == [0.1, 0.2]
+    assert wide["max_attention"].isna().all()

@@ -1,0 +1,145 @@
+from itertools import pairwise
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from attnprobe.report import heatmap
+from attnprobe.report.facets import per_example
+from attnprobe.report.style import paper_style
+from attnprobe.results import read_examples, read_results
+
+CHOICE = ("max_attention", "optimum_jsd", "predicted_class", "content_length")
+
+
+def rows(**columns: list[float]) -> pd.DataFrame:
+    return pd.DataFrame({"example_id": range(len(columns["max_attention"]))} | columns)
+
+
+def test_chooses_peaked_and_movable_examples_from_every_class_and_the_least_movable():
+    table = rows(
+        max_attention=[0.9, 0.8, 0.95, 0.3, 0.9, 0.99],
+        optimum_jsd=[0.6, 0.6, 0.5, 0.6, 0.01, 0.69],
+        predicted_class=[0, 0, 1, 1, 1, 0],
+        content_length=[9, 9, 9, 9, 9, 2],  # the last one is too short
+    )
+    chosen = heatmap.choose(table)
+    # products .54 .48 .475 .18 .009: best of class 0, best of class 1, second of class 0; then the smallest JSD
+    assert [choice.example_id for choice in chosen] == [0, 2, 1, 4]
+    assert [choice.reason for choice in chosen] == ["peaked, yet free"] * 3 + ["least free"]
+
+
+def test_short_texts_are_chosen_where_there_are_no_others():
+    table = rows(max_attention=[0.9], optimum_jsd=[0.6], predicted_class=[np.nan], content_length=[2])
+    assert [choice.example_id for choice in heatmap.choose(table)] == [0]
+    assert heatmap.choose(table.assign(optimum_jsd=np.nan)) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.integers(9, 60), st.integers(0, 10**6))
+def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, most, seed):
+    draw = np.random.default_rng(seed)
+    maps = [draw.dirichlet(np.full(count, 0.1)) for _ in range(3)]
+    spans = heatmap.windows(maps, most)
+    shown = [t for start, stop in spans for t in range(start, stop)]
+    assert shown == sorted(set(shown))
+    assert len(shown) <= most
+    assert {int(weights.argmax()) for weights in maps} <= set(shown)
+    assert all(later[0] > earlier[1] for earlier, later in pairwise(spans))
+    if count <= most:
+        assert spans == [(0, count)]
+
+
+def test_windows_grow_evenly_around_their_centre():
+    weights = np.zeros(100)
+    weights[[50, 51, 52]] = [0.2, 0.6, 0.2]
+    assert heatmap.windows([weights], 9) == [(47, 56)]
+
+
+def test_words_never_leave_their_column():
+    widths = list(np.random.default_rng(0).uniform(5, 60, 200))
+    places = heatmap.wrap(widths, 140)
+    assert all(left + width <= 140 for left, _, width in places)
+    lines = [line for _, line, _ in places]
+    assert lines == sorted(lines)
+    # greedy: the first word of every line would not have fitted on the line above
+    for (a_left, a_line, a_width), (_, b_line, b_width) in pairwise(places):
+        assert b_line == a_line or a_left + a_width + b_width > 140 - 0.5
+
+
+def test_measured_width_is_the_drawn_width():
+    with paper_style():
+        figure = mpl.figure.Figure(figsize=(4, 1), dpi=720)
+        canvas = FigureCanvasAgg(figure)
+        text = figure.text(0, 0, "moving $5 кино", fontsize=heatmap.FONT_SIZE)
+        drawn = text.get_window_extent(canvas.get_renderer()).width / 10
+        assert heatmap.measure("moving $5 кино") - 2 * heatmap.PADDING == pytest.approx(drawn, abs=0.3)
+
+
+def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_run):
+    run = make_run(count=12, longest=400)
+    with paper_style():
+        figure = heatmap.heatmaps(read_results(run), read_examples(run))
+        figure.canvas.draw()
+    shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    assert any("of" in text and "tokens shown" in text for text in shown)
+    for word in ("$5", "[red]bold[/red]", "_under_", "кино", "…"):
+        assert shown.count(word) % 3 == 0
+        assert shown.count(word) > 0
+    width, height = figure.get_size_inches() * figure.dpi
+    for text in figure.findobj(mpl.text.Text):
+        if text.get_text():
+            extent = text.get_window_extent()
+            assert extent.x0 >= 0 and extent.x1 <= width and extent.y0 >= 0 and extent.y1 <= height, text  # noqa: PT018
+
+
+def test_an_adversary_that_found_nothing_says_so(make_run):
+    run = make_run(count=5)
+    results = read_results(run)
+    results = results[results["metric"] != "found_attention"]
+    with paper_style():
+        figure = heatmap.heatmaps(results, read_examples(run))
+    assert "none found" in [text.get_text() for text in figure.findobj(mpl.text.Text)]
+
+
+def test_tables_that_do_not_fit_are_refused(make_run):
+    run = make_run(count=5)
+    results, examples = read_results(run), read_examples(run)
+    with pytest.raises(ValueError, match="needs the run's examples"):
+        heatmap.heatmaps(results, None)
+    with pytest.raises(ValueError, match="0 tokens but"):
+        heatmap.heatmaps(results, examples.assign(tokens=[[]] * 5))
+    one = examples.assign(tokens=[["x"]] * 5, attention=[[1.0]] * 5)
+    with pytest.raises(ValueError, match=r"has position .* but the text has 1 tokens"):
+        heatmap.heatmaps(results, one)
+
+
+def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
+    run = make_run(count=30, exact=False)
+    results = read_results(run)
+    with paper_style():
+        figure = heatmap.heatmaps(results, read_examples(run))
+    captions = {text.get_text() for text in figure.findobj(mpl.text.Text)}
+    table = per_example(results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact"))
+    for choice in heatmap.choose(per_example(results, "adversarial", CHOICE)):
+        row = table[table["example_id"] == choice.example_id].iloc[0]
+        end = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
+        assert f"JSD {row['optimum_jsd']:.3f}, TVD {row['optimum_tvd']:.4f}{end}" in captions
+
+
+def test_multi_label_examples_are_drawn(make_run):
+    run = make_run(count=6)
+    several = read_examples(run).assign(prediction=[[1, 1]] * 6, label=[[0, 1]] * 6)
+    with paper_style():
+        figure = heatmap.heatmaps(read_results(run), several)
+    assert any("label 1 · predicted 0, 1 ·" in text.get_text() for text in figure.findobj(mpl.text.Text))
+
+
+def test_labels_of_several_classes_are_spelled_out():
+    assert heatmap.label_text(3) == "3"
+    assert heatmap.label_text(np.array([1, 0, 1])) == "0, 2"
+    assert heatmap.label_text([0, 0]) == "none"

@@ -1,0 +1,79 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnprobe.report.published import _everything, compare, published
+from attnprobe.results import interval, read_results
+
+
+def value(table: pd.DataFrame, metric: str, group: str = "overall") -> float:
+    (found,) = table[(table["metric"] == metric) & (table["group"] == group)]["value"]
+    return found
+
+
+def test_the_numbers_of_the_paper_stand_under_our_names():
+    sst = published("sst", "lstm_additive")
+    assert list(sst.columns) == ["metric", "group", "value", "source"]
+    assert value(sst, "accuracy") == pytest.approx(0.808, abs=5e-4)
+    assert value(sst, "f1_macro") == pytest.approx(0.806, abs=5e-4)
+    assert value(sst, "f1", "class_1") == pytest.approx(0.784, abs=5e-4)
+    assert (value(sst, "n", "class_0"), value(sst, "n", "class_1")) == (863, 862)
+    assert value(sst, "adversarial_max_jsd_mean", "class_0") == pytest.approx(0.480, abs=5e-4)
+    assert value(sst, "adversarial_max_jsd_mean", "class_1") == pytest.approx(0.493, abs=5e-4)
+    assert value(sst, "tau_attention_gradient_mean", "overall") == pytest.approx(0.351, abs=5e-4)
+    assert value(published("snli", "lstm_additive"), "accuracy") == pytest.approx(0.779, abs=5e-4)
+    assert value(published("babi_1", "lstm_additive"), "adversarial_max_jsd_mean") == pytest.approx(0.468, abs=5e-4)
+    assert published("testbed", "lstm_additive").empty
+
+
+def test_every_published_number_is_whole_and_unique():
+    table = _everything()
+    assert table["value"].notna().all()
+    assert not table.duplicated(["data", "model", "metric", "group"]).any()
+    assert table["group"].str.fullmatch(r"overall|class_\d+").all()
+    assert set(table["model"]) == {f"{e}_{a}" for e in ("lstm", "cnn", "average") for a in ("additive", "dot")}
+    bounded = table[~table["metric"].isin(["n"])]
+    assert bounded["value"].between(-1, 1).all()
+
+
+def test_measured_beside_published_with_interval_and_difference(make_run):
+    results = read_results(make_run(count=50))
+    table = compare(results).set_index(["probe", "metric", "group"])
+    long = results[(results["probe"] == "adversarial") & (results["metric"] == "found_jsd")]
+    predicted = results[(results["probe"] == "adversarial") & (results["metric"] == "predicted_class")]
+    ones = set(predicted[predicted["value"] == 1]["example_id"])
+    expected = [v for e, v in zip(long["example_id"], long["value"], strict=True) if e in ones]
+    row = table.loc[("adversarial", "found_jsd", "class_1")]
+    assert row["n"] == len(expected)
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx(interval(expected))
+    assert row["published"] == pytest.approx(0.492716)
+    assert row["difference"] == pytest.approx(np.mean(expected) - 0.492716)
+    assert row["source"] == "Jain & Wallace 2019, figure"
+    assert np.isnan(table.loc[("adversarial", "optimum_jsd", "overall"), "published"])
+
+
+def test_accuracy_has_wilsons_interval_and_other_whole_split_numbers_have_none(make_run):
+    results = read_results(make_run(count=50))
+    table = compare(results).set_index(["probe", "metric", "group"])
+    row = table.loc[("performance", "accuracy", "overall")]
+    z, n, p = 1.959964, 50, row["mean"]  # Wilson 1927
+    centre, half = (p + z**2 / (2 * n)), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    expected = [(centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)]
+    assert [row["low"], row["high"]] == pytest.approx(expected, abs=1e-6)
+    assert np.isnan(table.loc[("performance", "roc_auc", "overall"), "low"])
+    assert table.loc[("performance", "roc_auc", "overall"), "n"] == 50
+
+
+def test_every_run_has_its_own_rows(make_run):
+    results = read_results([make_run("a"), make_run("b", seed=1), make_run("c", data="mine", classes=3)])
+    table = compare(results)
+    assert not table.duplicated(["run_id", "probe", "metric", "group"]).any()
+    assert set(table["run_id"]) == {"a", "b", "c"}
+    assert table[table["data"] == "mine"]["published"].isna().all()
+    assert {"class_0", "class_1", "class_2"} <= set(table[table["run_id"] == "c"]["group"])
+
+
+def test_nothing_measured_gives_an_empty_table(make_run):
+    results = read_results(make_run())
+    assert compare(results.iloc[:0]).empty
+    assert compare(results[results["metric"] == "predicted_class"]).empty

@@ -1,0 +1,102 @@
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from attnprobe.report.summary import headline, print_summary, summary_table
+from attnprobe.results import read_results
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Pipe(io.TextIOWrapper):
+    pass
+
+
+def printed(table) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=120).print(table)
+    return stream.getvalue()
+
+
+def test_headline_numbers_are_plain_means(make_run):
+    results = read_results(make_run(longest=3))
+    numbers = headline(results)
+    assert list(numbers)[:4] == [
+        "performance/accuracy",
+        "performance/f1_macro",
+        "performance/roc_auc",
+        "permutation/median_tvd",
+    ]
+    rows = results[results["probe"] == "adversarial"]
+    for metric in ("found_jsd", "optimum_jsd", "reached_share"):
+        values = [v for m, v in zip(rows["metric"], rows["value"], strict=True) if m == metric]
+        expected = sum(v for v in values if v == v) / sum(v == v for v in values)
+        assert numbers[f"adversarial/{metric}"] == pytest.approx(expected)
+    assert sum(np.isnan(rows.loc[rows["metric"] == "reached_share", "value"])) > 0
+
+
+def test_headline_takes_one_run_and_what_is_there(make_run):
+    runs = [make_run("a", probes=("permutation",)), make_run("b")]
+    with pytest.raises(ValueError, match="one run, got 2: a, b"):
+        headline(read_results(runs))
+    assert list(headline(read_results(runs[0]))) == ["permutation/median_tvd", "permutation/max_attention"]
+
+
+def test_the_summary_shows_means_intervals_and_published_values(make_run):
+    text = printed(summary_table(read_results(make_run())))
+    (accuracy,) = [line for line in text.splitlines() if "accuracy" in line]
+    assert "0.808" in accuracy
+    assert " to " in accuracy
+    assert "Jain & Wallace 2019" in text
+    assert text.count("0.480") == 1
+    without = printed(summary_table(read_results(make_run("mine", data="mine"))))
+    assert "Jain" not in without
+
+
+def test_many_classes_are_not_listed(make_run):
+    assert "predicted class" in printed(summary_table(read_results(make_run("a", classes=4, count=80))))
+    assert "predicted class" not in printed(summary_table(read_results(make_run("b", classes=6, count=80))))
+
+
+def test_several_runs_follow_each_other_by_name(make_run):
+    text = printed(summary_table(read_results([make_run("first"), make_run("second", seed=1)])))
+    assert text.index("first") < text.index("second")
+
+
+def test_markup_in_the_data_is_printed_not_obeyed(make_run):
+    results = read_results(make_run(data="[bold]$x$[/bold]", model="[/nonsense]"))
+    text = printed(summary_table(results))
+    assert "[bold]$x$[/bold]" in text
+    assert "[/nonsense]" in text
+    stream = io.StringIO()
+    print_summary(results, directory="/runs/[red]x", stream=stream)
+    assert "/runs/[red]x" in stream.getvalue()
+
+
+def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
+    results = read_results(make_run(data="фильмы"))
+    raw = io.BytesIO()
+    stream = Pipe(raw, encoding="ascii")
+    print_summary(results, directory="runs/" + "long/" * 60, stream=stream)
+    text = raw.getvalue().decode("ascii")
+    assert "??????, lstm_additive" in text
+    assert "\x1b" not in text
+    assert f"results: runs/{'long/' * 60}\n" in text
+    assert all(line == line.rstrip() or line.endswith(" ") for line in text.splitlines())
+
+
+def test_a_terminal_gets_colours(make_run):
+    stream = Terminal()
+    print_summary(read_results(make_run()), stream=stream)
+    assert "\x1b[" in stream.getvalue()
+
+
+def test_undefined_numbers_are_called_so(make_run):
+    results = read_results(make_run(longest=1, probes=("adversarial",)))  # one token: no optimum to reach a share of
+    (line,) = [line for line in printed(summary_table(results)).splitlines() if "share of the optimum" in line]
+    assert "undefined" in line
