@@ -1,10 +1,10 @@
 """attnprobe: may I read this classifier's attention as an explanation?
 
-    import attnprobe
+import attnprobe
 
-    attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
-    attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
-    attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
+attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
+attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
+attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
 """
 
 from attnprobe import exact, measures

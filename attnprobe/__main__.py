@@ -18,13 +18,17 @@ CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p
 @hydra.main(config_path=str(CONFIGURATION), config_name="config", version_base="1.3")
 def main(config: DictConfig) -> None:
     """Run one experiment; a mistake of the user ends it with one message and status 2."""
-    from attnprobe.run import run  # importing torch takes seconds that --help need not wait for
+    # importing torch takes seconds that --help need not wait for
+    from attnprobe.report.summary import print_summary
+    from attnprobe.results import read_results
+    from attnprobe.run import run
 
     try:
-        run(config, sweep=HydraConfig.get().mode == RunMode.MULTIRUN)
+        directory = run(config, sweep=HydraConfig.get().mode == RunMode.MULTIRUN)
     except UserError as error:
         print(f"attnprobe: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    print_summary(read_results(directory), directory=directory)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ class Outputs:
     """What one forward pass leaves behind.
 
     `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content`
-    and is exactly 0 elsewhere. `query` is the question's last state, where there is a question.
+    and is exactly 0 elsewhere. `query` is the question's last state, where there is a question. `word_attention` is
+    there for hierarchical models only: it sums to 1 over the words of each sentence, and is 0 elsewhere.
     """
 
     logits: Float[Tensor, "batch classes"]
@@ -84,6 +85,7 @@ class Outputs:
     hidden: Float[Tensor, "batch seq hidden"]
     content: Bool[Tensor, "batch seq"]
     query: Float[Tensor, "batch query"] | None = None
+    word_attention: Float[Tensor, "batch tokens"] | None = None
 
 
 def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Tensor, "*any classes"]:

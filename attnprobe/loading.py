@@ -18,6 +18,7 @@ from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.results import read_manifest
 
 TRUSTED = ("attnprobe", "torch")
@@ -65,7 +66,8 @@ class TrainedRun:
 
         Returns:
             one row per text: `text`, `prediction` (name of the class; multi-label: list of names), `probability` (of
-            every class, by name), and `tokens` and `attention` as lists of the same length; the attention sums to 1.
+            every class, by name), and `tokens` and `attention` as lists of the same length; the attention sums to 1. A hierarchical model attends to sentences:
+            its `tokens` are whole sentences, and `words` and `word_attention` hold the words of each.
 
         Raises:
             UserError: no text, or a text without any word.
@@ -83,9 +85,15 @@ class TrainedRun:
                     "prediction": chosen if multi_label else self.classes[int(probability[row].argmax())],
                     "probability": dict(zip(self.classes, numbers, strict=True)),
                     "tokens": self.pipeline.tokens(text),
-                    "attention": outputs.attention[row][batch.content[row]].tolist(),
+                    "attention": outputs.attention[row][outputs.content[row]].tolist(),
                 }
             )
+            if outputs.word_attention is not None:
+                lengths = words_per_sentence(batch)[row]
+                words = by_sentence(rows[-1]["tokens"], lengths)
+                weights = outputs.word_attention[row][batch.content[row]].tolist()
+                rows[-1] |= {"words": words, "word_attention": by_sentence(weights, lengths)}
+                rows[-1]["tokens"] = [" ".join(sentence) for sentence in words]
         return pd.DataFrame(rows)
 
 

@@ -10,6 +10,7 @@ from lightning import Callback, LightningModule, Trainer
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.results import write_table
 
 
@@ -20,7 +21,12 @@ class PredictionCollector(Callback):
         self.rows: list[dict[str, Any]] = []
 
     def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any  # noqa: ARG002
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Batch,
+        *_: Any,
     ) -> None:
         """Take in one batch."""
         assert isinstance(pl_module, AttentionClassifier)
@@ -31,6 +37,7 @@ class PredictionCollector(Callback):
         else:
             prediction = probability.argmax(-1).cpu().tolist()
         attention, content = forward.attention.cpu().numpy(), forward.content.cpu().numpy()
+        lengths = None if forward.word_attention is None else words_per_sentence(batch)
         columns = zip(
             batch.example_id.tolist(), batch.labels.tolist(), prediction, probability.cpu().tolist(), strict=True
         )
@@ -44,11 +51,24 @@ class PredictionCollector(Callback):
                     "attention": attention[row][content[row]].astype(np.float32),
                 }
             )
+            if lengths is not None and forward.word_attention is not None:
+                weights = forward.word_attention[row][batch.content[row]].float().cpu().numpy()
+                self.rows[-1]["word_attention"] = by_sentence(weights, lengths[row])
 
     def write(self, data: TextDataModule, split: str, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
-        tokens are aligned and cover the content positions only."""
+        tokens are aligned and cover the content positions only.
+
+        A hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
+        hold the words of each and the attention among them.
+        """
         rows = sorted(self.rows, key=lambda row: row["example_id"])
         columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
         columns["tokens"] = [data.tokens(split, row["example_id"]) for row in rows]
+        if "word_attention" in columns:
+            columns["words"] = [
+                by_sentence(words, [len(weights) for weights in row["word_attention"]])
+                for words, row in zip(columns["tokens"], rows, strict=True)
+            ]
+            columns["tokens"] = [[" ".join(words) for words in sentences] for sentences in columns["words"]]
         write_table(pa.table(columns), path)

@@ -37,8 +37,14 @@ class ExampleProgress(ProgressBar):
         # a log file gets a line every half minute instead of a bar that redraws itself
         interval = 0.1 if sys.stderr.isatty() else 30.0
         self.bar = tqdm(
-            total=self.totals[split], desc=title, unit=" examples", leave=keep, mininterval=interval,
-            disable=not self.enabled, dynamic_ncols=True, file=sys.stderr,
+            total=self.totals[split],
+            desc=title,
+            unit=" examples",
+            leave=keep,
+            mininterval=interval,
+            disable=not self.enabled,
+            dynamic_ncols=True,
+            file=sys.stderr,
         )
 
     def _advance(self, batch: Batch) -> None:
@@ -54,7 +60,9 @@ class ExampleProgress(ProgressBar):
         """Open the bar of one epoch."""
         self._open(f"train, epoch {trainer.current_epoch + 1} of {trainer.max_epochs}", "train", keep=True)
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
+    ) -> None:
         """Advance by one batch."""
         self._advance(batch)
 
@@ -81,7 +89,9 @@ class ExampleProgress(ProgressBar):
         """Open the bar of the probes."""
         self._open(self.test_title, "test", keep=True)
 
-    def on_test_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any) -> None:
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
+    ) -> None:
         """Advance by one batch."""
         self._advance(batch)
 

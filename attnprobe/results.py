@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -140,16 +140,17 @@ def find_runs(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[P
     """
     if isinstance(places, (str, os.PathLike)):
         places = [places]
-    places = [os.fspath(place) for place in places]
+    names = [os.fspath(place) for place in places]
     found: set[Path] = set()
-    for place in places:
-        for start in glob(place, recursive=True) if has_magic(place) else [place]:
+    for place in names:
+        # a directory may be named like a pattern
+        for start in [place] if Path(place).exists() else glob(place, recursive=True):
             found.update(path.parent for path in Path(start).rglob(MANIFEST))
     if not found:
-        missing = [place for place in places if not has_magic(place) and not Path(place).exists()]
+        missing = [place for place in names if not glob(place) and not Path(place).exists()]
         reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
         raise UserError(
-            f"no finished run at {', '.join(places)}: {reason}. A run is finished once its manifest is written; "
+            f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest is written; "
             f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
         )
     return sorted(found)

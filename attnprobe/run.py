@@ -4,16 +4,18 @@ import json
 import platform
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import pyarrow as pa
 from hydra.utils import instantiate
 from lightning import seed_everything
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
@@ -24,6 +26,8 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.predictions import PredictionCollector
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.progress import ExampleProgress
+from attnprobe.report.figures import draw_tables
+from attnprobe.report.tracking import log_results, open_run
 from attnprobe.results import (
     MANIFEST,
     WHOLE_SPLIT,
@@ -87,7 +91,7 @@ class Settings:
             "data": self.config["data"]["name"],
             "model": self.config["model"]["name"],
             "seed": self.config["seed"],
-            "split": SPLIT,
+            "split": "validation" if probe == "training" else SPLIT,
             "probe": probe,
         }
 
@@ -112,14 +116,37 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     if claim(directory, settings, policy):
         return directory
     try:
-        manifest = carry_out(settings, directory, probes)
+        with tracked(settings, directory) as logger:
+            write_json(carry_out(settings, directory, probes, logger), directory / MANIFEST)
+            if isinstance(logger, WandbLogger):
+                log_results(logger.experiment, directory, log_text=settings.config["logger"]["log_text"])
     except BaseException:
         # what is trained is kept for the next try; anything less is removed
         if not (directory / TRAINED).exists():
             discard(directory)
         raise
-    write_json(manifest, directory / MANIFEST)
     return directory
+
+
+@contextmanager
+def tracked(settings: Settings, directory: Path) -> Iterator[Logger | None]:
+    """The configured logger, open as long as the run."""
+    choice = settings.config["logger"]
+    if choice["name"] == "none":
+        yield None
+    elif choice["name"] == "csv":
+        yield CSVLogger(directory, name="", version="training")
+    elif choice["name"] == "wandb":
+        probes = list(settings.config["probe"])
+        where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
+        run = open_run(settings.identity("all"), probes, settings.config, directory, **where)
+        try:
+            yield WandbLogger(experiment=run)
+        finally:
+            # without it the next run of this process would go into this one
+            run.finish()
+    else:
+        raise UserError(f"logger.name={choice['name']}: expected none, csv or wandb")
 
 
 def claim(directory: Path, settings: Settings, policy: str) -> bool:
@@ -149,15 +176,16 @@ def claim(directory: Path, settings: Settings, policy: str) -> bool:
                 f"attnprobe.read_results('{directory}'), or add on_finished=replace to run it again, on_finished=skip "
                 f"to leave it, or output=… to put a second one elsewhere"
             )
-    foreign = directory.exists() and any(directory.iterdir()) and not (directory / "config.yaml").exists()
-    if foreign:
-        raise UserError(f"{directory} is not empty and no run of attnprobe: choose a new directory for run_dir")
-    if policy == "replace" or (manifest is None and not (directory / TRAINED).exists()):
-        discard(directory)
     try:
+        foreign = directory.exists() and any(directory.iterdir()) and not (directory / "config.yaml").exists()
+        if foreign:
+            raise UserError(f"{directory} is not empty and no run of attnprobe: choose a new directory for run_dir")
+        if policy == "replace" or (manifest is None and not (directory / TRAINED).exists()):
+            discard(directory)
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(
-            directory / "config.yaml", lambda path: path.write_text(OmegaConf.to_yaml(settings.config), encoding="utf-8")
+            directory / "config.yaml",
+            lambda path: path.write_text(OmegaConf.to_yaml(settings.config), encoding="utf-8"),
         )
     except OSError as error:
         raise UserError(
@@ -171,7 +199,7 @@ def discard(directory: Path) -> None:
     kill in between leaves no run that looks finished."""
     for name in (MANIFEST, TRAINED, "model.safetensors", "vocabulary.json", "pipeline.json", "config.yaml"):
         (directory / name).unlink(missing_ok=True)
-    for name in ("tables", "examples", "figures", "checkpoints"):
+    for name in ("tables", "examples", "figures", "checkpoints", "training", "wandb"):
         shutil.rmtree(directory / name, ignore_errors=True)
     with suppress(OSError):
         directory.rmdir()
@@ -199,7 +227,7 @@ def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
     return {key: value for part in parts for key, value in part.items()}
 
 
-def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[str, Any]:
+def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: Logger | None) -> dict[str, Any]:
     """Everything between the claimed directory and the manifest, which it returns."""
     started = time.time()
     config = settings.config
@@ -214,7 +242,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[
         class_weight=data.class_weight,
         recipe=instantiate(config["training"]["recipe"]),
     )
-    trained = train(settings, directory, data, classifier)
+    trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
     runner, predictions = ProbeRunner(probes, config["seed"]), PredictionCollector()
@@ -224,11 +252,16 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[
 
     predictions.write(data, SPLIT, directory / "examples" / f"{SPLIT}.parquet")
     tables = dict((read_manifest(directory) or {}).get("tables", {}))
-    rows = {"performance": performance_rows(classifier, data)} | runner.rows
+    rows = {
+        "training": training_rows(trained["curve"]),
+        "performance": performance_rows(classifier, data),
+    } | runner.rows
+    results = []
     for name, collected in rows.items():
         table = collected.table(settings.identity(name))
         file = f"tables/{name}.parquet"
         write_table(table, directory / file)
+        results.append(table)
         tables[name] = {
             "file": file,
             "rows": table.num_rows,
@@ -236,6 +269,9 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[
             "settings": config["probe"].get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
         }
+    if config["figures"]:
+        everything = pa.concat_tables(results).unify_dictionaries().combine_chunks().to_pandas()
+        draw_tables({directory: everything}, directory / "figures")
     return {
         "run_id": settings.run_id,
         "experiment": config["experiment"],
@@ -255,7 +291,11 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe]) -> dict[
 
 
 def train(
-    settings: Settings, directory: Path, data: TextDataModule, classifier: AttentionClassifier
+    settings: Settings,
+    directory: Path,
+    data: TextDataModule,
+    classifier: AttentionClassifier,
+    logger: Logger | None,
 ) -> dict[str, Any]:
     """Train, or load the weights of a training that was finished before."""
     state = directory / TRAINED
@@ -270,22 +310,33 @@ def train(
             )
         classifier.load_state_dict(load_file(weights))
         return trained
-    epoch = fit(
+    epoch, curve = fit(
         classifier,
         data,
         directory=directory,
         epochs=settings.config["training"]["epochs"],
         gradient_clip=settings.config["training"]["gradient_clip"],
+        patience=settings.config["training"].get("patience"),
         hardware=settings.config["trainer"],
         callbacks=[ExampleProgress(data.sizes)],
-        logger=None,
+        logger=logger,
     )
     shutil.rmtree(directory / "checkpoints", ignore_errors=True)
     data.pipeline.save(directory)
     write_atomically(weights, lambda path: save_file(classifier.state_dict(), path))
-    trained = {"chosen_epoch": epoch, "data_fingerprint": data_fingerprint}
+    trained = {"chosen_epoch": epoch, "data_fingerprint": data_fingerprint, "curve": curve}
     write_json(trained, state)
     return trained
+
+
+def training_rows(curve: list[dict[str, float]]) -> Rows:
+    """Every epoch's metrics as rows about the whole split; the step is the epoch, from 0."""
+    rows = Rows()
+    whole = np.array([WHOLE_SPLIT])
+    for metric in sorted({name for epoch in curve for name in epoch}):
+        values = np.array([epoch.get(metric, np.nan) for epoch in curve])
+        rows.add(metric.replace("/", "_"), whole, values[None], np.arange(len(curve)))
+    return rows
 
 
 def performance_rows(classifier: AttentionClassifier, data: TextDataModule) -> Rows:

@@ -1,5 +1,6 @@
 """Fitting a classifier by its recipe, and what ends it early."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
@@ -20,7 +21,12 @@ class StopOnNaN(Callback):
     """Ends a training whose loss is no number any more, before it fills tables with NaN."""
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int  # noqa: ARG002
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Look at one step's loss."""
         loss: Tensor = outputs["loss"]
@@ -32,10 +38,38 @@ class StopOnNaN(Callback):
             )
 
 
+class TrainingCurve(Callback):
+    """Keeps the metrics of every epoch: `epochs[k]` holds those of epoch k, by name."""
+
+    def __init__(self) -> None:
+        self.epochs: list[dict[str, float]] = []
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the validation metrics, which are computed within the epoch."""
+        names = [name for name in trainer.callback_metrics if name.startswith("validation/")]
+        names.remove("validation/selection")
+        self.epochs.append({name: float(trainer.callback_metrics[name]) for name in names})
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end."""
+        self._take_loss(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """As above, for the last epoch of all."""
+        self._take_loss(trainer)
+
+    def _take_loss(self, trainer: Trainer) -> None:
+        if self.epochs and "train/loss" in trainer.callback_metrics:
+            self.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
+
+
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Silence Lightning's advice that does not concern a user of this program."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated.*")
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
         warnings.filterwarnings("ignore", ".*number of training batches .* is smaller than the logging interval.*")
@@ -52,15 +86,25 @@ def fit(
     hardware: dict[str, Any],
     callbacks: list[Callback],
     logger: Logger | None,
-) -> int:
+    patience: int | None = None,
+) -> tuple[int, list[dict[str, float]]]:
     """Train in place and leave the chosen epoch's weights in the classifier.
 
+    Args:
+        patience: stop after so many epochs in a row without a better one; None trains all epochs.
+
     Returns:
-        the chosen epoch, from 0.
+        the chosen epoch, from 0, and every epoch's metrics by name.
     """
+    curve = TrainingCurve()
     best = ModelCheckpoint(
-        directory / "checkpoints", monitor="validation/selection", mode="max", save_weights_only=True, filename="{epoch}"
+        directory / "checkpoints",
+        monitor="validation/selection",
+        mode="max",
+        save_weights_only=True,
+        filename="{epoch}",
     )
+    stopping = [] if patience is None else [EarlyStopping("validation/selection", mode="max", patience=patience)]
     with quiet_lightning():
         trainer = Trainer(
             **hardware,
@@ -68,7 +112,7 @@ def fit(
             gradient_clip_val=gradient_clip,
             deterministic=True,
             logger=logger or False,
-            callbacks=[best, StopOnNaN(), *callbacks],
+            callbacks=[best, StopOnNaN(), curve, *stopping, *callbacks],
             num_sanity_val_steps=0,
             enable_model_summary=False,
             use_distributed_sampler=False,  # the data module's own sampler knows ranks and length buckets
@@ -77,7 +121,7 @@ def fit(
         trainer.fit(classifier, datamodule=data)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
-    return int(checkpoint["epoch"])
+    return int(checkpoint["epoch"]), curve.epochs
 
 
 @contextmanager

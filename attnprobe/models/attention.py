@@ -65,6 +65,8 @@ class DotAttention(Attention):
         return (hidden * query.unsqueeze(1)).sum(-1) / self.scale
 
 
-def masked_softmax(scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
+def masked_softmax(
+    scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch seq"]:
     """Attention that sums to 1 over `content` and is exactly 0 elsewhere."""
     return scores.masked_fill(~content, -math.inf).softmax(-1)

@@ -36,7 +36,7 @@ class LinearDecoder(Decoder):
     def forward(
         self,
         attended: Float[Tensor, "*any hidden"],
-        query: Float[Tensor, "batch query"] | None = None,  # noqa: ARG002 - part of the shared signature
+        query: Float[Tensor, "batch query"] | None = None,
     ) -> Float[Tensor, "*any classes"]:
         """Logits `[..., classes]`."""
         logits = self.output(attended)
@@ -58,8 +58,10 @@ class QuestionDecoder(Decoder):
     ) -> None:
         super().__init__()
         if query_size is None or not exclusive:
-            raise ValueError("the question decoder answers one question with one of several classes; "
-                             "use model/decoder=linear for texts without a question")
+            raise ValueError(
+                "the question decoder answers one question with one of several classes; "
+                "use model/decoder=linear for texts without a question"
+            )
         inner = inner_size or hidden_size // 2
         self.document = nn.Linear(hidden_size, inner)
         self.question = nn.Linear(query_size, inner)

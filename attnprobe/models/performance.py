@@ -2,7 +2,7 @@
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 from torchmetrics import classification as tm
 
 from attnprobe.batch import Task
@@ -17,39 +17,46 @@ class Performance(nn.Module):
 
     def __init__(self, task: Task, classes: int) -> None:
         super().__init__()
-        self.task, self.classes = task, classes
-        multi_label, binary = task is Task.MULTI_LABEL, classes == 2 and task is Task.SINGLE_LABEL
-        self.positive_only = binary
+        # with two exclusive classes the curves are drawn from the probability of class 1 alone
+        self.positive_only = classes == 2 and task is Task.SINGLE_LABEL
         decisions: dict[str, Metric]
         curves: dict[str, Metric]
-        if multi_label:
-            decisions = {"accuracy": tm.MultilabelAccuracy(classes, average="micro"),
-                         "f1": tm.MultilabelF1Score(classes, average="none")}
+        if task is Task.MULTI_LABEL:
+            decisions = {
+                "accuracy": tm.MultilabelAccuracy(classes, average="micro"),
+                "f1": tm.MultilabelF1Score(classes, average="none"),
+            }
             curves = {"roc_auc": tm.MultilabelAUROC(classes), "pr_auc": tm.MultilabelAveragePrecision(classes)}
         else:
-            decisions = {"accuracy": tm.MulticlassAccuracy(classes, average="micro"),
-                         "f1": tm.MulticlassF1Score(classes, average="none")}
+            decisions = {
+                "accuracy": tm.MulticlassAccuracy(classes, average="micro"),
+                "f1": tm.MulticlassF1Score(classes, average="none"),
+            }
             curves = (
-                {"roc_auc": tm.BinaryAUROC(), "pr_auc": tm.BinaryAveragePrecision()} if binary
+                {"roc_auc": tm.BinaryAUROC(), "pr_auc": tm.BinaryAveragePrecision()}
+                if self.positive_only
                 else {"roc_auc": tm.MulticlassAUROC(classes), "pr_auc": tm.MulticlassAveragePrecision(classes)}
             )
-        self.decisions, self.curves = nn.ModuleDict(decisions), nn.ModuleDict(curves)
+        self.decisions, self.curves = collected(decisions), collected(curves)
 
     def update(self, probability: Float[Tensor, "batch classes"], labels: Tensor) -> None:
         """Take in one batch; `labels` as in `Batch`."""
         probability, labels = probability.detach().float(), labels.long()
-        for metric in self.decisions.values():
-            metric.update(probability, labels)
-        for metric in self.curves.values():
-            metric.update(probability[:, 1] if self.positive_only else probability, labels)
+        self.decisions.update(probability, labels)
+        self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
 
     def compute(self) -> dict[str, Tensor]:
         """`accuracy`, `f1` (one number per class), `f1_macro`, `roc_auc`, `pr_auc`."""
-        result = {name: metric.compute() for name, metric in [*self.decisions.items(), *self.curves.items()]}
+        result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}
         result["f1_macro"] = result["f1"].mean()
         return result
 
     def reset(self) -> None:
         """Forget what was taken in."""
-        for metric in [*self.decisions.values(), *self.curves.values()]:
-            metric.reset()
+        self.decisions.reset()
+        self.curves.reset()
+
+
+def collected(metrics: dict[str, Metric]) -> MetricCollection:
+    """One collection; its metrics keep separate states, which are not all of one kind."""
+    return MetricCollection(dict(metrics), compute_groups=False)

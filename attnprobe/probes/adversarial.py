@@ -34,7 +34,8 @@ class Adversarial(ReadoutProbe):
 
     Attributes:
         epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question answering 0.05).
-        restarts, steps, learning_rate, penalty, diversity: of the gradient search; restarts=0 switches it off.
+        restarts, steps, learning_rate, penalty, diversity: of the gradient search; restarts=0 switches it off, and
+            with it the metrics about what it found.
         start_scale: standard deviation of the initial logits.
     """
 
@@ -49,39 +50,39 @@ class Adversarial(ReadoutProbe):
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= 1:
-            raise UserError(f"probe.adversarial.epsilon={self.epsilon}: expected a total variation distance from 0 to 1")
+            raise UserError(
+                f"probe.adversarial.epsilon={self.epsilon}: expected a total variation distance from 0 to 1"
+            )
         if self.restarts < 0 or self.steps < 0:
             raise UserError(f"probe.adversarial: restarts={self.restarts} and steps={self.steps} cannot be negative")
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
-        found = self.search(readout, draws)
+        found = self.search(readout, draws) if self.restarts else None
         optimum = optimum_within(readout, self.epsilon, found)
-        original = readout.attention
-        yield Measurement("found_jsd", found.jsd)
-        yield Measurement("found_tvd", found.tvd)
-        yield Measurement("feasible_restarts", found.feasible)
+        attentions = {"optimum": optimum.attention}
+        if found is not None:
+            attentions["found"] = found.attention
+            yield Measurement("found_jsd", found.jsd)
+            yield Measurement("found_tvd", found.tvd)
+            yield Measurement("feasible_restarts", found.feasible)
+            # one content position: nothing can move, and the search has reached all there is
+            yield Measurement("reached_share", torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0))
         yield Measurement("optimum_jsd", optimum.jsd)
         yield Measurement("optimum_tvd", optimum.tvd)
         yield Measurement("upper_bound", optimum.upper_bound)
         yield Measurement("is_exact", optimum.is_exact)
-        # one content position: nothing can move, and the search has reached all there is
-        yield Measurement("reached_share", torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0))
-        for label, attention in (("found", found.attention), ("optimum", optimum.attention)):
+        for label, attention in attentions.items():
             yield Measurement(f"max_attention_{label}", attention.amax(-1))
-            yield Measurement(f"top_token_changed_{label}", attention.argmax(-1) != original.argmax(-1))
+            yield Measurement(f"top_token_changed_{label}", attention.argmax(-1) != readout.attention.argmax(-1))
             yield Measurement(f"{label}_attention", attention, positions(readout.content))
         yield from description(readout)
 
     def search(self, readout: Readout, draws: Draws) -> Found:
         """Run the gradient adversary."""
-        start = self.start_scale * draws.normal(self.restarts, readout.content, readout.example_id)
-        if self.restarts == 0:
-            nothing = torch.zeros_like(readout.attention[:, 0])
-            return Found(readout.attention, nothing, nothing, nothing)
         return search_adversary(
             readout,
-            start,
+            self.start_scale * draws.normal(self.restarts, readout.content, readout.example_id),
             epsilon=self.epsilon,
             steps=self.steps,
             learning_rate=self.learning_rate,
@@ -101,24 +102,26 @@ class Optimum:
     is_exact: Tensor
 
 
-def optimum_within(readout: Readout, epsilon: float, found: Found) -> Optimum:
+def optimum_within(readout: Readout, epsilon: float, found: Found | None) -> Optimum:
     """The exact solver's answer where there is one, never below what the search found.
 
     Where the solver only brackets the optimum, a better attention from the search is a better lower bound.
     """
-    if readout.position_logits is None or readout.task is not Task.SINGLE_LABEL:
-        return Optimum(
-            found.attention, found.jsd, found.tvd, unconstrained_maximum(readout),
-            torch.zeros_like(found.jsd, dtype=torch.bool),
-        )
-    solved = farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=epsilon)
-    better = ~solved.is_exact & (found.jsd > solved.jsd)
+    if readout.position_logits is not None and readout.task is Task.SINGLE_LABEL:
+        solved = farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=epsilon)
+        best = Optimum(solved.attention, solved.jsd, solved.tvd, solved.upper_bound, solved.is_exact)
+    else:
+        nothing = torch.zeros_like(readout.attention[:, 0])
+        best = Optimum(readout.attention, nothing, nothing, unconstrained_maximum(readout), nothing.bool())
+    if found is None:
+        return best
+    better = ~best.is_exact & (found.jsd > best.jsd)
     return Optimum(
-        attention=torch.where(better.unsqueeze(-1), found.attention, solved.attention),
-        jsd=torch.where(better, found.jsd, solved.jsd),
-        tvd=torch.where(better, found.tvd, solved.tvd),
-        upper_bound=solved.upper_bound,
-        is_exact=solved.is_exact,
+        attention=torch.where(better.unsqueeze(-1), found.attention, best.attention),
+        jsd=torch.where(better, found.jsd, best.jsd),
+        tvd=torch.where(better, found.tvd, best.tvd),
+        upper_bound=best.upper_bound,
+        is_exact=best.is_exact,
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -32,9 +32,13 @@ def draw_figures(
     Raises:
         UserError: no finished run there.
     """
+    return draw_tables({run: read_results(run) for run in find_runs(run_dirs)}, directory, words=words)
+
+
+def draw_tables(tables: Mapping[Path, pd.DataFrame], directory: str | os.PathLike, *, words: bool = True) -> list[Path]:
+    """As `draw_figures`, from each run directory's tables as they are in memory."""
     directory = Path(directory)
-    runs = find_runs(run_dirs)
-    together = read_results(runs)
+    together = pd.concat(tables.values()) if len(tables) > 1 else next(iter(tables.values()))
     written: list[Path] = []
     for reading in present(together):
         for drawing in reading.drawings:
@@ -42,14 +46,10 @@ def draw_figures(
                 if drawable_from(drawing, together):
                     written += save(draw(drawing, together, None), directory, drawing.name)
                 continue
-            for run in runs if words else []:
-                results = read_results(run, probe=drawing.probes)
+            for run, own in tables.items() if words else []:
+                results = own[own["probe"].isin(drawing.probes)]
                 if drawable_from(drawing, results):
-                    stem = (
-                        drawing.name
-                        if len(runs) == 1
-                        else f"{drawing.name}-{file_name(str(results['run_id'].iloc[0]))}"
-                    )
+                    stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
                     examples = read_examples(run, split=str(results["split"].iloc[0]))
                     written += save(draw(drawing, results, examples), directory, stem)
     return written

@@ -3,6 +3,7 @@
 import os
 import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,20 +33,7 @@ def log_run(
     group: str | None = None,
     log_text: bool = True,
 ) -> None:
-    """Send one finished run to W&B.
-
-    Logged: the resolved config; the headline numbers as scalars and summary (with their interval's ends and the
-    published value as `<number>_low`, `_high`, `_published`); a `wandb.Table` per probe with one row per example
-    (W&B shows the first 10,000), one of the examples, and the published-versus-measured one; the figures as images.
-    Tags: data, model, seed, probes. Grouping by group and job type puts the seeds of a data set and model together.
-
-    Args:
-        run_dir: a finished run's directory; W&B's own files go into its folder `wandb/`.
-        project: W&B project.
-        entity: W&B user or team; None takes the account's default.
-        mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
-        group: W&B group; None takes the experiment's name. The job type is always `data-model`.
-        log_text: False leaves out the texts, their tokens and every figure that shows them.
+    """Send one finished run to W&B; arguments as in `open_run` and `log_results`.
 
     Raises:
         UserError: no finished run there, or W&B cannot be reached or does not know the user.
@@ -58,37 +46,85 @@ def log_run(
         raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
     identity = {name: str(results[name].iloc[0]) for name in RUN}
     probes = sorted(map(str, results["probe"].unique()))
+    run = open_run(
+        identity, probes, read_config(run_dir), run_dir, project=project, entity=entity, mode=mode, group=group
+    )
     try:
-        run = wandb.init(
+        log_results(run, run_dir, log_text=log_text)
+    finally:
+        # without it the next run of this process would go into this one
+        wandb.finish()
+
+
+def open_run(
+    identity: Mapping[str, Any],
+    probes: Sequence[str],
+    config: dict[str, Any],
+    directory: Path,
+    *,
+    project: str,
+    entity: str | None = None,
+    mode: Mode = "online",
+    group: str | None = None,
+) -> "wandb.Run":
+    """Start a W&B run; the caller ends it with `wandb.finish()`.
+
+    Tags: data, model, seed, probes. Grouping by group and job type puts the seeds of a data set and model together.
+
+    Args:
+        identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
+        probes: names of its probes.
+        config: the resolved settings.
+        directory: the run's directory; W&B's own files go into its folder `wandb/`.
+        project: W&B project.
+        entity: W&B user or team; None takes the account's default.
+        mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
+        group: W&B group; None takes the experiment's name. The job type is always `data-model`.
+
+    Raises:
+        UserError: W&B cannot be reached or does not know the user.
+    """
+    named = {name: str(value) for name, value in identity.items()}
+    try:
+        return wandb.init(
             project=project,
             entity=entity,
             mode=mode,
-            dir=run_dir,
-            id=identifier(identity["run_id"]),
+            dir=directory,
+            id=identifier(named["run_id"]),
             resume="allow" if mode == "online" else None,  # logging a run twice updates it
-            name=identity["run_id"],
-            group=limited(group or identity["experiment"], 128),
-            job_type=limited(f"{identity['data']}-{identity['model']}", 64),
-            tags=tags(identity, probes),
-            config=read_config(run_dir),
+            name=named["run_id"],
+            group=limited(group or named["experiment"], 128),
+            job_type=limited(f"{named['data']}-{named['model']}", 64),
+            tags=tags(named, list(probes)),
+            config=config,
             reinit="finish_previous",
             settings=wandb.Settings(console="off", silent=True),
         )
     except wandb.Error as error:
         raise UserError(
-            f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later with mode=offline "
-            f"and send it with `wandb sync {run_dir}/wandb/offline-run-*`"
+            f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later with "
+            f"logger.mode=offline and send it with `wandb sync {directory}/wandb/offline-run-*`"
         ) from error
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            # W&B copies an image when it is logged, so the folder must last until then
-            figures = draw_figures(run_dir, folder, words=log_text)
-            images = {f"figures/{path.stem}": wandb.Image(str(path)) for path in figures if path.suffix == ".png"}
-            run.log({**headline(results), **tables(run_dir, results, log_text=log_text), **images})
-        run.summary.update(scalars(results))
-    finally:
-        # without it the next run of this process would go into this one
-        wandb.finish()
+
+
+def log_results(run: "wandb.Run", run_dir: Path, *, log_text: bool = True) -> None:
+    """Log what a finished run found: the headline numbers as scalars and summary (with their interval's ends and the
+    published value as `<number>_low`, `_high`, `_published`); a `wandb.Table` per probe with one row per example (W&B
+    shows the first 10,000), one of the examples, and the published-versus-measured one; the figures as images.
+
+    Args:
+        run: an open W&B run.
+        run_dir: the finished run's directory.
+        log_text: False leaves out the texts, their tokens and every figure that shows them.
+    """
+    results = read_results(run_dir)
+    with tempfile.TemporaryDirectory() as folder:
+        # W&B copies an image when it is logged, so the folder must last until then
+        figures = draw_figures(run_dir, folder, words=log_text)
+        images = {f"figures/{path.stem}": wandb.Image(str(path)) for path in figures if path.suffix == ".png"}
+        run.log({**headline(results), **tables(run_dir, results, log_text=log_text), **images})
+    run.summary.update(scalars(results))
 
 
 def tables(run_dir: Path, results: pd.DataFrame, *, log_text: bool) -> dict[str, wandb.Table]:
@@ -98,8 +134,9 @@ def tables(run_dir: Path, results: pd.DataFrame, *, log_text: bool) -> dict[str,
         table = probe_table(results, probe)
         if not table.empty:
             logged[f"tables/{probe}"] = wandb.Table(dataframe=table)
-    examples = read_examples(run_dir, split=str(results["split"].iloc[0]))
-    logged["tables/examples"] = wandb.Table(dataframe=example_table(examples, log_text=log_text))
+    for split in sorted(map(str, results.loc[results["example_id"] != WHOLE_SPLIT, "split"].unique())):
+        examples = example_table(read_examples(run_dir, split=split), log_text=log_text)
+        logged[f"tables/examples_{split}"] = wandb.Table(dataframe=examples)
     logged["tables/published_versus_measured"] = wandb.Table(dataframe=compare(results).drop(columns=list(RUN)))
     return logged
 

@@ -38,7 +38,9 @@ def test_additive_attention_by_hand():
     batch = toy_batch([4])
     hidden = classifier.encode(batch)
     module = classifier.attention
-    scores = [module.score.weight[0] @ torch.tanh(module.states.weight @ h + module.states.bias) for h in hidden[0, 1:5]]
+    scores = [
+        module.score.weight[0] @ torch.tanh(module.states.weight @ h + module.states.bias) for h in hidden[0, 1:5]
+    ]
     torch.testing.assert_close(classifier.attend(hidden, batch.content)[1][0, 1:5], torch.stack(scores).softmax(0))
 
 
@@ -82,9 +84,7 @@ def test_readout_of_a_question_model_runs_its_decoder_and_leaves_it_alone():
 def test_two_class_loss_is_binary_cross_entropy_with_a_positive_weight():
     classifier = toy_classifier(class_weight=torch.tensor([1.0, 1.7]))
     logit, labels = torch.randn(6), torch.tensor([0, 1, 1, 0, 1, 0])
-    expected = F.binary_cross_entropy_with_logits(
-        logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none"
-    )
+    expected = F.binary_cross_entropy_with_logits(logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none")
     torch.testing.assert_close(classifier.loss(F.pad(logit[:, None], (1, 0)), labels), expected)
 
 

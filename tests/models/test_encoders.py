@@ -59,7 +59,9 @@ def test_lstm_equals_a_plain_loop_over_both_directions(vectors):
             states.append(state)
         return torch.stack(states)
 
-    expected = torch.cat([direction(inputs, encoder.forwards), direction(inputs.flip(0), encoder.backwards).flip(0)], -1)
+    expected = torch.cat(
+        [direction(inputs, encoder.forwards), direction(inputs.flip(0), encoder.backwards).flip(0)], -1
+    )
     states = encoder(vectors[batch.ids], batch.mask, batch.content)
     torch.testing.assert_close(states[0], expected, atol=1e-6, rtol=1e-5)
     summary = encoder.summary(states, batch.mask)

@@ -20,7 +20,12 @@ def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, eps
     start = start_for(readout)
     found = search_adversary(readout, start, epsilon=epsilon, steps=120)
     attention, tvd = reference.adversary(
-        classifier, outputs.hidden, readout.attention, batch.content, epsilon=epsilon, steps=120,
+        classifier,
+        outputs.hidden,
+        readout.attention,
+        batch.content,
+        epsilon=epsilon,
+        steps=120,
         start=start.transpose(0, 1),
     )
     jsd = reference.divergence(attention, readout.attention.unsqueeze(1)).masked_fill(tvd > epsilon, 0)
@@ -33,7 +38,9 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
     classifier, batch = toy_classifier(classes=3, spread=4), toy_batch([6, 4])
     outputs, linear = toy_readout(classifier, batch)
     generic = Readout(
-        attention=linear.attention, content=linear.content, example_id=linear.example_id,
+        attention=linear.attention,
+        content=linear.content,
+        example_id=linear.example_id,
         decode=lambda attention: classifier.decode(outputs.hidden, attention),
     )
     attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1)

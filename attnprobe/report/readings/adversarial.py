@@ -28,7 +28,7 @@ EDGES = np.linspace(0, 0.7, 41)
 METRICS = ("found_jsd", "optimum_jsd", "upper_bound", "is_exact", "max_attention", "predicted_class")
 
 
-def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:  # noqa: ARG001  one shape for all
+def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Histogram of the largest JSD from the model's attention among attentions that keep the prediction: found by the
     gradient adversary, exact (or a certified lower bound), and the certified upper bound where it is not exact.
 
@@ -76,7 +76,7 @@ def _histogram(axes: Axes, facet: Facet) -> bool:
     return bounded
 
 
-def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:  # noqa: ARG001
+def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """The largest JSD against the largest attention weight, per predicted class: every example a point, and a box per
     bin of the weight (quartiles and median; whiskers from the 5th to the 95th percentile).
 

@@ -15,7 +15,7 @@ from attnprobe.report.violins import violin
 METRICS = ("median_tvd", "max_attention", "predicted_class")
 
 
-def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:  # noqa: ARG001  one shape for all
+def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Distribution of the median TVD under permutation, by bins of the largest attention weight and predicted class.
 
     Jain & Wallace's figure 6. One panel per data set and model; the number of examples stands beside every

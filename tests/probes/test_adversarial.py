@@ -1,0 +1,91 @@
+import math
+
+import pytest
+import torch
+
+from attnprobe.batch import Task
+from attnprobe.errors import UserError
+from attnprobe.measures import jensen_shannon
+from attnprobe.probes.adversarial import Adversarial
+from attnprobe.probes.randomness import Draws
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+
+def measured(readout, **settings):
+    found = Adversarial(**{"steps": 60, "restarts": 3} | settings).measure(readout, Draws(0, "adversarial"))
+    return {m.metric: m.value.double() for m in found}
+
+
+def test_what_is_reported_is_true_of_the_attentions_that_are_reported():
+    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 9, 3]))
+    result = measured(readout, epsilon=0.05)
+    for name in ("found", "optimum"):
+        attention = result[f"{name}_attention"]
+        torch.testing.assert_close(attention.sum(-1), torch.ones(3).double())
+        assert (attention[~readout.content] == 0).all()
+        torch.testing.assert_close(result[f"{name}_jsd"], jensen_shannon(attention, readout.attention))
+        distance = 0.5 * (readout.predict(attention) - readout.prediction()).abs().sum(-1)
+        torch.testing.assert_close(result[f"{name}_tvd"], distance)
+        assert (distance <= 0.05).all()
+        torch.testing.assert_close(result[f"max_attention_{name}"], attention.amax(-1))
+        changed = attention.argmax(-1) != readout.attention.argmax(-1)
+        assert torch.equal(result[f"top_token_changed_{name}"], changed.double())
+    torch.testing.assert_close(result["reached_share"], result["found_jsd"] / result["optimum_jsd"])
+    assert (result["is_exact"] == 1).all()
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_optimum_is_at_least_what_was_found_and_at_most_its_bound(classes):
+    lengths = list(range(2, 14))
+    _, readout = toy_readout(toy_classifier(classes=classes, spread=6), toy_batch(lengths))
+    result = measured(readout, steps=300)
+    assert (result["found_jsd"] <= result["optimum_jsd"] + 1e-12).all()
+    assert (result["optimum_jsd"] <= result["upper_bound"] + 1e-9).all()
+    assert (result["upper_bound"] <= math.log(2)).all()
+    assert (result["found_jsd"] > 0).any()
+
+
+def test_one_word_has_no_other_attention():
+    result = measured(toy_readout(toy_classifier(), toy_batch([1, 4]))[1])
+    assert result["found_jsd"][0] == result["optimum_jsd"][0] == 0
+    assert result["reached_share"][0] == 1
+    assert not any(value[0].isnan().any() for value in result.values())
+
+
+@pytest.mark.parametrize("case", ["question", "multi_label"])
+def test_where_nothing_is_exact_the_search_stands_and_the_table_says_so(case):
+    question = case == "question"
+    task = Task.SINGLE_LABEL if question else Task.MULTI_LABEL
+    classifier = toy_classifier(classes=3, question=question, task=task, spread=4)
+    _, readout = toy_readout(classifier, toy_batch([6, 4], question=question))
+    result = measured(readout, steps=200, epsilon=0.05)
+    assert (result["is_exact"] == 0).all()
+    assert torch.equal(result["optimum_jsd"], result["found_jsd"])
+    assert (result["found_jsd"] > 0.05).all()
+    assert (result["upper_bound"] >= result["found_jsd"]).all()
+
+
+def test_without_restarts_only_the_exact_side_is_reported():
+    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
+    result = measured(readout, restarts=0)
+    assert not {name for name in result if "found" in name or name in ("reached_share", "feasible_restarts")}
+    torch.testing.assert_close(result["optimum_jsd"], measured(readout)["optimum_jsd"])
+
+
+def test_batch_and_padding_change_no_number():
+    classifier = toy_classifier(classes=3, spread=4)
+    batch, padded = toy_batch([5, 3, 8]), toy_batch([5, 3, 8], padding=4)
+    expected = measured(toy_readout(classifier, batch)[1])
+    wide = measured(toy_readout(classifier, padded)[1])
+    alone = [measured(toy_readout(classifier, rows_of(batch, [row]))[1]) for row in range(3)]
+    for metric, values in expected.items():
+        if values.dim() == 1:
+            torch.testing.assert_close(wide[metric], values, atol=1e-6, rtol=0)
+            torch.testing.assert_close(torch.cat([one[metric] for one in alone]), values, atol=1e-6, rtol=0)
+
+
+def test_settings_out_of_range():
+    with pytest.raises(UserError, match=r"epsilon=1\.5"):
+        Adversarial(epsilon=1.5)
+    with pytest.raises(UserError, match="restarts=-1"):
+        Adversarial(restarts=-1)

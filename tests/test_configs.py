@@ -1,0 +1,47 @@
+"""Every YAML is a test case, discovered from disk; every experiment runs offline on a toy corpus."""
+
+from pathlib import Path
+
+import pytest
+from hydra.utils import instantiate
+
+from attnprobe.results import read_results
+from attnprobe.run import run
+from tests.runs import SMALL, SMALL_ADVERSARY, composed
+
+CONF = Path(__file__).parent.parent / "conf"
+
+
+def stems(group):
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml") if path.stem != "base")
+
+
+@pytest.mark.parametrize("stem", stems("probe"))
+def test_every_probe_is_built_from_its_defaults(stem):
+    probe = instantiate(composed(f"probe=[{stem}]").probe[stem])
+    assert probe.name == stem
+
+
+@pytest.mark.parametrize("stem", stems("data"))
+def test_every_data_set_is_built(stem):
+    extra = ["data.path=x.csv"] if stem == "files" else []
+    module = instantiate(composed(f"data={stem}", *extra).data, seed=0)
+    assert module.name == stem
+
+
+@pytest.mark.parametrize("stem", stems("experiment"))
+def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
+    config = composed(f"+experiment={stem}", *SMALL, f"output={tmp_path}")
+    if "adversarial" in config.probe:
+        config = composed(f"+experiment={stem}", *SMALL, *SMALL_ADVERSARY, f"output={tmp_path}")
+    results = read_results(run(config))
+    assert set(results["experiment"]) == {stem}
+    assert set(results["probe"]) >= set(config.probe)
+
+
+@pytest.mark.parametrize("model", stems("model"))
+@pytest.mark.parametrize("attention", stems("model/attention"))
+def test_every_model_trains(model, attention, tmp_path):
+    overrides = [f"model={model}", f"model/attention={attention}", *SMALL, "probe=[permutation]", "training.epochs=1"]
+    results = read_results(run(composed(*overrides, f"output={tmp_path}")))
+    assert set(results["model"]) == {f"{model}_{attention}"}

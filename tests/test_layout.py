@@ -1,0 +1,62 @@
+"""The house keeps its shape: imports point one way, and every part is where its name says."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "attnprobe"
+CONF = PACKAGE.parent / "conf"
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def importers(*libraries):
+    """Modules of the package, relative to it, that import any of these."""
+    return {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(name == library or name.startswith(library + ".") for name in imports_of(path) for library in libraries)
+    }
+
+
+def test_nothing_but_the_command_line_imports_the_run():
+    assert importers("attnprobe.run") <= {"__main__.py"}
+
+
+def test_only_the_run_its_parts_and_the_command_line_know_hydra():
+    assert importers("hydra") <= {"__main__.py", "run.py", "loading.py"}
+
+
+def test_few_rooms_know_lightning():
+    allowed = {
+        "run.py", "training.py", "progress.py", "predictions.py",
+        "probes/base.py", "models/classifier.py", "data/module.py",
+    }  # fmt: skip
+    assert importers("lightning") <= allowed
+
+
+def test_the_report_knows_neither_torch_nor_the_model():
+    report = {
+        name for name in importers("torch", "lightning", "attnprobe.models", "attnprobe.probes") if "report" in name
+    }
+    assert not report
+
+
+@pytest.mark.parametrize("room", ["measures.py", "exact"])
+def test_arithmetic_knows_no_model_and_no_probe(room):
+    below = importers("attnprobe.models", "attnprobe.probes", "attnprobe.data", "attnprobe.report", "lightning")
+    assert not {name for name in below if name.startswith(room)}
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "probe").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_probe_has_one_stem_everywhere(path):
+    for place in (f"attnprobe/probes/{path.stem}.py", f"tests/probes/test_{path.stem}.py",
+                  f"attnprobe/report/readings/{path.stem}.py"):  # fmt: skip
+        assert (PACKAGE.parent / place).exists(), place

@@ -1,0 +1,113 @@
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from attnprobe.errors import UserError
+from attnprobe.results import COLUMNS, Rows, fingerprint, interval, read_results, write_json, write_table
+
+IDENTITY = {
+    "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
+}  # fmt: skip
+
+
+def table(*parts, **identity):
+    rows = Rows()
+    for part in parts:
+        rows.add(*part)
+    return rows.table(IDENTITY | identity)
+
+
+def finished_run(directory, **tables):
+    for name, content in tables.items():
+        write_table(content, directory / "tables" / f"{name}.parquet")
+    listed = {name: {"file": f"tables/{name}.parquet"} for name in tables}
+    write_json({"tables": listed}, directory / "manifest.json")
+
+
+def test_rows_come_out_sorted_whatever_the_order_they_were_added_in(tmp_path):
+    ids, values, steps = np.array([5, 2]), np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([1.0, 0.0])
+    one = table(("b", ids, values, steps), ("a", ids, np.array([7.0, 8.0])))
+    other = table(
+        ("a", ids[::-1], np.array([8.0, 7.0])), ("b", ids[:1], values[:1], steps), ("b", ids[1:], values[1:], steps)
+    )
+    assert one.column_names == list(COLUMNS)
+    assert one.select(["metric", "example_id", "step", "value"]).to_pylist() == [
+        {"metric": "a", "example_id": 2, "step": None, "value": 8.0},
+        {"metric": "a", "example_id": 5, "step": None, "value": 7.0},
+        {"metric": "b", "example_id": 2, "step": 0.0, "value": 0.4},
+        {"metric": "b", "example_id": 2, "step": 1.0, "value": 0.3},
+        {"metric": "b", "example_id": 5, "step": 0.0, "value": 0.2},
+        {"metric": "b", "example_id": 5, "step": 1.0, "value": 0.1},
+    ]
+    for name, content in (("one", one), ("other", other)):
+        write_table(content, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_a_step_that_is_nan_leaves_its_number_out_and_a_value_that_is_nan_stays():
+    rows = table(("a", np.array([1]), np.array([[0.5, 0.6, np.nan]]), np.array([[0, np.nan, 1]])))
+    assert rows["step"].to_pylist() == [0, 1]
+    assert rows["value"][0].as_py() == 0.5
+    assert np.isnan(rows["value"][1].as_py())
+
+
+def test_values_must_fit_their_examples():
+    with pytest.raises(ValueError, match="a: 2 example ids for values of shape"):
+        Rows().add("a", np.array([1, 2]), np.array([1.0]))
+    with pytest.raises(ValueError, match="need a step"):
+        Rows().add("a", np.array([1]), np.array([[1.0]]))
+
+
+def test_read_results_takes_a_run_a_folder_a_pattern_or_a_list(tmp_path):
+    numbers = ("a", np.array([1, 2]), np.array([0.1, 0.2]))
+    finished_run(tmp_path / "x" / "one", permutation=table(numbers), other=table(numbers, probe="other"))
+    finished_run(tmp_path / "x" / "[two]", permutation=table(numbers, run_id="s"))
+    assert list(read_results(tmp_path / "x" / "one").columns) == list(COLUMNS)
+    assert len(read_results(tmp_path / "x" / "one")) == 4
+    assert len(read_results(tmp_path / "x" / "one", probe="permutation")) == 2
+    assert set(read_results(tmp_path)["run_id"]) == {"r", "s"}
+    assert len(read_results(str(tmp_path / "x" / "o*"))) == 4
+    assert len(read_results([tmp_path / "x" / "one", tmp_path / "x" / "[two]"])) == 6
+
+
+def test_a_run_without_a_manifest_does_not_count(tmp_path):
+    write_table(table(("a", np.array([1]), np.array([1.0]))), tmp_path / "run" / "tables" / "permutation.parquet")
+    with pytest.raises(UserError, match=r"no manifest\.json there"):
+        read_results(tmp_path / "run")
+    with pytest.raises(UserError, match="does not exist"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path):
+    write_json({"a": 1}, tmp_path / "x.json")
+    with pytest.raises(TypeError):
+        write_json({"a": object()}, tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_fingerprint_ignores_the_order_of_keys_only():
+    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": 2})
+
+
+@pytest.mark.parametrize("size", [40, 3000])
+def test_interval_covers_as_students_does(size):
+    sample = np.random.default_rng(0).normal(2.0, 1.0, size)
+    mean, low, high = interval(sample)
+    expected = stats.t.interval(0.95, size - 1, sample.mean(), stats.sem(sample))
+    assert mean == pytest.approx(sample.mean())
+    np.testing.assert_allclose((low, high), expected, atol=0.15 * (expected[1] - expected[0]))
+
+
+def test_interval_of_nothing_and_of_one_value():
+    assert np.isnan(interval([float("nan")])).all()
+    assert interval([0.5, 0.5, float("nan")]) == (0.5, 0.5, 0.5)
+
+
+def test_parquet_needs_no_pandas_metadata(tmp_path):
+    write_table(table(("a", np.array([1]), np.array([1.0]))), tmp_path / "t.parquet")
+    assert pq.read_schema(tmp_path / "t.parquet").metadata is None

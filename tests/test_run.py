@@ -1,0 +1,196 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.probes.permutation import Permutation
+from attnprobe.results import COLUMNS, read_examples, read_manifest, read_results
+from attnprobe.run import run
+from tests.runs import SMALL_ADVERSARY, composed, small_run
+
+BOTH = "[permutation,adversarial]"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(small_run(tmp_path_factory.mktemp("runs"), *SMALL_ADVERSARY, "figures=true", probes=BOTH))
+
+
+def files(directory, pattern="tables/*.parquet"):
+    return {path.name: path.read_bytes() for path in sorted(directory.glob(pattern))}
+
+
+def test_a_finished_run_holds_everything(finished):
+    names = {str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file()}
+    assert names >= {
+        "config.yaml", "manifest.json", "model.safetensors", "vocabulary.json", "examples/test.parquet",
+        "tables/performance.parquet", "tables/permutation.parquet", "tables/adversarial.parquet",
+        "tables/training.parquet", "figures/permutation.pdf", "figures/adversarial_heatmaps.png",
+    }  # fmt: skip
+    assert not any("partial" in name or "checkpoint" in name for name in names)
+    manifest = read_manifest(finished)
+    results = read_results(finished)
+    assert tuple(results.columns) == COLUMNS
+    assert set(results["run_id"]) == {manifest["run_id"]}
+    assert manifest["counts"]["test"]["kept"] == 30
+    for probe, entry in manifest["tables"].items():
+        assert entry["rows"] == (results["probe"] == probe).sum()
+    curve = results[results["metric"] == "validation_roc_auc"]
+    assert curve["step"].tolist() == [0, 1]
+    assert set(curve["split"]) == {"validation"}
+
+
+def test_examples_and_tables_speak_of_the_same_attention(finished):
+    examples = read_examples(finished).set_index("example_id")
+    assert len(examples) == 30
+    results = read_results(finished, probe="adversarial")
+    largest = results[results["metric"] == "max_attention"].set_index("example_id")["value"]
+    positions = results[results["metric"] == "optimum_attention"].groupby("example_id", observed=True).size()
+    for example_id, row in examples.iterrows():
+        assert len(row["tokens"]) == len(row["attention"]) == positions[example_id]
+        assert sum(row["attention"]) == pytest.approx(1, abs=1e-5)
+        assert max(row["attention"]) == pytest.approx(largest[example_id], abs=1e-6)
+        assert row["prediction"] == np.argmax(row["probability"])
+    accuracy = results_of(finished, "performance", "accuracy")
+    assert accuracy == pytest.approx((examples["label"] == examples["prediction"]).mean())
+
+
+def results_of(directory, probe, metric):
+    results = read_results(directory, probe=probe)
+    return float(results.loc[results["metric"] == metric, "value"].mean())
+
+
+def test_the_optimum_is_never_below_the_search(finished):
+    wide = (
+        read_results(finished, probe="adversarial")
+        .query("step.isna()")
+        .pivot_table(index="example_id", columns="metric", values="value", observed=True)
+    )
+    assert (wide["optimum_jsd"] >= wide["found_jsd"] - 1e-12).all()
+    assert (wide["upper_bound"] >= wide["optimum_jsd"] - 1e-12).all()
+    assert (wide["optimum_tvd"] <= 0.01).all()
+    assert (wide["is_exact"] == 1).all()
+
+
+def test_the_same_seed_gives_the_same_bytes(finished, tmp_path):
+    again = run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
+    assert files(again) == files(finished)
+    assert files(again, "examples/*") == files(finished, "examples/*")
+    assert (again / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    other = run(small_run(tmp_path, *SMALL_ADVERSARY, "seed=1", probes=BOTH))
+    assert files(other)["permutation.parquet"] != files(finished)["permutation.parquet"]
+
+
+def test_batch_size_changes_no_number(finished, tmp_path):
+    single = run(small_run(tmp_path, *SMALL_ADVERSARY, "data.eval_batch_size=1", probes=BOTH))
+    one, many = read_results(single), read_results(finished)
+    pd.testing.assert_frame_equal(one.drop(columns="value"), many.drop(columns="value"))
+    np.testing.assert_allclose(one["value"], many["value"], atol=1e-6)
+
+
+def test_a_finished_run_is_refused_skipped_or_replaced(tmp_path):
+    config = small_run(tmp_path)
+    directory = run(config)
+    before = (directory / "manifest.json").stat().st_mtime_ns
+    with pytest.raises(UserError, match=r"already holds this finished run .*on_finished=replace"):
+        run(config)
+    assert run(config, sweep=True) == directory
+    assert run(small_run(tmp_path, "on_finished=skip")) == directory
+    assert (directory / "manifest.json").stat().st_mtime_ns == before
+    assert run(small_run(tmp_path, "on_finished=replace")) == directory
+    assert (directory / "manifest.json").stat().st_mtime_ns > before
+    with pytest.raises(UserError, match="on_finished=maybe"):
+        run(small_run(tmp_path, "on_finished=maybe"))
+
+
+def test_a_probe_is_added_without_training_again(tmp_path):
+    directory = run(small_run(tmp_path))
+    weights, tables = (directory / "model.safetensors").stat().st_mtime_ns, files(directory)
+    assert run(small_run(tmp_path, *SMALL_ADVERSARY, probes="[adversarial]")) == directory
+    assert (directory / "model.safetensors").stat().st_mtime_ns == weights
+    assert set(read_results(directory)["probe"]) == {"training", "performance", "permutation", "adversarial"}
+    assert files(directory)["permutation.parquet"] == tables["permutation.parquet"]
+    assert files(directory)["performance.parquet"] == tables["performance.parquet"]
+
+
+def test_a_chosen_directory_with_another_run_is_refused_and_the_difference_named(tmp_path):
+    directory = run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}"))
+    content = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"training\.epochs: 2 there, 3 here"):
+        run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}", "training.epochs=3"))
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == content
+
+
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for policy in ("error", "replace"):
+        with pytest.raises(UserError, match="no run of attnprobe"):
+            run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}", f"on_finished={policy}"))
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write to .*/file/"):
+        run(small_run(tmp_path / "file"))
+
+
+def test_a_diverging_training_ends_with_one_message_and_leaves_nothing(tmp_path):
+    with pytest.raises(UserError, match=r"loss became (nan|inf).*training\.recipe\.optimizer\.lr"):
+        run(small_run(tmp_path, "training.recipe.optimizer.lr=1e30", "training.recipe.optimizer.fused=false"))
+    assert not list(tmp_path.rglob("*.*"))
+
+
+def test_a_probe_that_fails_leaves_no_result_but_keeps_the_training(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("out of ideas")
+        yield
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Permutation, "measure", fail)
+        with pytest.raises(RuntimeError, match="out of ideas"):
+            run(small_run(tmp_path))
+    (state,) = tmp_path.rglob("training.json")
+    assert not list(tmp_path.rglob("manifest.json"))
+    assert not list(tmp_path.rglob("tables/*"))
+    trained = state.stat().st_mtime_ns
+    run(small_run(tmp_path))
+    assert state.stat().st_mtime_ns == trained
+
+
+def test_a_killed_training_is_redone(tmp_path, finished):
+    target = run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
+    for name in ("manifest.json", "training.json"):
+        (target / name).unlink()  # as a kill during training leaves it
+    (target / "checkpoints").mkdir()
+    run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
+    assert files(target) == files(finished)
+    assert not (target / "checkpoints").exists()
+
+
+def test_data_that_changed_under_a_finished_run_is_refused(tmp_path):
+    path = tmp_path / "reviews.csv"
+    lines = [f"{word} film number {i},{int(word == 'good')}" for i in range(40) for word in ("good", "bad")]
+    path.write_text("\n".join(["text,label", *lines]))
+    small = ["data=files", f"data.path={path}", "data.embedding_size=8", "training.epochs=1"]
+
+    def config(probe):
+        place = f"output={tmp_path / 'runs'}"
+        return composed(*small, f"probe={probe}", place, "trainer.accelerator=cpu", "figures=false")
+
+    run(config("[permutation]"))
+    path.write_text("\n".join(["text,label", *lines[:-10]]))
+    with pytest.raises(UserError, match="trained on other data"):
+        run(config("[permutation,adversarial]"))
+
+
+def test_probing_leaves_the_saved_weights_and_the_logger_csv_is_written(tmp_path):
+    directory = run(small_run(tmp_path, "logger=csv"))
+    assert "validation/roc_auc" in (directory / "training" / "metrics.csv").read_text()
+    config = json.loads((directory / "training.json").read_text())
+    assert 0 <= config["chosen_epoch"] < 2
+    assert torch.get_default_dtype() == torch.float32
