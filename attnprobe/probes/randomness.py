@@ -2,6 +2,7 @@
 the order of the examples, nor the device, changes a number."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,12 +34,13 @@ class Draws:
         """N(0, 1) numbers at the content positions, 0 elsewhere; float64 on content's device."""
         return self._fill(samples, content, example_id, torch.randn)
 
-    def _fill(self, samples: int, content: Tensor, example_id: Tensor, draw: object) -> Tensor:
+    def _fill(self, samples: int, content: Tensor, example_id: Tensor, draw: Callable[..., Tensor]) -> Tensor:
         mask = content.cpu()
+        # drawn for the content positions only: padding must not use up random numbers
+        numbers = [
+            draw(samples, count, generator=self.generator(identity), dtype=torch.float64)
+            for count, identity in zip(mask.sum(1).tolist(), example_id.tolist(), strict=True)
+        ]
         result = torch.zeros(samples, *mask.shape, dtype=torch.float64)
-        for row, identity in enumerate(example_id.tolist()):
-            positions = mask[row].nonzero().squeeze(-1)
-            # drawn for the content positions only: padding must not use up random numbers
-            numbers = draw(samples, len(positions), generator=self.generator(identity), dtype=torch.float64)  # type: ignore[operator]
-            result[:, row, positions] = numbers
+        result[:, mask] = torch.cat(numbers, 1)  # the mask lists its positions row by row, as the numbers come
         return result.to(content.device)

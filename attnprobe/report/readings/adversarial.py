@@ -65,8 +65,8 @@ def _histogram(axes: Axes, facet: Facet) -> bool:
         axes.stairs(heights["upper_bound"], EDGES, color=INK, linewidth=0.8, linestyle=(0, (2, 1.5)))
     axes.axvline(LN2, lw=0.6, color=FAINT, zorder=0)
     axes.annotate(
-        "ln 2", (LN2, 1), xycoords=("data", "axes fraction"), xytext=(-2, -1), textcoords="offset points",
-        ha="right", va="top", fontsize=6, color=FAINT,
+        "ln 2", (LN2, 1), xycoords=("data", "axes fraction"), xytext=(0, 1), textcoords="offset points",
+        ha="center", va="bottom", fontsize=6, color=FAINT,
     )  # fmt: skip
     exact = "" if not bounded else f", {100 * (rows['is_exact'] == 1).mean():.0f} % exact"
     axes.annotate(f"n = {len(rows):,}{exact}", (0.02, 1), xycoords="axes fraction", va="top", fontsize=6, color=FAINT)
