@@ -36,7 +36,7 @@ class _HalfDivergence(torch.autograd.Function):
         return total / 4 * torch.where(inside, 2 * d * torch.atanh(d) + torch.log1p(-d * d), 2 * LN2)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod

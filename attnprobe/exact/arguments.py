@@ -13,7 +13,7 @@ SUM_TOLERANCE = 1e-4
 def checked(
     attention: Float[Tensor, "..."], position_logits: Float[Tensor, "..."], content: Bool[Tensor, "..."]
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq classes"], Bool[Tensor, "batch seq"]]:
-    """Attention summing to 1 (within 1e-12) and position logits, both float64 and detached, and content as it came.
+    """Attention summing to exactly 1 and position logits, both float64 and detached, and content as it came.
 
     Position logits that can have no effect (no content, no weight: padding) become 0, so that whatever stands there
     stays out of the arithmetic.
@@ -36,7 +36,8 @@ def checked(
     empty = ~content.any(-1)
     if empty.any():
         raise UserError(f"content is False everywhere in row {_first(empty)}: leave texts without content out")
-    total = attention.sum(-1, keepdim=True)
+    # one weight after the other, so that the last digit of the sum does not depend on how much padding follows
+    total = attention.cumsum(-1)[:, -1:]
     wrong = ~((total[:, 0] - 1).abs() <= SUM_TOLERANCE) | (attention < 0).any(-1)  # "not ≤" so that NaN is wrong
     if wrong.any():
         row = _first(wrong)
@@ -49,8 +50,7 @@ def checked(
     broken = ~position_logits.isfinite().all(-1).all(-1)
     if broken.any():
         raise UserError(f"position_logits are not finite in row {_first(broken)}: check the model for NaN or infinity")
-    # rounded, so that the last digit of a sum does not depend on how much padding it ran over
-    return attention / total.round(decimals=12), position_logits, content
+    return attention / total, position_logits, content
 
 
 def _first(rows: Bool[Tensor, "batch"]) -> int:

@@ -63,7 +63,8 @@ def farthest_attention(
         content: True where attention may be moved, `[batch, seq]`.
         epsilon: the largest total variation distance allowed between the two predictions, 0 or more. From 1 on
             everything is allowed. Met with a margin of 1e-12, and below that up to float64's rounding.
-        effort: for three or more classes, how many linear programmes an example may take; more close the gap further.
+        effort: for three or more classes, how many linear programmes the bound of an example may take; more close the
+            gap further, 0 takes none.
 
     Returns:
         Everything in float64, on the tensors' device.
@@ -81,7 +82,9 @@ def farthest_attention(
     if not epsilon >= 0:
         raise UserError(f"epsilon is {epsilon}: expected the largest allowed TVD, 0 or more; the paper's is 0.01")
     if effort < 0:
-        raise UserError(f"effort is {effort}: expected how many linear programmes an example may take, 0 or more")
+        raise UserError(
+            f"effort is {effort}: expected how many linear programmes the bound of an example may take, 0 or more"
+        )
     attention, position_logits, content = checked(attention, position_logits, content)
     if epsilon >= 1:
         epsilon = math.inf  # not even a prediction turned into its opposite is too far

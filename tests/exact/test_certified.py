@@ -1,0 +1,145 @@
+import itertools
+import math
+
+import pytest
+import torch
+
+from attnprobe.exact import certified, farthest_attention
+from attnprobe.measures import jensen_shannon
+from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.2])
+@pytest.mark.parametrize(("seq", "classes", "steps"), [(3, 3, 150), (4, 3, 36), (4, 5, 36)])
+def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, epsilon):
+    attention, logits, content = texts(20, seq, classes, seed=seq + classes)
+    result = farthest_attention(attention, logits, content, epsilon=epsilon)
+    check_claims(result, attention, logits, content, epsilon)
+    grid = torch.cat([simplex_grid(seq, steps).double(), edges(seq, 2000)])
+    best = torch.tensor(
+        [best_of(grid, a, z, epsilon) for a, z in zip(attention, logits, strict=True)], dtype=torch.float64
+    )
+    assert (best <= result.upper_bound + 1e-12).all()
+    assert (best - result.jsd).clamp(min=0).mean() < 0.005
+    assert result.is_exact.any() or epsilon < 0.1
+
+
+@pytest.mark.parametrize(("seq", "classes"), [(6, 3), (12, 4), (9, 6)])
+def test_the_interval_holds_the_best_of_long_searches(seq, classes):
+    epsilon = 0.03
+    attention, logits, content = texts(4, seq, classes, seed=seq)
+    result = farthest_attention(attention, logits, content, epsilon=epsilon)
+    check_claims(result, attention, logits, content, epsilon)
+    starts = (torch.randn(2, seq, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 3).softmax(-1)
+    shares = (torch.randn(20_000, seq, generator=torch.Generator().manual_seed(2)).double() * 4).softmax(-1)
+    for row in range(len(attention)):
+        own, z = attention[row], logits[row]
+        # attentions with few weights and exactly the model's prediction: what random search never meets
+        near = [result.attention[row] + t * (own - result.attention[row]) for t in torch.linspace(0, 1, 20).double()]
+        found = max(best_of(torch.cat([shares, torch.stack(near)]), own, z, epsilon), climbed(own, z, epsilon, starts))
+        assert found <= result.upper_bound[row] + 1e-9
+        assert found <= result.jsd[row] + 0.02
+    assert (result.upper_bound - result.jsd).mean() < 0.1
+
+
+def test_no_feasible_vertex_beats_the_upper_bound():
+    """Attentions on as many positions as classes that keep the prediction exactly: the hardest feasible ones."""
+    attention, logits, content = texts(10, 9, 3, seed=5)
+    result = farthest_attention(attention, logits, content, epsilon=0.001, effort=4)
+    for row in range(len(attention)):
+        own, z = attention[row], logits[row] - logits[row, :, :1]
+        for support in itertools.combinations(range(9), 3):
+            # the weights on these three that give the model's own logits
+            equations = torch.cat([z[list(support), 1:].T, torch.ones(1, 3).double()])
+            weights = torch.linalg.solve(equations, torch.cat([(own @ z)[1:], torch.ones(1).double()]))
+            if (weights >= 0).all():
+                candidate = torch.zeros(9).double().index_copy(0, torch.tensor(support), weights)
+                torch.testing.assert_close(predict(candidate, z), predict(own, z))
+                assert jensen_shannon(candidate, own) <= result.upper_bound[row] + 1e-12
+                assert jensen_shannon(candidate, own) <= result.jsd[row] + 0.05
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_two_classes_give_the_two_class_optimum(epsilon):
+    attention, logits, content = texts(25, 12, 2, seed=7, markers=True)
+    exact = farthest_attention(attention, logits, content, epsilon=epsilon)
+    found, bound = certified.certified_interval(attention, logits, content, epsilon, 40)
+    torch.testing.assert_close(jensen_shannon(attention, found), exact.jsd, rtol=0, atol=1e-9)
+    assert (bound >= exact.jsd - 1e-9).all()
+    assert (bound - exact.jsd).median() < 1e-3
+
+
+def test_a_third_class_that_never_matters_changes_nothing():
+    attention, logits, content = texts(15, 10, 2, seed=7)
+    wide = torch.cat([logits, torch.full((15, 10, 1), -60.0).double()], -1)
+    exact = farthest_attention(attention, logits, content, epsilon=0.05)
+    result = farthest_attention(attention, wide, content, epsilon=0.05)
+    torch.testing.assert_close(result.jsd, exact.jsd, rtol=0, atol=1e-9)
+    assert (result.upper_bound >= exact.jsd - 1e-9).all()
+
+
+def test_effort_closes_the_gap_and_none_leaves_the_free_bound():
+    attention, logits, content = texts(12, 14, 4, seed=3)
+    results = [farthest_attention(attention, logits, content, epsilon=0.02, effort=n) for n in (0, 1, 8, 60)]
+    for less, more in itertools.pairwise(results):
+        assert (more.upper_bound <= less.upper_bound + 1e-9).all()
+        assert more.jsd.mean() >= less.jsd.mean()
+    gaps = [(r.upper_bound - r.jsd).mean().item() for r in results]
+    assert gaps[3] < gaps[2] / 2 < gaps[1] / 2
+    assert gaps[3] < 0.012
+    least = attention.amin(-1)
+    one, least = torch.tensor([1.0, 0.0]).double(), torch.stack([least, torch.zeros_like(least)], -1)
+    free = math.log(2) * (1 - least[:, 0]) / 2 + jensen_shannon(least, one)
+    torch.testing.assert_close(results[0].upper_bound, free)
+
+
+def test_the_least_attended_position_is_the_proved_optimum_where_it_is_feasible():
+    attention = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
+    logits = torch.tensor([[[9.0, 0.0, 0.0], [7.0, 1.0, 0.0], [0.0, 5.0, 5.0], [8.0, 0.0, 1.0]]])
+    result = farthest_attention(attention, logits, torch.ones(1, 4, dtype=torch.bool), epsilon=0.1, effort=0)
+    assert result.attention[0].round(decimals=6).tolist() == [0, 0, 0, 1]
+    assert result.is_exact.all()
+
+
+def test_every_true_attention_is_inside_the_outer_polytope():
+    """The relaxation must not cut off anything: its rows hold for random attentions within ε."""
+    generator = torch.Generator().manual_seed(0)
+    checked = 0
+    for seed, classes in enumerate((3, 4, 6)):
+        attention, logits, _ = (x[0] for x in texts(1, 6, classes, seed=seed, scale=1.5))
+        own = (attention @ logits).log_softmax(-1)
+        for epsilon in (0.05, 0.3):
+            example = certified._Example(
+                attention.numpy(), (logits - attention @ logits).numpy(), own.numpy(), 1.0, epsilon
+            )
+            polytope = certified._Polytope(example)
+            others = (torch.randn(4000, 6, generator=generator, dtype=torch.float64) * 2).softmax(-1)
+            others = attention + torch.rand(4000, 1, generator=generator) ** 2 * (others - attention)
+            moved = others @ logits - attention @ logits
+            ratio = (own + moved).log_softmax(-1) - own
+            change = (own + ratio).exp() - own.exp()
+            inside = change.abs().sum(-1) / 2 <= epsilon
+            normaliser = (moved - ratio)[:, :1]
+            point = torch.cat([others, normaliser, change.clamp(min=0), (-change).clamp(min=0)], -1)[inside]
+            assert ((point.numpy() @ polytope.rows.T) <= polytope.limits).all()
+            assert (others[inside].numpy() <= polytope.highest() + 1e-12).all()
+            extra = point.numpy()[:, 6:]
+            assert ((extra >= polytope.extra[:, 0]) & (extra <= polytope.extra[:, 1])).all()
+            checked += len(point)
+    assert checked > 1000
+
+
+@pytest.mark.parametrize("status", [2, 4])
+def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, status):
+    attention, logits, content = texts(5, 8, 3, seed=2)
+    good = farthest_attention(attention, logits, content, epsilon=0.02)
+
+    class Failure:
+        pass
+
+    failure = Failure()
+    failure.status = status
+    monkeypatch.setattr(certified, "linprog", lambda *arguments, **settings: failure)
+    result = farthest_attention(attention, logits, content, epsilon=0.02)
+    check_claims(result, attention, logits, content, 0.02)
+    assert (result.upper_bound >= good.jsd).all()

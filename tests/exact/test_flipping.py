@@ -1,0 +1,151 @@
+import itertools
+
+import pytest
+import torch
+from torch.nn.functional import pad
+
+from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
+
+
+def texts(count, seq, classes, *, seed, grid):
+    """Random texts: some weights 0, some positions not erasable, some padding. On the grid, weights are 64ths and
+    logits small integers: exact in float64 and full of ties."""
+    generator = torch.Generator().manual_seed(seed)
+    content = torch.rand(count, seq, generator=generator) > 0.15
+    content[:, 1] = True
+    length = torch.randint(3, seq + 1, (count, 1), generator=generator)
+    mask = torch.arange(seq) < length
+    if grid:
+        draws = torch.rand(count, 64, generator=generator) * length
+        attention = torch.zeros(count, seq).scatter_add_(1, draws.long(), torch.full((count, 64), 1 / 64))
+        logits = torch.randint(-2, 3, (count, seq, classes), generator=generator).double()
+    else:
+        attention = (torch.randn(count, seq, generator=generator) * 2).masked_fill(~mask, -torch.inf).softmax(-1)
+        logits = torch.randn(count, seq, classes, generator=generator, dtype=torch.float64)
+    logits[torch.arange(count), :, torch.randint(0, classes, (count,), generator=generator)] += 1  # a clear favourite
+    return attention.double(), logits, content & mask
+
+
+def every_set(positions):
+    """All non-empty sets of positions, the smaller first."""
+    return itertools.chain.from_iterable(itertools.combinations(positions, n) for n in range(1, len(positions) + 1))
+
+
+def by_brute_force(attention, logits, content):
+    """The decision, and for each class the size of the smallest set of all that lifts it above the decision."""
+    sets = torch.tensor([[t in s for t in range(len(content))] for s in every_set(content.nonzero()[:, 0].tolist())])
+    kept = torch.where(sets, 0, attention) @ logits
+    decision = int((attention @ logits).argmax())
+    above = kept > kept[:, [decision]]
+    sizes = torch.where(above, sets.sum(-1, keepdim=True), len(content) + 1).amin(0)
+    sizes = torch.where(sizes > len(content), -1, sizes)
+    sizes[decision] = 0
+    return decision, sizes
+
+
+@pytest.mark.parametrize("grid", [True, False])
+@pytest.mark.parametrize(
+    ("count", "seq", "classes"), [(500, 5, 2), (400, 6, 3), (300, 7, 5), (200, 8, 10), (6, 12, 2), (6, 12, 4)]
+)
+def test_sizes_equal_brute_force_over_all_sets(count, seq, classes, grid):
+    attention, logits, content = texts(count, seq, classes, seed=seq, grid=grid)
+    overtaking = smallest_overtaking_sets(attention, logits, content)
+    flipping = smallest_flipping_set(attention, logits, content)
+    for row in range(count):
+        decision, sizes = by_brute_force(attention[row], logits[row], content[row])
+        assert overtaking.decision[row] == decision
+        assert overtaking.size[row].tolist() == sizes.tolist()
+        possible = sizes[sizes > 0]
+        assert flipping.size[row] == (possible.min() if len(possible) else -1)
+    assert (flipping.size == -1).any() or seq == 12
+    assert (flipping.size >= 2).any()
+
+
+@pytest.mark.parametrize("grid", [True, False])
+@pytest.mark.parametrize(("seq", "classes"), [(7, 2), (9, 4), (40, 10)])
+def test_erasing_the_members_does_what_is_claimed(seq, classes, grid):
+    attention, logits, content = texts(300, seq, classes, seed=1, grid=grid)
+    flipping = smallest_flipping_set(attention, logits, content)
+    overtaking = smallest_overtaking_sets(attention, logits, content)
+    assert not (flipping.members & ~content).any()
+    assert torch.equal(flipping.members.sum(-1), flipping.size.clamp(min=0))
+    assert torch.equal(overtaking.members.sum(-1), overtaking.size.clamp(min=0))
+    flips = flipping.size > 0
+    assert torch.equal(flips, flipping.flips_to >= 0)
+    kept = torch.where(flipping.members, 0, attention)
+    prediction = (kept[..., None] * logits).sum(1)  # up to a positive factor, which the grid would not survive
+    rivals = prediction.scatter(1, overtaking.decision[:, None], -torch.inf)
+    assert torch.equal(rivals.argmax(-1)[flips], flipping.flips_to[flips])
+    own = prediction.gather(1, overtaking.decision[:, None])
+    assert (rivals.amax(-1, keepdim=True) > own)[flips].all()
+    assert (rivals.amax(-1, keepdim=True) <= own)[~flips].all()
+
+
+def test_hand_computed():
+    # class 0 leads by 0.5·1 + 0.3·2 − 0.2·3 = 0.5: no position alone carries it for class 1 except the second
+    attention = torch.tensor([[0.5, 0.3, 0.2]])
+    logits = torch.tensor([[[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]]])
+    content = torch.ones(1, 3, dtype=torch.bool)
+    found = smallest_flipping_set(attention, logits, content)
+    assert found.size.tolist() == [1]
+    assert found.members.tolist() == [[False, True, False]]
+    assert found.flips_to.tolist() == [1]
+    # where the second may not be erased, 0.3·2 stays against 0.2·3: a tie, and a tie is no flip
+    content = torch.tensor([[True, False, True]])
+    assert smallest_flipping_set(attention, logits, content).size.tolist() == [-1]
+
+
+def test_erasing_everything_is_no_flip_and_a_weight_of_one_never_flips():
+    content = torch.ones(1, 3, dtype=torch.bool)
+    attention = torch.tensor([[0.0, 1.0, 0.0]])
+    logits = torch.tensor([[[0.0, 9.0], [1.0, 0.0], [0.0, 9.0]]])
+    found = smallest_flipping_set(attention, logits, content)
+    assert (found.size.item(), found.flips_to.item(), found.members.any().item()) == (-1, -1, False)
+    single = smallest_flipping_set(torch.ones(1, 1), logits[:, :1], content[:, :1])
+    assert single.size.tolist() == [-1]
+    # all content may go where something else is kept
+    fixed = smallest_flipping_set(torch.tensor([[0.95, 0.05]]), logits[:, 1:], torch.tensor([[True, False]]))
+    assert (fixed.size.item(), fixed.flips_to.item()) == (1, 1)
+
+
+def test_ties_are_settled_by_the_lowest_class_and_the_earliest_position():
+    content = torch.ones(1, 4, dtype=torch.bool)
+    attention = torch.full((1, 4), 0.25)
+    logits = torch.tensor([[[0.0, 2.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
+    found = smallest_flipping_set(attention, logits, content)
+    assert (found.size.item(), found.flips_to.item()) == (2, 0)
+    assert found.members.tolist() == [[True, True, False, False]]
+    level = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
+    found = smallest_flipping_set(attention, level, content)  # a tied decision is class 0
+    assert (found.size.item(), found.flips_to.item(), found.members[0].tolist()) == (1, 1, [False] * 3 + [True])
+
+
+def test_a_third_class_may_win_where_a_rival_overtakes():
+    attention = torch.full((1, 3), 1 / 3)
+    logits = torch.tensor([[[4.0, 0.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 1.5]]])
+    content = torch.ones(1, 3, dtype=torch.bool)
+    assert smallest_overtaking_sets(attention, logits, content).size.tolist() == [[0, 1, 1]]
+    assert smallest_flipping_set(attention, logits, content).flips_to.tolist() == [2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_padding_batch_and_precision_change_nothing(dtype):
+    attention, logits, content = texts(50, 9, 3, seed=4, grid=False)
+    attention, logits = attention.to(dtype), logits.to(dtype)
+    whole = smallest_flipping_set(attention, logits, content)
+    wide = smallest_flipping_set(pad(attention, (0, 5)), pad(logits, (0, 0, 0, 5), value=7.0), pad(content, (0, 5)))
+    assert torch.equal(whole.size, wide.size)
+    assert torch.equal(whole.flips_to, wide.flips_to)
+    assert torch.equal(pad(whole.members, (0, 5)), wide.members)
+    for row in range(50):
+        one = smallest_flipping_set(*(x[row : row + 1] for x in (attention, logits, content)))
+        assert all(torch.equal(getattr(one, name)[0], value[row]) for name, value in vars(whole).items())
+
+
+def test_weights_near_one_do_not_cancel():
+    """The rest of the mass, 1e-17 in all, decides once the one large weight is gone."""
+    attention = torch.tensor([[1.0, 3e-18, 4e-18, 3e-18]], dtype=torch.float64)
+    logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.5]]], dtype=torch.float64)
+    found = smallest_flipping_set(attention, logits, torch.ones(1, 4, dtype=torch.bool))
+    assert found.size.tolist() == [1]
+    assert found.members.tolist() == [[True, False, False, False]]
