@@ -51,28 +51,44 @@ class TrainedRun:
         """Names of the classes, in the order of the logits."""
         return self.pipeline.classes
 
-    def outputs(self, texts: Sequence[str]) -> tuple[Batch, Outputs]:
-        """One forward pass over new texts, in this order.
+    def outputs(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> tuple[Batch, Outputs]:
+        """One forward pass over new texts, in this order; the arguments are those of `TextPipeline.batch_of`.
 
         Raises:
-            UserError: no text, or a text without any word.
+            UserError: no text, a text without any word, or questions that are missing or not asked for.
         """
-        batch = self.pipeline.batch_of(texts)
+        batch = self.pipeline.batch_of(texts, questions, candidates)
         with torch.no_grad():
             return batch, self.classifier(batch)
 
-    def explain(self, texts: Sequence[str]) -> pd.DataFrame:
+    def explain(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> pd.DataFrame:
         """Prediction and attention for new texts.
+
+        Args:
+            texts: raw texts.
+            questions: one per text, where the run was trained with questions (`task=qa`).
+            candidates: names of the classes that each text may be answered with; None: all.
 
         Returns:
             one row per text: `text`, `prediction` (name of the class; multi-label: list of names), `probability` (of
-            every class, by name), and `tokens` and `attention` as lists of the same length; the attention sums to 1. A hierarchical model attends to sentences:
-            its `tokens` are whole sentences, and `words` and `word_attention` hold the words of each.
+            every class, by name), and `tokens` and `attention` as lists of the same length; the attention sums to 1. A
+            hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
+            hold the words of each.
 
         Raises:
-            UserError: no text, or a text without any word.
+            UserError: no text, a text without any word, or questions that are missing or not asked for.
         """
-        batch, outputs = self.outputs(texts)
+        batch, outputs = self.outputs(texts, questions, candidates)
         probability = probabilities(outputs.logits, self.classifier.task)
         rows = []
         for row, text in enumerate(texts):

@@ -245,7 +245,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    runner, predictions = ProbeRunner(probes, config["seed"]), PredictionCollector()
+    runner, predictions = ProbeRunner(probes, config["seed"], data.vocabulary.words), PredictionCollector()
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
     examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, progress])

@@ -85,7 +85,9 @@ def main() -> None:
         if name != "exact adversary against that search":
             slow = median(published, arguments.repeats)
         fast = median(own, arguments.repeats)
-        table.add_row(name, f"{slow:.3f}", f"{fast:.4f}", f"{slow / fast:.0f}" if slow > 20 * fast else f"{slow / fast:.1f}")
+        table.add_row(
+            name, f"{slow:.3f}", f"{fast:.4f}", f"{slow / fast:.0f}" if slow > 20 * fast else f"{slow / fast:.1f}"
+        )
     Console(width=None if sys.stdout.isatty() else 110).print(table)
 
 

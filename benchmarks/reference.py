@@ -4,10 +4,16 @@ Written anew from the papers' description: what they do per step is kept (autogr
 of 32, one permutation at a time), nothing is made slower than it was.
 """
 
+from copy import deepcopy
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from attnprobe.batch import Batch
 from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.decoders import Decoder
+from attnprobe.models.encoders import Encoder, LSTMEncoder
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
@@ -19,9 +25,7 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
     return 0.5 * (left + right)
 
 
-def output(
-    classifier: AttentionClassifier, attention: Tensor, hidden: Tensor, query: Tensor | None = None
-) -> Tensor:
+def output(classifier: AttentionClassifier, attention: Tensor, hidden: Tensor, query: Tensor | None = None) -> Tensor:
     """Probabilities from hidden states `[…, seq, hidden]` under attention `[…, seq]`."""
     attended = (attention.unsqueeze(-1) * hidden).sum(-2)
     return classifier.decoder(attended, query).softmax(-1)
@@ -83,3 +87,84 @@ def adversary(
         optimizer.step()
     with torch.no_grad():
         return state()
+
+
+def packed(classifier: AttentionClassifier) -> AttentionClassifier:
+    """The same classifier with its LSTM as published: one bidirectional LSTM over packed sequences."""
+    own = classifier.encoder
+    assert isinstance(own, LSTMEncoder)
+    size = own.forwards.hidden_size
+    both = torch.nn.LSTM(own.forwards.input_size, size, batch_first=True, bidirectional=True)
+    right = {f"{name}_reverse": weight for name, weight in own.backwards.state_dict().items()}
+    both.load_state_dict(own.forwards.state_dict() | right)
+    copied = deepcopy(classifier)
+    copied.encoder = PackedLSTM(both.to(own.forwards.weight_hh_l0.dtype), own.size)
+    return copied.eval()
+
+
+class PackedLSTM(Encoder):
+    contextual = True
+
+    def __init__(self, rnn: torch.nn.LSTM, size: int) -> None:
+        super().__init__()
+        self.rnn = rnn
+        self.size = size
+
+    def forward(self, embeddings: Tensor, mask: Tensor, content: Tensor) -> Tensor:
+        lengths = mask.sum(1).cpu()
+        text = torch.nn.utils.rnn.pack_padded_sequence(embeddings, lengths, batch_first=True, enforce_sorted=False)
+        states, _ = self.rnn(text)
+        return torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])[0]
+
+
+def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
+    """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside content.
+
+    As published: one column after the other is dropped from the whole batch, and every shortened batch is embedded,
+    encoded, attended to and decoded anew.
+    """
+    with torch.no_grad():
+        original = classifier.predict(batch)
+        difference = torch.zeros(batch.ids.shape, dtype=original.dtype)
+        for column in range(int(batch.content.nonzero()[:, 1].max()) + 1):
+            keep = [number for number in range(batch.ids.shape[1]) if number != column]
+            shorter = replace(batch, ids=batch.ids[:, keep], mask=batch.mask[:, keep], content=batch.content[:, keep])
+            moved = 0.5 * (classifier.predict(shorter) - original).abs().sum(-1)
+            difference[:, column] = torch.where(batch.content[:, column], moved, 0)
+    return difference
+
+
+def erase_singly(decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
+    """One text `[seq, hidden]`, `[seq]`: erase each content position in turn. As published, one erasure is one call:
+    zero the weight, renormalise, sum the states anew, decode, compare.
+
+    Returns:
+        Jensen-Shannon divergence and whether the decision changed, NaN where nothing was erased or is left.
+    """
+    with torch.no_grad():
+        original = decoder((attention.unsqueeze(-1) * hidden).sum(0)).softmax(-1)
+        divergences, flips = torch.full_like(attention, torch.nan), torch.full_like(attention, torch.nan)
+        for position in content.nonzero().squeeze(-1).tolist():
+            weights = attention.clone()
+            weights[position] = 0
+            total = weights.sum()
+            if total > 0:
+                changed = decoder(((weights / total).unsqueeze(-1) * hidden).sum(0)).softmax(-1)
+                divergences[position] = divergence(original, changed)
+                flips[position] = float(changed.argmax() != original.argmax())
+        return divergences, flips
+
+
+def erase_until_flip(decoder: Decoder, hidden: Tensor, attention: Tensor, order: list[int]) -> int:
+    """One text: positions erased in this order, one call each, until the decision changes; −1 if it never does."""
+    with torch.no_grad():
+        original = decoder((attention.unsqueeze(-1) * hidden).sum(0)).argmax()
+        weights = attention.clone()
+        for count, position in enumerate(order[:-1], start=1):
+            weights[position] = 0
+            total = weights.sum()
+            if total <= 0:
+                return -1
+            if decoder(((weights / total).unsqueeze(-1) * hidden).sum(0)).argmax() != original:
+                return count
+        return -1

@@ -92,6 +92,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path):
 def test_fingerprint_ignores_the_order_of_keys_only():
     assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": 2})
+    assert fingerprint({1: "x", "pos": "y"}) == fingerprint({"pos": "y", "1": "x"})
 
 
 @pytest.mark.parametrize("size", [40, 3000])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
@@ -47,22 +47,60 @@ class Ragged:
         return Ragged.of([self[row] for row in rows.tolist()], self.flat.dtype.type)
 
 
-def collate(words: Sequence[np.ndarray], labels: Tensor, example_id: Tensor) -> Batch:
-    """Pad sequences of word ids into one batch, each as `<SOS> w1 … wn <EOS>`."""
-    lengths = torch.tensor([len(sequence) for sequence in words])
-    width = int(lengths.max()) + 2
-    ids = np.full((len(words), width), PADDING, np.int64)
+def padded(words: Sequence[np.ndarray]) -> tuple[Int[Tensor, "batch tokens"], Int[Tensor, "batch"]]:
+    """Ids of the sequences `<SOS> w1 … wn <EOS>`, padded to the longest, and their numbers of words."""
+    lengths = [len(sequence) for sequence in words]
+    ids = np.full((len(words), max(lengths) + 2), PADDING, np.int64)
     ids[:, 0] = START
     for row, sequence in enumerate(words):
         ids[row, 1 : len(sequence) + 1] = sequence
         ids[row, len(sequence) + 1] = END
-    position = torch.arange(width)
+    return torch.from_numpy(ids), torch.tensor(lengths)
+
+
+def candidate_mask(numbers: Sequence[np.ndarray], classes: int) -> Bool[Tensor, "batch classes"]:
+    """True for the classes that each example may be answered with."""
+    mask = torch.zeros(len(numbers), classes, dtype=torch.bool)
+    for row, allowed in enumerate(numbers):
+        mask[row, torch.from_numpy(allowed).long()] = True
+    return mask
+
+
+def collate(
+    words: Sequence[np.ndarray],
+    labels: Tensor,
+    example_id: Tensor,
+    *,
+    sentence: Sequence[np.ndarray] | None = None,
+    question: Sequence[np.ndarray] | None = None,
+    candidates: Bool[Tensor, "batch classes"] | None = None,
+) -> Batch:
+    """Pad sequences of word ids into one batch, each as `<SOS> w1 … wn <EOS>`.
+
+    `sentence` has the sentence of every word, from 0; `question` the word ids of the questions.
+    """
+    ids, lengths = padded(words)
+    position = torch.arange(ids.shape[1])
+    sentences = None
+    if sentence is not None:
+        sentences = torch.full(ids.shape, -1)
+        for row, numbers in enumerate(sentence):
+            sentences[row, 1 : len(numbers) + 1] = torch.from_numpy(numbers)
+    asked, asked_lengths = (None, None) if question is None else padded(question)
     return Batch(
-        ids=torch.from_numpy(ids),
+        ids=ids,
         mask=position < lengths[:, None] + 2,
         content=(position >= 1) & (position <= lengths[:, None]),
         labels=labels,
         example_id=example_id,
+        sentence=sentences,
+        question=asked,
+        question_mask=(
+            None
+            if asked is None or asked_lengths is None
+            else torch.arange(asked.shape[1]) < asked_lengths[:, None] + 2
+        ),
+        candidates=candidates,
     )
 
 
@@ -73,6 +111,8 @@ class TextSplit(Dataset[Batch]):
     `words` numbers every distinct word of the data set, in or out of the vocabulary, so that the actual text can be
     shown; `vocabulary_id` maps these numbers to vocabulary ids. `labels` are class numbers `[rows]`, or 0/1 floats
     `[rows, classes]`. `example_id` ascends. `rationale` marks each word that a human or the generator gave as reason.
+    `sentence` has the sentence of each word, from 0. `question` numbers the question's words as `words` does.
+    `candidates` has the numbers of the classes that a row may be answered with, of `classes` in all.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -80,15 +120,25 @@ class TextSplit(Dataset[Batch]):
     vocabulary_id: Int[np.ndarray, " words"]
     labels: np.ndarray
     rationale: Ragged | None = None
+    sentence: Ragged | None = None
+    question: Ragged | None = None
+    candidates: Ragged | None = None
+    classes: int = 0
 
     def __len__(self) -> int:
         return len(self.example_id)
 
     def __getitem__(self, rows: Sequence[int]) -> Batch:
+        sentence, question, candidates = self.sentence, self.question, self.candidates
         return collate(
             [self.vocabulary_id[self.words[row]] for row in rows],
             torch.from_numpy(self.labels[np.asarray(rows)]),
             torch.from_numpy(self.example_id[np.asarray(rows)]),
+            sentence=None if sentence is None else [sentence[row] for row in rows],
+            question=None if question is None else [self.vocabulary_id[question[row]] for row in rows],
+            candidates=(
+                None if candidates is None else candidate_mask([candidates[row] for row in rows], self.classes)
+            ),
         )
 
     def row_of(self, example_id: int) -> int:

@@ -1,67 +1,27 @@
 """`TextDataModule`: from a source of rows to batches. A data set is a YAML of this class's arguments."""
 
 import hashlib
-import os
-import sys
-from collections import Counter
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import datasets
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
-from tqdm import tqdm
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit
+from attnprobe.data.examples import Examples, Lexicon, Reader
 from attnprobe.data.sources import SPLITS, Source, Splits
 from attnprobe.data.text import TextPipeline, TextRules
 from attnprobe.data.vectors import load_vectors, random_vectors
-from attnprobe.data.vocabulary import build_vocabulary, document_frequency
+from attnprobe.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, build_vocabulary, document_frequency
 from attnprobe.errors import UserError
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Tokenised rows of one split, before the vocabulary; all fields run over the same rows.
-
-    `words` numbers distinct words in order of appearance; `length` counts tokens before truncation. Whatever else
-    belongs to a row (a question, the sentence of each token) becomes one more `Ragged` beside `words`.
-    """
-
-    example_id: Int[np.ndarray, " rows"]
-    words: Ragged
-    length: Int[np.ndarray, " rows"]
-    labels: list[list[str]]
-    rationale: Ragged | None = None
-
-    def __len__(self) -> int:
-        return len(self.example_id)
-
-    def select(self, keep: Bool[np.ndarray, " rows"]) -> "Examples":
-        """The rows where `keep` is True, in their order."""
-        chosen = np.flatnonzero(keep)
-        return Examples(
-            self.example_id[chosen],
-            self.words.select(chosen),
-            self.length[chosen],
-            [self.labels[row] for row in chosen.tolist()],
-            None if self.rationale is None else self.rationale.select(chosen),
-        )
-
-
-class Lexicon(dict[str, int]):
-    """Numbers words in the order in which they are asked for."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = len(self)
-        return self[word]
 
 
 class TextDataModule(LightningDataModule):
@@ -75,7 +35,7 @@ class TextDataModule(LightningDataModule):
         label: column of the label.
         labels: classes in order, or raw value → class name; None: the values in the training rows, sorted.
         multi_label: the label column holds several labels, as a list or as text with `label_delimiter`.
-        label_delimiter: separates the labels of one cell.
+        label_delimiter: separates the labels (or the candidates) of one cell.
         unseen_labels: what to do with rows whose label has no training example (or is not in `labels`): `error` or
             `drop`.
         filters: column → allowed value(s); other rows are left out.
@@ -97,7 +57,21 @@ class TextDataModule(LightningDataModule):
         split_seed: decides these divisions; apart from `seed`, so that all seeds see the same splits.
         class_weight: `none`, `balanced_positive`, `inverse_frequency` or one number per class.
         rationale: column that says which tokens are the reason for the label.
-        rationale_kind: `mask` (one bool per token) or `spans` (list of [start, end) token positions).
+        rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions) or `sentences`
+            (list of the numbers of sentences, from 0).
+        question: column of the question that is asked of the text (or the hypothesis); None: nothing is asked. It is
+            cleaned and tokenised as the text is, and shares its vocabulary.
+        candidates: column of the classes that a row may be answered with, as a list or as text with
+            `label_delimiter`; None, or a null cell: all classes.
+        candidates_pattern: instead of a column: the words of the text that match this regular expression in full.
+        classes_from: what the classes are: `labels`, the labels of the training rows (or those in `labels`);
+            `candidates`, all that a training row may be answered with; `vocabulary`, every word.
+        sentences: fill `Batch.sentence`: `spacy` (rules on the raw text), `rule` (full stops among the tokens, for text
+            that is tokenised already), `column` (each text is a list of sentences) or None.
+        max_sentences: keep texts of at most so many sentences.
+        max_sentence_tokens: keep texts whose longest sentence has at most so many tokens.
+        sentence_limits_on: the splits that these two limits hold for. Other splits keep all texts (Serrano & Smith
+            filter the training and development documents alone).
         vectors: text file of word vectors, GloVe or fastText.
         missing_vectors: `zeros` or `normal`: rows of words that the file does not have.
         embedding_size: length of the word vectors where there is no file.
@@ -136,6 +110,14 @@ class TextDataModule(LightningDataModule):
         class_weight: str | Sequence[float] = "none",
         rationale: str | None = None,
         rationale_kind: str = "mask",
+        question: str | None = None,
+        candidates: str | None = None,
+        candidates_pattern: str | None = None,
+        classes_from: str = "labels",
+        sentences: str | None = None,
+        max_sentences: int | None = None,
+        max_sentence_tokens: int | None = None,
+        sentence_limits_on: Sequence[str] = ("train", "validation"),
         vectors: str | None = None,
         missing_vectors: str = "zeros",
         embedding_size: int = 300,
@@ -146,7 +128,8 @@ class TextDataModule(LightningDataModule):
     ):
         super().__init__()
         choice("unseen_labels", unseen_labels, ("error", "drop"))
-        choice("rationale_kind", rationale_kind, ("mask", "spans"))
+        choice("rationale_kind", rationale_kind, ("mask", "spans", "sentences"))
+        choice("classes_from", classes_from, ("labels", "candidates", "vocabulary"))
         choice("missing_vectors", missing_vectors, ("zeros", "normal"))
         for setting, number in {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "min_df": min_df}.items():
             if number < 1:
@@ -156,18 +139,35 @@ class TextDataModule(LightningDataModule):
         for setting, share in {"validation_share": validation_share, "test_share": test_share}.items():
             if not 0 < share < 1:
                 raise UserError(f"data.{setting}={share}: expected a share between 0 and 1, such as 0.2")
+        check_sentences(sentences, rationale_kind, max_sentences, max_sentence_tokens, sentence_limits_on)
+        check_answers(classes_from, candidates, candidates_pattern, labels, multi_label=multi_label)
         self.name, self.source, self.path = name, source, path
-        self.text, self.label, self.label_names = text, label, labels
+        self.label, self.label_names = label, labels
         self.task = Task.MULTI_LABEL if multi_label else Task.SINGLE_LABEL
-        self.label_delimiter, self.unseen_labels = label_delimiter, unseen_labels
-        self.filters = dict(filters or {})
-        self.rules = TextRules(tuple(clean), tokenizer, tuple(token_rules))
+        self.unseen_labels = unseen_labels
+        self.rules = TextRules(tuple(clean), tokenizer, tuple(token_rules), sentences)
+        self.reader = Reader(
+            text=text,
+            label=label,
+            rules=self.rules,
+            question=question,
+            candidates=candidates,
+            candidates_pattern=candidates_pattern,
+            rationale=rationale,
+            rationale_kind=rationale_kind,
+            filters=dict(filters or {}),
+            multi_label=multi_label,
+            label_delimiter=label_delimiter,
+            max_tokens=max_tokens,
+        )
+        self.classes_from = classes_from
+        self.max_sentences, self.max_sentence_tokens = max_sentences, max_sentence_tokens
+        self.sentence_limits_on = tuple(sentence_limits_on)
         self.min_df, self.max_vocabulary = min_df, max_vocabulary
         self.min_length, self.max_length, self.drop_extremes = min_length, max_length, drop_extremes
         self.max_tokens, self.pool = max_tokens, pool
         self.validation_share, self.test_share, self.split_seed = validation_share, test_share, split_seed
         self.weighting = class_weight
-        self.rationale_column, self.rationale_kind = rationale, rationale_kind
         self.vectors, self.missing_vectors, self.embedding_size = vectors, missing_vectors, embedding_size
         self.seed, self.batch_size, self.eval_batch_size = seed, batch_size, eval_batch_size
         self.num_workers = num_workers
@@ -177,7 +177,7 @@ class TextDataModule(LightningDataModule):
         self.splits: dict[str, TextSplit] = {}
         self.words: list[str] = []
 
-    def setup(self, stage: str | None = None) -> None:  # noqa: ARG002  Lightning's signature
+    def setup(self, stage: str | None = None) -> None:
         """Load and encode all splits, once.
 
         Raises:
@@ -187,24 +187,34 @@ class TextDataModule(LightningDataModule):
             return
         loaded = self.source.load()
         if self.pool:
-            loaded = {"train": pooled(loaded, [self.text, self.label, self.rationale_column, *self.filters])}
+            loaded = {"train": pooled(loaded, self.reader.columns)}
         lexicon = Lexicon()
-        examples = {split: self.read(split, loaded[split], lexicon) for split in SPLITS if split in loaded}
+        examples = {}
+        for split in (split for split in SPLITS if split in loaded):
+            count = self.counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
+            examples[split] = self.reader.read(split, loaded[split], lexicon, count)
         words = list(lexicon)
         self.divide(examples)
-        numbers, self.classes = self.label_numbers(examples)
+        numbers, self.classes = self.class_numbers(examples, words)
         examples = {split: self.known_labels(split, examples[split], numbers) for split in SPLITS}
-
-        training = examples["train"].words
-        frequency = document_frequency(training.flat, training.offsets, len(words))
-        self.vocabulary = build_vocabulary(words, frequency, self.min_df, self.max_vocabulary)
+        examples = {split: self.answerable(split, examples[split], numbers) for split in SPLITS}
+        self.vocabulary = self.vocabulary_of(examples["train"], words)
         vocabulary_id = np.array(self.vocabulary.encode(words), np.int32)
 
         splits = {}
         for split in SPLITS:
-            kept = self.of_length(split, examples[split])
-            labels = rows.targets(kept.labels, numbers, len(self.classes), self.task)
-            splits[split] = TextSplit(kept.example_id, kept.words, vocabulary_id, labels, kept.rationale)
+            kept = self.of_sentences(split, self.of_length(split, examples[split]))
+            splits[split] = TextSplit(
+                example_id=kept.example_id,
+                words=kept.words,
+                vocabulary_id=vocabulary_id,
+                labels=rows.targets(kept.labels, numbers, len(self.classes), self.task),
+                rationale=kept.rationale,
+                sentence=kept.sentence,
+                question=kept.question,
+                candidates=answers(kept.candidates, numbers, len(self.classes)),
+                classes=len(self.classes),
+            )
             self.count_kept(split, splits[split], int((kept.length > kept.words.lengths).sum()))
         counts = rows.class_counts(splits["train"].labels, len(self.classes))
         if self.task is Task.SINGLE_LABEL and (counts > 0).sum() < 2:
@@ -213,79 +223,16 @@ class TextDataModule(LightningDataModule):
                 f"widen data.min_length={self.min_length} or data.max_length={self.max_length}"
             )
         self.class_weight = rows.class_weights(self.weighting, counts, len(splits["train"]), self.task)
-        self.pipeline = TextPipeline(self.rules, self.vocabulary, self.classes, self.task, self.max_tokens)
-        self.words, self.splits = words, splits
-
-    def read(self, split: str, table: datasets.Dataset, lexicon: Lexicon) -> Examples:
-        """Rows that pass the filters and have a text and a label, tokenised."""
-        count = self.counts.setdefault(split, {"loaded": len(table), "dropped": {}})
-        texts = rows.column(table, self.text, "data.text")
-        raw = rows.column(table, self.label, "data.label")
-        marked = None if self.rationale_column is None else rows.column(table, self.rationale_column, "data.rationale")
-        labels = rows.label_lists(raw, multi_label=self.task is Task.MULTI_LABEL, delimiter=self.label_delimiter)
-        passed = np.ones(len(table), bool)
-        for name, allowed in self.filters.items():
-            before = passed.sum()
-            passed &= rows.passes(table, {name: allowed})
-            count["dropped"][f"filter {name}"] = int(before - passed.sum())
-            if not passed.any():
-                raise UserError(
-                    f"data.filters: no row of the {split} split is left after {name}={allowed}; the column has "
-                    f"{some_values(rows.column(table, name, 'data.filters column'))}"
-                )
-
-        dropped: Counter[str] = Counter({"text is null": 0, "label is null": 0, "text is empty": 0})
-        misaligned = 0
-        example_id, words, length, kept, marks = [], [], [], [], []
-        chosen = np.flatnonzero(passed).tolist()
-        for row in progress(chosen, f"read {split}"):
-            text, label = texts[row], labels[row]
-            if text is None or label is None:
-                dropped["text is null" if text is None else "label is null"] += 1
-                continue
-            if not isinstance(text, str | int | float):
-                raise UserError(f"data.text={self.text}: expected text, row {row} of {split} has {str(text)[:60]}")
-            tokens = self.rules.tokens(str(text))
-            if not tokens:
-                dropped["text is empty"] += 1
-                continue
-            mark = None if marked is None else self.rationale_mask(marked[row], len(tokens))
-            misaligned += marked is not None and mark is None
-            length.append(len(tokens))
-            tokens = tokens[: self.max_tokens]
-            example_id.append(row)
-            words.append(np.array([lexicon[token] for token in tokens], np.int32))
-            kept.append(label)
-            marks.append(np.zeros(0, bool) if mark is None else mark[: self.max_tokens])
-        count["dropped"] |= dropped
-        if marked is not None:
-            count["rationale does not fit"] = misaligned
-        if not words:
-            reasons = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
-            raise UserError(
-                f"no row of the {split} split can be used ({reasons}): choose other columns than data.text={self.text} "
-                f"and data.label={self.label}, or other cleaning steps than data.clean={list(self.rules.clean)}"
-            )
-        return Examples(
-            np.array(example_id, np.int64),
-            Ragged.of(words, np.int32),
-            np.array(length, np.int64),
-            kept,
-            None if marked is None else Ragged.of(marks, np.bool_),
+        self.pipeline = TextPipeline(
+            rules=self.rules,
+            vocabulary=self.vocabulary,
+            classes=self.classes,
+            task=self.task,
+            max_tokens=self.max_tokens,
+            question=self.reader.question is not None,
+            candidates_pattern=self.reader.candidates_pattern,
         )
-
-    def rationale_mask(self, marked: Any, length: int) -> Bool[np.ndarray, " tokens"] | None:
-        """One bool per token, or None where there is none or it does not fit the tokens."""
-        if marked is None:
-            return None
-        if self.rationale_kind == "mask":
-            return np.array(marked, bool) if len(marked) == length else None
-        mask = np.zeros(length, bool)
-        for start, end in marked:
-            if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
-                return None
-            mask[start:end] = True
-        return mask
+        self.words, self.splits = words, splits
 
     def divide(self, examples: dict[str, Examples]) -> None:
         """Draw the splits that the source does not have from the training rows."""
@@ -305,6 +252,31 @@ class TextDataModule(LightningDataModule):
             examples[split], examples["train"] = training.select(drawn), training.select(~drawn)
             self.counts[split] = {"drawn from train": int(drawn.sum()), "dropped": {}}
             self.counts["train"][f"given to {split}"] = int(drawn.sum())
+
+    def vocabulary_of(self, training: Examples, words: Sequence[str]) -> Vocabulary:
+        """The words that are frequent enough in the training texts; a question counts as a text of its own."""
+        frequency = document_frequency(training.words.flat, training.words.offsets, len(words))
+        if training.question is not None:
+            frequency += document_frequency(training.question.flat, training.question.offsets, len(words))
+        return build_vocabulary(words, frequency, self.min_df, self.max_vocabulary)
+
+    def class_numbers(self, examples: dict[str, Examples], words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+        """Raw answer → class number, and the classes' names, wherever the classes come from."""
+        if self.classes_from == "labels":
+            return self.label_numbers(examples)
+        training = examples["train"]
+        if self.classes_from == "candidates":
+            candidates = [names for names in training.candidates or [] if names is not None]
+            return rows.class_map(None, [*candidates, *training.labels])
+        classes = self.vocabulary_of(training, words).words[len(SPECIAL) :]
+        place = {word: number for number, word in enumerate(classes)}
+        given = [names for part in examples.values() for names in (*part.labels, *(part.candidates or [])) if names]
+        numbers = {}
+        for raw in {name for names in given for name in names}:
+            tokens = self.rules.words(raw)  # an answer is read as the text is: "Kitchen" is the word "kitchen"
+            if len(tokens) == 1 and tokens[0] in place:
+                numbers[raw] = place[tokens[0]]
+        return numbers, classes
 
     def label_numbers(self, examples: dict[str, Examples]) -> tuple[dict[str, int], list[str]]:
         """Raw label → class number for every label that may occur, and the classes' names."""
@@ -332,7 +304,10 @@ class TextDataModule(LightningDataModule):
         if not known.all():
             unseen = rows.count_labels(examples.labels)
             names = ", ".join(f"{label} ({count} ×)" for label, count in unseen.most_common() if label not in numbers)
-            where = "is not in data.labels" if self.label_names is not None else "was not seen in training"
+            where = {"labels": "was not seen in training", "vocabulary": "is no word of the vocabulary"}.get(
+                self.classes_from, "was neither a label nor a candidate in training"
+            )
+            where = "is not in data.labels" if self.label_names is not None else where
             if self.unseen_labels == "error":
                 raise UserError(
                     f"a label of the {split} split {where}: {names[:300]}. Leave such rows out with "
@@ -342,6 +317,51 @@ class TextDataModule(LightningDataModule):
                 raise UserError(f"every label of the {split} split {where}: {names[:300]}. Check data.label")
         self.counts[split]["dropped"]["label is unseen"] = int((~known).sum())
         return examples if known.all() else examples.select(known)
+
+    def answerable(self, split: str, examples: Examples, numbers: Mapping[str, int]) -> Examples:
+        """The rows whose label is among their candidates."""
+        if examples.candidates is None:
+            return examples
+        allowed = [None if names is None else {numbers.get(name) for name in names} for names in examples.candidates]
+        answers = [numbers[label[0]] for label in examples.labels]
+        among = np.array([one is None or answer in one for answer, one in zip(answers, allowed, strict=True)], bool)
+        if not among.all():
+            row = int(np.flatnonzero(~among)[0])
+            message = (
+                f"in {int((~among).sum())} of {len(examples)} rows of the {split} split the answer is not among the "
+                f"candidates, first in row {examples.example_id[row]}: {examples.labels[row][0]!r} is none of "
+                f"{', '.join(examples.candidates[row] or ['(no candidate)'])[:200]}"
+            )
+            if self.unseen_labels == "error":
+                raise UserError(f"{message}. Leave such rows out with data.unseen_labels=drop")
+            if not among.any():
+                raise UserError(f"{message}. Check data.candidates and data.candidates_pattern")
+        count = self.counts[split]
+        count["dropped"]["answer is no candidate"] = int((~among).sum())
+        sizes = [len(one - {None}) for one, kept in zip(allowed, among, strict=True) if one is not None and kept]
+        count["candidates per row"] = {"min": min(sizes, default=0), "max": max(sizes, default=0)}
+        count["any class may answer"] = sum(one is None for one in allowed)
+        return examples if among.all() else examples.select(among)
+
+    def of_sentences(self, split: str, examples: Examples) -> Examples:
+        """The rows within the limits on sentences, in the splits that they hold for."""
+        if examples.sentences is None or examples.longest_sentence is None:
+            return examples
+        here, every = split in self.sentence_limits_on, np.ones(len(examples), bool)
+        few = examples.sentences <= self.max_sentences if here and self.max_sentences else every
+        short = examples.longest_sentence <= self.max_sentence_tokens if here and self.max_sentence_tokens else every
+        dropped = self.counts[split]["dropped"]
+        dropped["too many sentences"], dropped["sentence too long"] = int((~few).sum()), int((few & ~short).sum())
+        keep = few & short
+        if not keep.any():
+            raise UserError(
+                f"no row of the {split} split has at most data.max_sentences={self.max_sentences} sentences of at most "
+                f"data.max_sentence_tokens={self.max_sentence_tokens} tokens; the texts have at least "
+                f"{examples.sentences.min()}, and the longest has at least {examples.longest_sentence.min()} tokens"
+            )
+        kept = examples.sentences[keep]
+        self.counts[split]["sentences per text"] = {"min": int(kept.min()), "max": int(kept.max())}
+        return examples if keep.all() else examples.select(keep)
 
     def of_length(self, split: str, examples: Examples) -> Examples:
         """The rows within the length limits, which are strict."""
@@ -363,7 +383,7 @@ class TextDataModule(LightningDataModule):
     def count_kept(self, split: str, kept: TextSplit, truncated: int) -> None:
         """Record what a split holds in the end."""
         per_class = rows.class_counts(kept.labels, len(self.classes)).tolist()
-        unknown = int((kept.vocabulary_id[kept.words.flat] == 1).sum())
+        unknown = int((kept.vocabulary_id[kept.words.flat] == UNKNOWN).sum())
         self.counts[split] |= {
             "truncated": truncated,
             "kept": len(kept),
@@ -371,6 +391,9 @@ class TextDataModule(LightningDataModule):
             "tokens": len(kept.words.flat),
             "tokens out of vocabulary": unknown,
         }
+        if kept.question is not None:
+            asked = int((kept.vocabulary_id[kept.question.flat] == UNKNOWN).sum())
+            self.counts[split]["question tokens out of vocabulary"] = asked
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -384,7 +407,14 @@ class TextDataModule(LightningDataModule):
         for split in SPLITS:
             part = self.splits[split]
             ids = part.vocabulary_id[part.words.flat]
-            for array in (part.example_id, part.words.offsets, ids, part.labels):
+            arrays = [part.example_id, part.words.offsets, ids, part.labels]
+            if part.question is not None:
+                arrays += [part.question.offsets, part.vocabulary_id[part.question.flat]]
+            if part.candidates is not None:
+                arrays += [part.candidates.offsets, part.candidates.flat]
+            if part.sentence is not None:
+                arrays += [part.sentence.flat]
+            for array in arrays:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:10]
 
@@ -393,6 +423,13 @@ class TextDataModule(LightningDataModule):
         part = self.splits[split]
         return [self.words[number] for number in part.words[part.row_of(example_id)].tolist()]
 
+    def question(self, split: str, example_id: int) -> list[str] | None:
+        """The words of one example's question; None where nothing is asked."""
+        part = self.splits[split]
+        if part.question is None:
+            return None
+        return [self.words[number] for number in part.question[part.row_of(example_id)].tolist()]
+
     def rationale(self, split: str, example_id: int) -> list[bool] | None:
         """Which content positions are the reason for the label; None where the data do not say."""
         part = self.splits[split]
@@ -400,9 +437,14 @@ class TextDataModule(LightningDataModule):
             return None
         return part.rationale[part.row_of(example_id)].tolist() or None
 
-    def batch_of(self, texts: Sequence[str]) -> Batch:
+    def batch_of(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> Batch:
         """One batch of new texts, in this order; see `TextPipeline.batch_of`."""
-        return self.pipeline.batch_of(texts)
+        return self.pipeline.batch_of(texts, questions, candidates)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary that the file
@@ -458,22 +500,69 @@ def choice(setting: str, value: str, allowed: Sequence[str]) -> None:
         raise UserError(f"data.{setting}={value}: expected {' or '.join(allowed)}")
 
 
-def pooled(loaded: Splits, columns: Sequence[str | None]) -> datasets.Dataset:
+def check_sentences(
+    sentences: str | None,
+    rationale_kind: str,
+    max_sentences: int | None,
+    max_sentence_tokens: int | None,
+    limits_on: Sequence[str],
+) -> None:
+    """What needs sentences must have them."""
+    if rationale_kind == "sentences" and sentences is None:
+        raise UserError("data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column")
+    for setting, limit in {"max_sentences": max_sentences, "max_sentence_tokens": max_sentence_tokens}.items():
+        if limit is None:
+            continue
+        if limit < 1:
+            raise UserError(f"data.{setting}={limit}: expected at least 1, or null for no limit")
+        if sentences is None:
+            raise UserError(f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null")
+    if unknown := sorted(set(limits_on) - set(SPLITS)):
+        raise UserError(f"data.sentence_limits_on names {', '.join(unknown)}: expected some of {', '.join(SPLITS)}")
+
+
+def check_answers(
+    classes_from: str, candidates: str | None, pattern: str | None, labels: object, *, multi_label: bool
+) -> None:
+    """The settings of what a question may be answered with must go together."""
+    if candidates is not None and pattern is not None:
+        raise UserError(
+            f"data.candidates={candidates} and data.candidates_pattern={pattern} exclude each other: set one to null"
+        )
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UserError(f"data.candidates_pattern={pattern} is no regular expression: {error}") from None
+    restricted = candidates is not None or pattern is not None
+    if classes_from == "candidates" and not restricted:
+        raise UserError("data.classes_from=candidates needs data.candidates or data.candidates_pattern")
+    if classes_from != "labels" and (labels is not None or multi_label):
+        raise UserError(
+            f"data.classes_from={classes_from} leaves no room for data.labels and data.multi_label: set "
+            f"data.labels=null and data.multi_label=false, or data.classes_from=labels"
+        )
+    if restricted and multi_label:
+        raise UserError("candidates are for one answer per row: set data.multi_label=false or data.candidates=null")
+
+
+def answers(candidates: list[list[str] | None] | None, numbers: Mapping[str, int], classes: int) -> Ragged | None:
+    """The class numbers of every row's candidates; those that are no class cannot be answered and are left out."""
+    if candidates is None:
+        return None
+    every = range(classes)
+    return Ragged.of(
+        [
+            np.array(every if names is None else sorted({numbers[name] for name in names if name in numbers}), np.int32)
+            for names in candidates
+        ],
+        np.int32,
+    )
+
+
+def pooled(loaded: Splits, columns: Sequence[str]) -> datasets.Dataset:
     """All splits one after the other; of the columns only these, as others may differ in type between the splits."""
     parts = [loaded[split] for split in SPLITS if split in loaded]
     return datasets.concatenate_datasets(
         [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
     )
-
-
-def some_values(values: Sequence[Any]) -> str:
-    """The most frequent values of a column, in words."""
-    common = Counter(rows.canonical(value) for value in values).most_common(8)
-    return ", ".join(f"{value} ({number} ×)" for value, number in common)
-
-
-def progress(items: list[int], title: str) -> "tqdm[int]":
-    """A progress bar that knows its total; a log file gets a line every half minute, and short work none."""
-    quiet = os.environ.get("TQDM_DISABLE") == "1"
-    interval = 0.1 if sys.stderr.isatty() else 30.0
-    return tqdm(items, desc=title, unit=" texts", leave=False, delay=1.0, mininterval=interval, disable=quiet)

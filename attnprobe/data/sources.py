@@ -6,8 +6,9 @@ import json
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import datasets
 import huggingface_hub
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-from attnprobe.data.testbed import generate_reviews
+from attnprobe.data import rows
+from attnprobe.data.testbed import generate_reviews, generate_stories
 from attnprobe.errors import UserError
 
 # `datasets` reports every load, also of local files, to a server: reading a file must not need a network
@@ -154,14 +156,13 @@ def read_file(path: Path) -> datasets.Dataset:
             options["features"] = datasets.Features({name: datasets.Value("string") for name in head.columns})
         if BUILDERS[ending] == "parquet" and pq.read_metadata(path).num_rows == 0:
             raise UserError(f"{path} has no row: expected at least one")
-        rows = load_afresh(BUILDERS[ending], path, options)
+        return load_afresh(BUILDERS[ending], path, options)
     except UserError:
         raise
     except (datasets.exceptions.DatasetGenerationError, pa.ArrowException, ValueError, OSError, EOFError) as error:
         if "corresponds to no data" in str(error):  # how `datasets` says it
             raise UserError(f"{path} has no row: expected at least one") from None
         raise UserError(f"{path} cannot be read: {reason_of(error, path)}") from None
-    return rows
 
 
 def load_afresh(builder: str, path: Path, options: dict) -> datasets.Dataset:
@@ -217,6 +218,8 @@ class HubSource(Source):
         config: the data set's configuration, where it has several.
         revision: commit or tag; None takes the newest.
         rename: hub's column name → ours.
+        join: our column → hub's columns whose texts it holds, one after the other; null cells are left out.
+        only: column → allowed value(s), for a data set of which we are after a part.
         timeout: seconds to wait for the hub's first answer.
     """
 
@@ -226,10 +229,12 @@ class HubSource(Source):
         config: str | None = None,
         revision: str | None = None,
         rename: Mapping[str, str] | None = None,
+        join: Mapping[str, Sequence[str]] | None = None,
+        only: Mapping[str, Any] | None = None,
         timeout: float = 10.0,
     ):
         self.name, self.config, self.revision, self.timeout = name, config, revision, timeout
-        self.rename = dict(rename or {})
+        self.rename, self.join, self.only = dict(rename or {}), dict(join or {}), dict(only or {})
 
     def load(self) -> Splits:
         """Download, or take what was downloaded before."""
@@ -254,13 +259,23 @@ class HubSource(Source):
                 f"needs no network. What was downloaded before is found with HF_HUB_OFFLINE=1"
             ) from None
         splits = {split: loaded[split] for split in SPLITS if split in loaded}
-        return {split: renamed(rows, self.rename) for split, rows in splits.items()}
+        return {split: self.prepared(table) for split, table in splits.items()}
+
+    def prepared(self, table: datasets.Dataset) -> datasets.Dataset:
+        """The rows that are wanted, under our names."""
+        if self.only:
+            table = table.select(np.flatnonzero(rows.passes(table, self.only)))
+        for name, parts in self.join.items():
+            columns = [rows.column(table, part, f"a column of {self.name}") for part in parts]
+            texts = [" ".join(cell for cell in cells if cell) for cells in zip(*columns, strict=True)]
+            table = table.remove_columns([name] if name in table.column_names else []).add_column(name, texts)
+        return renamed(table, self.rename)
 
 
-def renamed(rows: datasets.Dataset, names: Mapping[str, str]) -> datasets.Dataset:
+def renamed(table: datasets.Dataset, names: Mapping[str, str]) -> datasets.Dataset:
     """Rename the columns that are there; a column in the way of a new name gives way."""
-    names = {old: new for old, new in names.items() if old in rows.column_names}
-    return rows.remove_columns([name for name in names.values() if name in rows.column_names]).rename_columns(names)
+    names = {old: new for old, new in names.items() if old in table.column_names}
+    return table.remove_columns([name for name in names.values() if name in table.column_names]).rename_columns(names)
 
 
 class FirstAvailable(Source):
@@ -293,13 +308,15 @@ class FirstAvailable(Source):
 
 
 class TestbedSource(Source):
-    """Short reviews made by a grammar, with known rationales; see `attnprobe.data.testbed`.
+    """Short texts made by a grammar, with known reasons for the label; see `attnprobe.data.testbed`.
 
     Args:
-        kind: `reviews`.
+        kind: `reviews` (columns `text`, `label` 0/1 and `rationale`, one bool per token) or `stories` (columns
+            `document`, `question`, `label`, `candidates`, `sentences` and `support`, numbers of sentences).
         train_size: examples to train on (10 to 10^6), likewise `validation_size` and `test_size`.
         seed: every split has its own seed derived from this one. It is apart from the run's seed, so that all runs
             of a sweep see the same texts.
+        hops: facts that a story's question needs: 1, 2 or 3.
     """
 
     __test__ = False  # the name is no test case for pytest
@@ -311,32 +328,53 @@ class TestbedSource(Source):
         validation_size: int = 500,
         test_size: int = 1000,
         seed: int = 0,
+        hops: int = 1,
     ):
-        if kind != "reviews":
-            raise UserError(f"data.source.kind={kind}: expected reviews")
+        if kind not in TESTBED:
+            raise UserError(f"data.source.kind={kind}: expected {' or '.join(TESTBED)}")
         self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
         for split, size in self.sizes.items():
             if size < 1:
                 raise UserError(f"data.source.{split}_size={size}: expected at least 1")
-        self.seed = seed
+        self.kind, self.seed, self.hops = kind, seed, hops
 
     def load(self) -> Splits:
-        """Generate the rows: columns `text`, `label` (0/1) and `rationale` (one bool per token)."""
+        """Generate the rows."""
         return {split: self.generate(split) for split in SPLITS}
 
     def generate(self, split: str) -> datasets.Dataset:
         """One split."""
         derived = int(np.random.SeedSequence((self.seed, SPLITS.index(split))).generate_state(1)[0])
-        rows = generate_reviews(self.sizes[split], derived)
-        schema = pa.schema({"text": pa.string(), "label": pa.int64(), "rationale": pa.list_(pa.bool_())})
+        made = (
+            generate_stories(self.sizes[split], derived, self.hops)
+            if self.kind == "stories"
+            else generate_reviews(self.sizes[split], derived)
+        )
+        schema = TESTBED[self.kind]
         parts = [
             pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in part], schema=schema)
-            for part in in_parts(rows, 10_000)
+            for part in in_parts(made, 10_000)
         ]
         return datasets.Dataset(pa.concat_tables(parts))
 
 
-def in_parts(rows: Iterator[dict], size: int) -> Iterator[list[dict]]:
+TESTBED = {
+    "reviews": pa.schema({"text": pa.string(), "label": pa.int64(), "rationale": pa.list_(pa.bool_())}),
+    "stories": pa.schema(
+        {
+            "document": pa.string(),
+            "question": pa.string(),
+            "label": pa.string(),
+            "candidates": pa.list_(pa.string()),
+            "sentences": pa.list_(pa.string()),
+            "support": pa.list_(pa.int64()),
+        }
+    ),
+}
+"""The columns of each kind."""
+
+
+def in_parts(made: Iterator[dict], size: int) -> Iterator[list[dict]]:
     """Lists of up to `size` rows."""
-    while part := list(itertools.islice(rows, size)):
+    while part := list(itertools.islice(made, size)):
         yield part

@@ -1,7 +1,8 @@
 """From a raw text to tokens and ids: named cleaning steps, tokenizers, and the pipeline that a run keeps.
 
-Order: cleaning steps on the whole text; white space collapsed; tokenizer; token rules on the list of tokens;
-truncation to `max_tokens`. The paper lowers case *after* tokenising, which changes what spaCy splits.
+Order: sentences, where raw text is split into them; cleaning steps on each (else on the whole text); white space
+collapsed; tokenizer; token rules on the list of tokens; truncation to `max_tokens`. The paper lowers case *after*
+tokenising, which changes what spaCy splits.
 """
 
 import json
@@ -15,9 +16,12 @@ from pathlib import Path
 import numpy as np
 import spacy
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from attnprobe.batch import Batch, Task
-from attnprobe.data.batching import collate
+from attnprobe.data.batching import candidate_mask, collate
+from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.results import write_json
@@ -33,6 +37,8 @@ CLEANING: dict[str, Callable[[str], str]] = {
     "html": lambda text: unescape(re.sub(r"<[^<>]*>", " ", text)),
     # the brackets of the Penn Treebank; the paper deletes the opening one and puts a space for the closing one
     "treebank_brackets": lambda text: re.sub("-RRB-", " ", re.sub("-LRB-", "", text, flags=re.I), flags=re.I),
+    # the Penn Treebank's way of writing brackets and quotation marks, back to the usual one
+    "treebank_marks": lambda text: re.sub("``|''", '"', re.sub("-RRB-", ")", re.sub("-LRB-", "(", text))),
     # what Keras' text tokenizer replaces (it keeps apostrophes): the IMDB of the paper went through it
     "keras_marks": lambda text: text.translate(_KERAS_MARKS),
 }
@@ -46,6 +52,8 @@ TOKEN_RULES: dict[str, Callable[[list[str]], list[str]]] = {
     "lower": lambda tokens: [token.lower() for token in tokens],
     # any token with a digit in it
     "digits": lambda tokens: [NUMBER if any(c.isdigit() for c in token) else token for token in tokens],
+    # bAbI's questions go without their mark in the paper's vocabulary
+    "no_question_mark": lambda tokens: [token for token in tokens if token != "?"],
     # Of each run of punctuation and spaces only the last character stays: free-standing marks vanish, except at the
     # very end, and marks inside a token stand alone ("n't" → "n ' t"). That is what the paper's newsgroups code does.
     "free_punctuation": lambda tokens: _rejoined(r"(\W)+", r" \1 ", tokens),
@@ -73,25 +81,41 @@ def _known(setting: str, names: Iterable[str], table: dict) -> None:
             raise UserError(f"{setting}: there is no step {name!r}. Choose from {', '.join(sorted(table))}")
 
 
+SENTENCES = ("spacy", "rule", "column")
+
+
 @dataclass(frozen=True)
 class TextRules:
-    """How a raw text becomes tokens.
+    """How a raw text becomes tokens, and these sentences.
+
+    `sentences` says where sentences come from: None (nobody asks), `spacy` (rules on the raw text), `rule` (rules on
+    the tokens, for text that is tokenised already) or `column` (each text is a list of sentences; a new text that is
+    not is split by spaCy's rules).
+
+    Note:
+        Where raw text is split into sentences, each is cleaned and tokenised on its own: the token rule
+        `free_punctuation`, which keeps the last mark of a text, then keeps that of every sentence.
 
     >>> TextRules(tokenizer="spacy", token_rules=("lower", "digits")).tokens("I don't  own 2 of them.")
     ['i', 'do', "n't", 'own', 'qqq', 'of', 'them', '.']
+    >>> TextRules(sentences="spacy").read("It rains. I stay in.")
+    (['it', 'rains', '.', 'i', 'stay', 'in', '.'], [0, 0, 0, 1, 1, 1, 1])
     """
 
     clean: Sequence[str] = ()
     tokenizer: str = "spacy"
     token_rules: Sequence[str] = ("lower",)
+    sentences: str | None = None
 
     def __post_init__(self) -> None:
         _known("data.clean", self.clean, CLEANING)
         _known("data.tokenizer", [self.tokenizer], TOKENIZERS)
         _known("data.token_rules", self.token_rules, TOKEN_RULES)
+        if self.sentences not in (None, *SENTENCES):
+            raise UserError(f"data.sentences={self.sentences}: expected {', '.join(SENTENCES)} or null")
 
-    def tokens(self, text: str) -> list[str]:
-        """The tokens of one text; none for an empty text."""
+    def words(self, text: str) -> list[str]:
+        """The tokens of one piece of text, whatever sentences it has: a question, a sentence, an answer."""
         for step in self.clean:
             text = CLEANING[step](text)
         tokens = TOKENIZERS[self.tokenizer](" ".join(text.split()))
@@ -99,42 +123,134 @@ class TextRules:
             tokens = TOKEN_RULES[rule](tokens)
         return tokens
 
+    def read(self, text: str | Sequence[str]) -> tuple[list[str], list[int] | None]:
+        """The tokens of a text, and the sentence of each from 0 (None where nobody asks); none for an empty text."""
+        if not isinstance(text, str):
+            return numbered(self.words(sentence) for sentence in text)
+        if self.sentences in ("spacy", "column"):
+            return numbered(self.words(sentence) for sentence in split_sentences(text))
+        tokens = self.words(text)
+        return tokens, sentence_numbers(tokens) if self.sentences == "rule" else None
+
+    def tokens(self, text: str | Sequence[str]) -> list[str]:
+        """The tokens of a text; none for an empty text."""
+        return self.read(text)[0]
+
 
 @dataclass(frozen=True)
 class TextPipeline:
-    """Everything between new text and a `Batch`; saved with a run and rebuilt without its data set."""
+    """Everything between new text and a `Batch`; saved with a run and rebuilt without its data set.
+
+    Attributes:
+        rules: how texts and questions become tokens.
+        vocabulary: word ↔ id.
+        classes: names of the classes.
+        task: one class per text, or any subset of the labels.
+        max_tokens: longer texts are cut.
+        question: every text comes with a question.
+        candidates_pattern: words of the text that match it in full are the classes it may be answered with.
+    """
 
     rules: TextRules
     vocabulary: Vocabulary
     classes: Sequence[str]
     task: Task = Task.SINGLE_LABEL
     max_tokens: int | None = None
+    question: bool = False
+    candidates_pattern: str | None = None
 
-    def tokens(self, text: str) -> list[str]:
+    def tokens(self, text: str | Sequence[str]) -> list[str]:
         """The words at the content positions of this text, out-of-vocabulary words as they are."""
         return self.rules.tokens(text)[: self.max_tokens]
 
-    def batch_of(self, texts: Sequence[str]) -> Batch:
+    def batch_of(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> Batch:
         """One batch of new texts, in this order; `example_id` counts from 0 and the labels are all 0.
 
+        Args:
+            texts: raw texts; where the run was trained with `data.sentences=column` also lists of sentences.
+            questions: one per text, where the run was trained with questions.
+            candidates: names of the classes that each text may be answered with; None: all of them, or those that the
+                run's `data.candidates_pattern` finds in the text.
+
         Raises:
-            UserError: no text, or a text without any word.
+            UserError: no text, a text or question without any word, questions that are missing, too many or not
+                asked for, or candidates that are no class.
         """
         if isinstance(texts, str) or not len(texts):
             raise UserError(f"texts={texts!r}: expected a list of one or more texts, such as ['a fine film']")
-        tokens = [self.tokens(text) for text in texts]
-        if empty := [number for number, words in enumerate(tokens) if not words]:
+        read = [self.rules.read(text) for text in texts]
+        if empty := [number for number, (words, _) in enumerate(read) if not words]:
             raise UserError(f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out")
         multi = self.task is Task.MULTI_LABEL
         labels = torch.zeros(len(texts), len(self.classes)) if multi else torch.zeros(len(texts), dtype=torch.long)
-        ids = [np.array(self.vocabulary.encode(words)) for words in tokens]
-        return collate(ids, labels, torch.arange(len(texts)))
+        limit = self.max_tokens
+        asked = self._questions(texts, questions)
+        return collate(
+            [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
+            labels,
+            torch.arange(len(texts)),
+            sentence=None
+            if self.rules.sentences is None
+            else [np.array(numbers[:limit]) for _, numbers in read if numbers is not None],
+            question=None if asked is None else [np.array(self.vocabulary.encode(words)) for words in asked],
+            candidates=self._candidates([words for words, _ in read], candidates),
+        )
+
+    def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
+        if not self.question:
+            if questions is not None:
+                raise UserError("questions=…: this run was trained on texts without a question; leave them out")
+            return None
+        if questions is None or isinstance(questions, str) or len(questions) != len(texts):
+            given = "no questions" if questions is None else repr(questions)[:60]
+            raise UserError(
+                f"this run was trained to answer questions: expected questions=[…], a list of {len(texts)}, one per "
+                f"text, but got {given}"
+            )
+        words = [self.rules.words(question) for question in questions]
+        if empty := [number for number, found in enumerate(words) if not found]:
+            raise UserError(f"question {empty[0]} ({questions[empty[0]]!r}) has no word left after cleaning: ask one")
+        return words
+
+    def _candidates(
+        self, texts: list[list[str]], candidates: Sequence[Sequence[str]] | None
+    ) -> Bool[Tensor, "batch classes"] | None:
+        if candidates is None:
+            if self.candidates_pattern is None:
+                return None
+            candidates = [matching(words, self.candidates_pattern) for words in texts]
+            known = [[name for name in names if name in self.classes] for names in candidates]
+        else:
+            known = [list(names) for names in candidates]
+            if len(known) != len(texts):
+                raise UserError(f"candidates=…: expected {len(texts)} lists, one per text, but got {len(known)}")
+            if unknown := [name for names in known for name in names if name not in self.classes]:
+                raise UserError(f"candidates: {unknown[0]!r} is no class of this run ({', '.join(self.classes[:20])})")
+        if none := [number for number, names in enumerate(known) if not names]:
+            raise UserError(
+                f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "
+                f"of {', '.join(self.classes[:20])}"
+            )
+        numbers = [np.array([self.classes.index(name) for name in names]) for names in known]
+        return candidate_mask(numbers, len(self.classes))
 
     def save(self, directory: Path) -> None:
         """Write `vocabulary.json` and `pipeline.json` into the directory."""
         self.vocabulary.save(Path(directory) / "vocabulary.json")
-        rest = {"classes": list(self.classes), "task": self.task.value, "max_tokens": self.max_tokens}
-        write_json({"rules": asdict(self.rules), **rest}, Path(directory) / "pipeline.json")
+        content = {
+            "rules": asdict(self.rules),
+            "classes": list(self.classes),
+            "task": self.task.value,
+            "max_tokens": self.max_tokens,
+            "question": self.question,
+            "candidates_pattern": self.candidates_pattern,
+        }
+        write_json(content, Path(directory) / "pipeline.json")
 
     @classmethod
     def load(cls, directory: Path) -> "TextPipeline":
@@ -152,8 +268,19 @@ class TextPipeline:
                 classes=content["classes"],
                 task=Task(content["task"]),
                 max_tokens=content["max_tokens"],
+                question=content.get("question", False),
+                candidates_pattern=content.get("candidates_pattern"),
             )
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
         except (KeyError, TypeError) as error:
             raise UserError(f"{path} is not the pipeline.json of a run: {error!r}") from None
+
+
+def matching(words: Iterable[str], pattern: str) -> list[str]:
+    """The distinct words that match the pattern in full, in the order in which they come.
+
+    >>> matching(["@entity2", "met", "@entity10", "and", "@entity2"], r"@entity\\d+")
+    ['@entity2', '@entity10']
+    """
+    return [word for word in dict.fromkeys(words) if re.fullmatch(pattern, word)]

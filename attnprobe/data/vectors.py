@@ -12,14 +12,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnprobe.data.sources import find_path
-from attnprobe.data.vocabulary import PADDING, Vocabulary
+from attnprobe.data.vocabulary import PADDING, UNKNOWN, Vocabulary
 from attnprobe.errors import UserError
 
 
 def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Float[Tensor, "vocabulary embed"]:
-    """N(0, 1) rows, and zeros for padding."""
+    """N(0, 1) rows, and zeros for padding and for unknown words.
+
+    Note:
+        The paper's code draws a vector for unknown words as well. Where every training word is in the vocabulary
+        nothing ever trains it, so that each unknown word of the test split adds the same noise to its text.
+    """
     matrix = torch.randn(vocabulary, size, generator=generator)
-    matrix[PADDING] = 0
+    matrix[[PADDING, UNKNOWN]] = 0
     return matrix
 
 

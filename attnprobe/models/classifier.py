@@ -15,7 +15,7 @@ from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention, masked_softmax
 from attnprobe.models.decoders import Decoder
-from attnprobe.models.encoders import Encoder
+from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.performance import Performance
 
 
@@ -45,7 +45,9 @@ class Recipe:
             raise UserError(f"training.recipe.reduction={self.reduction}: expected sum or mean")
         known = ("accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
         if self.selection_metric not in known:
-            raise UserError(f"training.recipe.selection_metric={self.selection_metric}: expected one of {', '.join(known)}")
+            raise UserError(
+                f"training.recipe.selection_metric={self.selection_metric}: expected one of {', '.join(known)}"
+            )
 
 
 class AttentionClassifier(LightningModule):
@@ -53,7 +55,7 @@ class AttentionClassifier(LightningModule):
 
     Args:
         embeddings: initial word vectors `[vocabulary, embed]`; row 0 is padding and stays zero.
-        encoder: input_size → Encoder.
+        encoder: input_size → TextEncoder (of tokens, or of sentences: attnprobe.models.hierarchical).
         attention: hidden_size, query_size → Attention.
         decoder: hidden_size, classes, query_size, exclusive → Decoder.
         classes: number of classes (or labels of a multi-label task), at least 2.
@@ -63,11 +65,13 @@ class AttentionClassifier(LightningModule):
         recipe: how to train; None for a classifier that is only read.
     """
 
+    class_weight: Tensor | None
+
     def __init__(
         self,
         *,
         embeddings: Float[Tensor, "vocabulary embed"],
-        encoder: Callable[..., Encoder],
+        encoder: Callable[..., TextEncoder],
         attention: Callable[..., Attention],
         decoder: Callable[..., Decoder],
         classes: int,
@@ -111,18 +115,30 @@ class AttentionClassifier(LightningModule):
         """Hidden states; `embeddings` stands in for the text's own word vectors where a probe changes or
         differentiates them."""
         vectors = self.embed(batch.ids) if embeddings is None else embeddings
-        return self.encoder(vectors, batch.mask, batch.content)
+        return self.encoder.states(vectors, batch)[0]
 
     def content(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
         """Positions that attention may be given to."""
-        return batch.content
+        return self.encoder.positions(batch)
 
     def encode_question(self, batch: Batch) -> Float[Tensor, "batch query"] | None:
-        """The question's last state, or None for tasks without a question."""
+        """The question's last state, or None for tasks without a question.
+
+        Raises:
+            UserError: the model reads questions and the batch has none, or the other way round.
+        """
         if self.question_encoder is None or self.question_embedding is None:
+            if batch.question is not None:
+                raise UserError(
+                    "the data set asks questions, but this model does not read them: add task=qa, or leave the "
+                    "questions out with data.question=null"
+                )
             return None
         if batch.question is None or batch.question_mask is None:
-            raise UserError("this model reads a question, but the data set gives none: set data.question to its column")
+            raise UserError(
+                "this model reads a question, but the data set gives none: set data.question to its column, or take a "
+                "data set with questions, such as data=stories"
+            )
         states = self.question_encoder(
             self.question_embedding(batch.question), batch.question_mask, batch.question_mask
         )
@@ -150,11 +166,11 @@ class AttentionClassifier(LightningModule):
 
     def forward(self, batch: Batch) -> Outputs:
         """All stages in order."""
-        hidden = self.encode(batch)
+        hidden, word_attention = self.encoder.states(self.embed(batch.ids), batch)
         content, query = self.content(batch), self.encode_question(batch)
         scores, attention = self.attend(hidden, content, query)
         logits = self.decode(hidden, attention, query, batch.candidates)
-        return Outputs(logits, attention, scores, hidden, content, query)
+        return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
         """Class probabilities."""
@@ -167,7 +183,10 @@ class AttentionClassifier(LightningModule):
         # float32 rounding: renormalise once, so that everything downstream may rely on a sum of 1
         attention = attention / attention.sum(-1, keepdim=True)
         facts: dict[str, Any] = {
-            "attention": attention, "content": outputs.content, "example_id": batch.example_id, "task": self.task
+            "attention": attention,
+            "content": outputs.content,
+            "example_id": batch.example_id,
+            "task": self.task,
         }
         # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
         decoder = deepcopy(self.decoder).double().requires_grad_(False)
@@ -189,14 +208,14 @@ class AttentionClassifier(LightningModule):
             ).mean(-1)
         return F.cross_entropy(logits, labels, weight=self.class_weight, reduction="none")
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:  # noqa: ARG002 - Lightning's signature
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """One step's loss, summed or averaged over the batch by the recipe."""
         assert self.recipe is not None
         loss = self.loss(self(batch).logits, batch.labels)
         self.log("train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch))
         return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:  # noqa: ARG002
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Take one batch into the validation metrics."""
         logits = self(batch).logits
         self.validation_performance.update(probabilities(logits, self.task), batch.labels)
@@ -218,7 +237,7 @@ class AttentionClassifier(LightningModule):
         skipped = self.current_epoch < self.recipe.skip_epochs
         self.log("validation/selection", chosen - 1e6 if skipped else chosen)
 
-    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:  # noqa: ARG002
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
         """Outputs of one batch for the probes, which listen to the test loop."""
         outputs = self(batch)
         self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)

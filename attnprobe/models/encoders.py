@@ -5,18 +5,61 @@ with `contextual` whether a state has seen other positions.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnprobe.batch import Batch
+from attnprobe.models.shortened import ChangedStates, convolution_changes, recurrent_changes
 
-class Encoder(nn.Module, ABC):
-    """Word vectors → hidden states; padding and its length never change a state."""
+
+class TextEncoder(nn.Module, ABC):
+    """A batch → the hidden states that attention is spread over: one per token, or one per sentence.
+
+    `size` is the number of features of a state; padding and its length never change a state.
+    """
 
     size: int
+
+    @abstractmethod
+    def states(
+        self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
+    ) -> tuple[Float[Tensor, "batch seq hidden"], Float[Tensor, "batch tokens"] | None]:
+        """Hidden states, zero on padding, and the attention over the words of each sentence, where there is one."""
+
+    @abstractmethod
+    def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """The states that attention may be given to."""
+
+    def without_each(
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        mask: Bool[Tensor, "batch tokens"],
+        content: Bool[Tensor, "batch tokens"],
+        hidden: Float[Tensor, "batch tokens hidden"],
+        tolerance: float,
+    ) -> Iterator[ChangedStates] | None:
+        """See `Encoder.without_each`."""
+        return None
+
+
+class Encoder(TextEncoder):
+    """Word vectors → one hidden state per token."""
+
     contextual: ClassVar[bool]
+
+    def states(
+        self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
+    ) -> tuple[Float[Tensor, "batch tokens hidden"], None]:
+        """Hidden states of the tokens."""
+        return self(embeddings, batch.mask, batch.content), None
+
+    def positions(self, batch: Batch) -> Bool[Tensor, "batch tokens"]:
+        """The tokens of the text itself."""
+        return batch.content
 
     @abstractmethod
     def forward(
@@ -33,6 +76,21 @@ class Encoder(nn.Module, ABC):
         """One vector for the whole text, used as the query where the text is a question: the mean state."""
         weight = mask.to(hidden.dtype).unsqueeze(-1)
         return (hidden * weight).sum(1) / weight.sum(1)
+
+    def without_each(
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        mask: Bool[Tensor, "batch tokens"],
+        content: Bool[Tensor, "batch tokens"],
+        hidden: Float[Tensor, "batch tokens hidden"],
+        tolerance: float,
+    ) -> Iterator[ChangedStates] | None:
+        """The states that change when each content token in turn is taken out of its text; `hidden` are the states of
+        the unchanged texts. `tolerance`: a state this close to the unchanged one may be taken for it.
+
+        None: this encoder has no short cut, and the shortened texts have to be encoded.
+        """
+        return None if self.contextual else iter(())
 
 
 class LSTMEncoder(Encoder):
@@ -56,7 +114,7 @@ class LSTMEncoder(Encoder):
         self,
         embeddings: Float[Tensor, "batch tokens embed"],
         mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],  # noqa: ARG002 - the markers' states are left as they are
+        content: Bool[Tensor, "batch tokens"],
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, forward and backward concatenated; zero on padding."""
         return both_ways(self.forwards, self.backwards, embeddings, mask)
@@ -69,6 +127,71 @@ class LSTMEncoder(Encoder):
         half = self.size // 2
         forward = hidden[torch.arange(len(hidden), device=hidden.device), last, :half]
         return torch.cat([forward, hidden[:, 0, half:]], -1)
+
+    def without_each(
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        mask: Bool[Tensor, "batch tokens"],
+        content: Bool[Tensor, "batch tokens"],
+        hidden: Float[Tensor, "batch tokens hidden"],
+        tolerance: float,
+    ) -> Iterator[ChangedStates]:
+        """The changed states: behind a removed token those of the first network, before it those of the second."""
+        half = self.size // 2
+        for example, removed, step, state in recurrent_changes(self.forwards, embeddings, content, tolerance):
+            position = torch.full_like(removed, step)
+            other = hidden[:, step, half:][example]
+            yield ChangedStates(example, removed, position, torch.cat([state, other], -1))
+        order = turned(mask)
+        right = embeddings.gather(1, order.unsqueeze(-1).expand_as(embeddings))
+        for example, removed, step, state in recurrent_changes(
+            self.backwards, right, content.gather(1, order), tolerance
+        ):
+            position = order[:, step][example]
+            other = hidden[example, position, :half]
+            yield ChangedStates(example, order[example, removed], position, torch.cat([other, state], -1))
+
+
+class GRUEncoder(Encoder):
+    """Bidirectional GRU (Serrano & Smith: 50 per direction), as two networks like the `LSTMEncoder`."""
+
+    contextual = True
+
+    def __init__(self, input_size: int, hidden_size: int = 50, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.forwards = nn.GRU(input_size, hidden_size, batch_first=True)
+        self.backwards = nn.GRU(input_size, hidden_size, batch_first=True)
+        self.dropout = nn.Dropout(dropout)
+        self.size = 2 * hidden_size
+
+    def forward(
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        mask: Bool[Tensor, "batch tokens"],
+        content: Bool[Tensor, "batch tokens"],
+    ) -> Float[Tensor, "batch tokens hidden"]:
+        """Hidden states, forward and backward concatenated; zero on padding."""
+        return self.dropout(both_ways(self.forwards, self.backwards, embeddings, mask))
+
+
+class NoEncoder(Encoder):
+    """h_t = e_t: attention directly over the word vectors (Serrano & Smith's "no encoder")."""
+
+    contextual = False
+
+    def __init__(self, input_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.size = input_size
+
+    def forward(
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        mask: Bool[Tensor, "batch tokens"],
+        content: Bool[Tensor, "batch tokens"],
+    ) -> Float[Tensor, "batch tokens embed"]:
+        """The word vectors, zero on padding."""
+        return self.dropout(embeddings) * mask.unsqueeze(-1)
 
 
 def turned(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
@@ -105,13 +228,20 @@ class CNNEncoder(Encoder):
 
     contextual = True
 
-    def __init__(self, input_size: int, kernel_sizes: tuple[int, ...] = (1, 3, 5, 7), filters: int = 32) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        kernel_sizes: Sequence[int] = (1, 3, 5, 7),
+        filters: int = 32,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         if any(size % 2 == 0 for size in kernel_sizes):
             raise ValueError(f"kernel_sizes={tuple(kernel_sizes)}: even widths have no middle; use odd ones")
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_size, filters, size, padding=size // 2) for size in kernel_sizes
         )
+        self.dropout = nn.Dropout(dropout)
         self.size = filters * len(kernel_sizes)
 
     def forward(
@@ -124,7 +254,19 @@ class CNNEncoder(Encoder):
         # The padding row of a trained embedding is zero, but a probe may hand in other vectors.
         channels = (embeddings * mask.unsqueeze(-1)).transpose(1, 2)
         states = torch.cat([convolution(channels) for convolution in self.convolutions], 1).relu()
-        return states.transpose(1, 2) * content.unsqueeze(-1)
+        return self.dropout(states.transpose(1, 2)) * content.unsqueeze(-1)
+
+    def without_each(
+        self,
+        embeddings: Float[Tensor, "batch tokens embed"],
+        mask: Bool[Tensor, "batch tokens"],
+        content: Bool[Tensor, "batch tokens"],
+        hidden: Float[Tensor, "batch tokens hidden"],
+        tolerance: float,
+    ) -> Iterator[ChangedStates]:
+        """The changed states: those whose window holds the removed token."""
+        convolutions = [module for module in self.convolutions if isinstance(module, nn.Conv1d)]
+        return convolution_changes(convolutions, embeddings * mask.unsqueeze(-1), content)
 
 
 class AverageEncoder(Encoder):
@@ -141,7 +283,7 @@ class AverageEncoder(Encoder):
         self,
         embeddings: Float[Tensor, "batch tokens embed"],
         mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],  # noqa: ARG002 - a marker's state is never attended to
+        content: Bool[Tensor, "batch tokens"],
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, zero on padding."""
         return self.projection(embeddings).tanh() * mask.unsqueeze(-1)

@@ -1,5 +1,7 @@
 """How well a classifier classifies: torchmetrics, chosen by the task."""
 
+import warnings
+
 from jaxtyping import Float
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
@@ -12,7 +14,8 @@ class Performance(nn.Module):
     """Accuracy, F1 per class and macro, area under the ROC and the precision-recall curve, over one split.
 
     All are between 0 and 1, higher is better. With two classes the areas are those of class 1, with more they are
-    macro averages over one-against-the-rest; multi-label accuracy is the share of right label decisions.
+    macro averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary may be the
+    answer, most do not); multi-label accuracy is the share of right label decisions.
     """
 
     def __init__(self, task: Task, classes: int) -> None:
@@ -47,7 +50,10 @@ class Performance(nn.Module):
 
     def compute(self) -> dict[str, Tensor]:
         """`accuracy`, `f1` (one number per class), `f1_macro`, `roc_auc`, `pr_auc`."""
-        result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}
+        with warnings.catch_warnings():  # torchmetrics says each time that a class which does not occur has no area
+            warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
+            warnings.filterwarnings("ignore", "No positive samples in targets.*")
+            result: dict[str, Tensor] = {**self.decisions.compute(), **self.curves.compute()}
         result["f1_macro"] = result["f1"].mean()
         return result
 

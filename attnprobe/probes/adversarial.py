@@ -24,9 +24,9 @@ class Adversarial(ReadoutProbe):
     Yields per example, divergences in nats (0 to ln 2): `found_jsd`, `found_tvd`, `feasible_restarts` (share of the
     restarts that ended within ε); `optimum_jsd`, `optimum_tvd`, `upper_bound` and `is_exact` (1: optimum_jsd is the
     global optimum; 0: it is the best one known and the optimum lies between it and upper_bound); `reached_share` =
-    found_jsd / optimum_jsd; `max_attention`, `max_attention_found`, `max_attention_optimum`;
-    `top_token_changed_found`, `top_token_changed_optimum` (0/1); `predicted_class`, `content_length`; and per content
-    position (step) `found_attention` and `optimum_attention`.
+    found_jsd / optimum_jsd (NaN where nothing but the search is known); `max_attention`, `max_attention_found`,
+    `max_attention_optimum`; `top_token_changed_found`, `top_token_changed_optimum` (0/1); `predicted_class`,
+    `content_length`; and per content position (step) `found_attention` and `optimum_attention`.
 
     Where the decoder is not linear in the attention (question answering), or the task is multi-label, nothing is exact:
     the gradient adversary's result stands as the optimum's lower bound, and the upper bound is the one that holds
@@ -66,8 +66,7 @@ class Adversarial(ReadoutProbe):
             yield Measurement("found_jsd", found.jsd)
             yield Measurement("found_tvd", found.tvd)
             yield Measurement("feasible_restarts", found.feasible)
-            # one content position: nothing can move, and the search has reached all there is
-            yield Measurement("reached_share", torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0))
+            yield Measurement("reached_share", reached_share(found, optimum))
         yield Measurement("optimum_jsd", optimum.jsd)
         yield Measurement("optimum_tvd", optimum.tvd)
         yield Measurement("upper_bound", optimum.upper_bound)
@@ -100,6 +99,8 @@ class Optimum:
     tvd: Tensor
     upper_bound: Tensor
     is_exact: Tensor
+    independent: Tensor
+    """Whether a solver of its own looked for it, and not the search alone."""
 
 
 def optimum_within(readout: Readout, epsilon: float, found: Found | None) -> Optimum:
@@ -109,10 +110,12 @@ def optimum_within(readout: Readout, epsilon: float, found: Found | None) -> Opt
     """
     if readout.position_logits is not None and readout.task is Task.SINGLE_LABEL:
         solved = farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=epsilon)
-        best = Optimum(solved.attention, solved.jsd, solved.tvd, solved.upper_bound, solved.is_exact)
+        everywhere = torch.ones_like(solved.is_exact)
+        best = Optimum(solved.attention, solved.jsd, solved.tvd, solved.upper_bound, solved.is_exact, everywhere)
     else:
         nothing = torch.zeros_like(readout.attention[:, 0])
-        best = Optimum(readout.attention, nothing, nothing, unconstrained_maximum(readout), nothing.bool())
+        never = nothing.bool()
+        best = Optimum(readout.attention, nothing, nothing, unconstrained_maximum(readout), never, never)
     if found is None:
         return best
     better = ~best.is_exact & (found.jsd > best.jsd)
@@ -122,7 +125,18 @@ def optimum_within(readout: Readout, epsilon: float, found: Found | None) -> Opt
         tvd=torch.where(better, found.tvd, best.tvd),
         upper_bound=best.upper_bound,
         is_exact=best.is_exact,
+        independent=best.independent,
     )
+
+
+def reached_share(found: Found, optimum: Optimum) -> Tensor:
+    """What share of the optimum's JSD the search reached, 0 to 1.
+
+    With one content position nothing can move, and the search has reached all there is. Where the search is all that is
+    known of the optimum, the share is undefined (NaN).
+    """
+    share = torch.where(optimum.jsd > 0, found.jsd / optimum.jsd, 1.0)
+    return torch.where(optimum.independent, share, torch.nan)
 
 
 def unconstrained_maximum(readout: Readout) -> Tensor:

@@ -5,10 +5,10 @@ trainer nor logger. To add one: a file here, a YAML in conf/probe, a test.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
 import torch
 from lightning import Callback, LightningModule, Trainer
@@ -18,6 +18,8 @@ from attnprobe.batch import Batch, Outputs, Readout
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.randomness import Draws
 from attnprobe.results import Rows
+
+Result = TypeVar("Result")
 
 
 class Measurement(NamedTuple):
@@ -33,12 +35,24 @@ class Measurement(NamedTuple):
 
 @dataclass
 class Subject:
-    """What a probe examines: a trained classifier in eval mode and one batch that went through it."""
+    """What a probe examines: a trained classifier in eval mode and one batch that went through it.
+
+    `words` is the vocabulary in the order of the ids, None where it is not known.
+    """
 
     classifier: AttentionClassifier
     batch: Batch
     outputs: Outputs
     readout: Readout
+    words: Sequence[str] | None = None
+    _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """What several probes need of this batch, computed for the first one that asks. The key names the computation
+        and all its settings."""
+        if key not in self._results:
+            self._results[key] = compute()
+        return self._results[key]
 
 
 class Probe(ABC):
@@ -87,25 +101,26 @@ def positions(content: Tensor) -> Tensor:
 class ProbeRunner(Callback):
     """Runs probes on every batch of the test loop and collects their rows."""
 
-    def __init__(self, probes: list[Probe], seed: int) -> None:
+    def __init__(self, probes: list[Probe], seed: int, words: Sequence[str] | None = None) -> None:
         self.probes = probes
+        self.words = words
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
         self.rows = {probe.name: Rows() for probe in probes}
         self.seconds = dict.fromkeys(self.rows, 0.0)
 
     def on_test_batch_end(
         self,
-        trainer: Trainer,  # noqa: ARG002 - Lightning's signature
+        trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
         batch: Batch,
-        batch_idx: int,  # noqa: ARG002
-        dataloader_idx: int = 0,  # noqa: ARG002
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         """Examine one batch."""
         assert isinstance(pl_module, AttentionClassifier)
         forward: Outputs = outputs["outputs"]
-        subject = Subject(pl_module, batch, forward, pl_module.readout(batch, forward))
+        subject = Subject(pl_module, batch, forward, pl_module.readout(batch, forward), self.words)
         example_id = batch.example_id.cpu().numpy()
         for probe in self.probes:
             start = perf_counter()

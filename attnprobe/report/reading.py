@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -20,6 +21,10 @@ Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
 class Headline:
     """One number that stands for a probe: the mean of a metric over the examples, or a number of the whole split.
 
+    The number is filed under `metric`, or under `name` where a metric has several. `transform` maps the examples'
+    values `[examples]` to those that are averaged (1 for significant, 0 for not; NaN stays NaN). `spread`: the
+    population standard deviation over the examples instead of their mean. `at_most`: (another metric, bound), to take
+    only the examples where it is no larger.
     `title` is plain ASCII (it is printed into log files). `published` names the published metric beside which it stands
     (`attnprobe.report.published`). `by_class` adds a row per predicted class. `proportion_of` names the metric
     that holds the number of examples where a whole-split number is a share of them: such a number
@@ -31,6 +36,34 @@ class Headline:
     published: str | None = None
     by_class: bool = False
     proportion_of: str | None = None
+    name: str | None = None
+    transform: Callable[[np.ndarray], np.ndarray] | None = None
+    spread: bool = False
+    at_most: tuple[str, float] | None = None
+
+    @property
+    def key(self) -> str:
+        """What the number is called in tables and loggers."""
+        return self.name or self.metric
+
+    def values(self, run: pd.DataFrame) -> "pd.Series[float]":
+        """The examples' values of this number, by example id; NaN where it is undefined.
+
+        Args:
+            run: rows without steps of one run and probe.
+        """
+
+        def metric(name: str) -> "pd.Series[float]":
+            rows = run[(run["metric"] == name) & (run["example_id"] >= 0)]
+            return rows.set_index("example_id")["value"]
+
+        values = metric(self.metric)
+        if self.at_most is not None:
+            other, bound = self.at_most
+            values = values[metric(other).reindex(values.index) <= bound]
+        if self.transform is None or values.empty:
+            return values
+        return pd.Series(self.transform(values.to_numpy()), values.index)
 
 
 @dataclass(frozen=True)

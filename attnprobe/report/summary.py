@@ -37,9 +37,10 @@ def headline(results: pd.DataFrame) -> dict[str, float]:
         for number in reading.headlines:
             rows = table[table["metric"] == number.metric]
             whole = rows["example_id"] == WHOLE_SPLIT
-            values = rows.loc[whole if whole.any() else slice(None), "value"]
+            values = rows.loc[whole, "value"] if whole.any() else number.values(table)
             if not values.empty:
-                numbers[f"{reading.probe}/{number.metric}"] = float(values.mean())
+                reduced = values.std(ddof=0) if number.spread else values.mean()
+                numbers[f"{reading.probe}/{number.key}"] = float(reduced)
     return numbers
 
 

@@ -20,7 +20,7 @@ from attnprobe.errors import UserError
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"
 DATA_SETS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
-LOCAL_ONLY = {"anemia", "diabetes", "movies", "tweets_adr"}
+LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "imdb10", "movies", "tweets_adr"}
 TRAIN = {"text": ["Good film", "a bad FILM", "good good", "bad"], "label": [1, 0, 1, 0]}
 OTHER = {"text": ["unheard good", "bad bad"], "label": [1, 0]}
 

@@ -127,6 +127,16 @@ def test_hub_is_asked_once_and_its_columns_are_renamed(monkeypatch):
     assert renamed(loaded["train"], {}).column_names == ["sentence", "text"]
 
 
+def test_hub_rows_are_chosen_and_columns_joined():
+    table = datasets.Dataset.from_dict({"task": [1, 2, 1], "title": ["a", "b", "c"], "body": ["x", "y", None]})
+    source = HubSource("some/name", only={"task": 1}, join={"text": ["title", "body"]}, rename={"task": "kind"})
+    rows = source.prepared(table)
+    assert rows["text"][:] == ["a x", "c"]
+    assert rows["kind"][:] == [1, 1]
+    with pytest.raises(UserError, match="a column of some/name=body: there is no such column"):
+        source.prepared(table.remove_columns("body"))
+
+
 def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monkeypatch, tmp_path):
     def refuse(*_, **__):
         raise ConnectionError("refused")
@@ -165,7 +175,9 @@ def test_testbed_sizes_seeds_and_rationale():
     assert splits["train"][:] != TestbedSource(train_size=12, seed=4).load()["train"][:]
     for row in splits["test"]:
         assert len(row["rationale"]) == len(row["text"].split())
-    with pytest.raises(UserError, match="kind=poems"):
+    with pytest.raises(UserError, match="kind=poems: expected reviews or stories"):
         TestbedSource("poems")
+    with pytest.raises(UserError, match="hops=4: the testbed tells stories"):
+        TestbedSource("stories", hops=4).load()
     with pytest.raises(UserError, match="test_size=0"):
         TestbedSource(test_size=0)

@@ -1,7 +1,9 @@
+from functools import partial
+
 import pytest
 import torch
 
-from attnprobe.models.encoders import CNNEncoder, LSTMEncoder
+from attnprobe.models.encoders import CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder
 from tests.toys import ENCODERS, toy_batch
 
 
@@ -98,3 +100,34 @@ def test_lstm_can_be_differentiated_in_eval_mode_and_keeps_its_mode(vectors):
     encoder(inputs, batch.mask, batch.content).sum().backward()
     assert inputs.grad.abs().sum() > 0
     assert not encoder.training
+
+
+def test_gru_equals_one_bidirectional_gru_over_packed_texts():
+    torch.manual_seed(0)
+    encoder = GRUEncoder(8, hidden_size=5).double()
+    both = torch.nn.GRU(8, 5, batch_first=True, bidirectional=True).double()
+    right = {f"{name}_reverse": weight for name, weight in encoder.backwards.state_dict().items()}
+    both.load_state_dict(encoder.forwards.state_dict() | right)
+    lengths = torch.tensor([6, 2, 1])
+    mask = torch.arange(8) < lengths.unsqueeze(-1)
+    vectors = torch.randn(3, 8, 8).double()
+    text = torch.nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True)
+    states, _ = torch.nn.utils.rnn.pad_packed_sequence(both(text)[0], batch_first=True, total_length=8)
+    torch.testing.assert_close(encoder(vectors, mask, mask), states)
+
+
+def test_without_encoder_states_are_word_vectors():
+    vectors, mask = torch.randn(1, 4, 3), torch.tensor([[True, True, True, False]])
+    states = NoEncoder(3)(vectors, mask, mask)
+    assert states[0, :3].equal(vectors[0, :3])
+    assert (states[0, 3] == 0).all()
+
+
+@pytest.mark.parametrize("encoder", [GRUEncoder, NoEncoder, partial(CNNEncoder, filters=4)])
+def test_dropout_acts_while_training_only(encoder):
+    torch.manual_seed(0)
+    vectors, mask = torch.rand(1, 40, 6) + 1, torch.ones(1, 40).bool()
+    module = encoder(6, dropout=0.5)
+    assert 0.3 < (module(vectors, mask, mask) == 0).float().mean() < 0.95
+    module.eval()
+    assert module(vectors, mask, mask).equal(module(vectors, mask, mask))

@@ -62,6 +62,7 @@ def test_where_nothing_is_exact_the_search_stands_and_the_table_says_so(case):
     assert (result["is_exact"] == 0).all()
     assert torch.equal(result["optimum_jsd"], result["found_jsd"])
     assert (result["found_jsd"] > 0.05).all()
+    assert result["reached_share"].isnan().all()
     assert (result["upper_bound"] >= result["found_jsd"]).all()
 
 

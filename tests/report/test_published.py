@@ -22,8 +22,10 @@ def test_the_numbers_of_the_paper_stand_under_our_names():
     assert value(sst, "adversarial_max_jsd_mean", "class_1") == pytest.approx(0.493, abs=5e-4)
     assert value(sst, "tau_attention_gradient_mean", "overall") == pytest.approx(0.351, abs=5e-4)
     assert value(published("snli", "lstm_additive"), "accuracy") == pytest.approx(0.779, abs=5e-4)
-    assert value(published("babi_1", "lstm_additive"), "adversarial_max_jsd_mean") == pytest.approx(0.468, abs=5e-4)
+    assert value(published("babi1", "lstm_additive"), "adversarial_max_jsd_mean") == pytest.approx(0.468, abs=5e-4)
     assert published("testbed", "lstm_additive").empty
+    yelp = published("yelp", "hanconv")
+    assert value(yelp, "fewer_gradient_than_attention") == pytest.approx(0.478, abs=5e-4)
 
 
 def test_every_published_number_is_whole_and_unique():
@@ -31,7 +33,8 @@ def test_every_published_number_is_whole_and_unique():
     assert table["value"].notna().all()
     assert not table.duplicated(["data", "model", "metric", "group"]).any()
     assert table["group"].str.fullmatch(r"overall|class_\d+").all()
-    assert set(table["model"]) == {f"{e}_{a}" for e in ("lstm", "cnn", "average") for a in ("additive", "dot")}
+    jain = {f"{e}_{a}" for e in ("lstm", "cnn", "average") for a in ("additive", "dot")}
+    assert set(table["model"]) == jain | {"hanrnn", "hanconv", "flanrnn", "flanconv"}
     bounded = table[~table["metric"].isin(["n"])]
     assert bounded["value"].between(-1, 1).all()
 

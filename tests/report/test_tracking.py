@@ -76,7 +76,7 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     assert history["tables/adversarial", "nrows"] == 20
     assert history["figures/adversarial_heatmaps", "_type"] == "image-file"
     assert (path.parent / "files" / history["figures/permutation", "path"]).stat().st_size > 1000
-    examples = json.loads((path.parent / "files" / history["tables/examples", "path"]).read_text())
+    examples = json.loads((path.parent / "files" / history["tables/examples_test", "path"]).read_text())
     assert "text" in examples["columns"]
     summary = values(item for r in written if r.WhichOneof("record_type") == "summary" for item in r.summary.update)
     assert summary["performance/accuracy_published",] == pytest.approx(0.808116)

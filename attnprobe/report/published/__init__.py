@@ -12,9 +12,10 @@ from attnprobe.report.facets import RUN
 from attnprobe.report.reading import Headline, present
 from attnprobe.results import WHOLE_SPLIT, interval
 
-FILES = {"Jain & Wallace 2019": "jain_wallace.csv"}
+FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
 REMARKS = {
     "Jain & Wallace 2019": "pretrained word vectors; largest JSD among those with TVD <= 0.05",
+    "Serrano & Smith 2019": "other word vectors and splits; a ranking that never flips is counted as needing more",
 }
 """What a reader must know before comparing, in a line of plain ASCII (the summary shows it)."""
 COLUMNS = [
@@ -64,7 +65,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
             papers = published(str(identity["data"]), str(identity["model"]))
             for headline in reading.headlines:
                 for group, n, values in _aggregates(run, headline):
-                    fact = {"metric": headline.metric, "title": headline.title, "group": group, "n": n}
+                    fact = {"metric": headline.key, "title": headline.title, "group": group, "n": n}
                     mean, low, high = values
                     beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
                     value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
@@ -79,14 +80,22 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
     whole = rows.loc[rows["example_id"] == WHOLE_SPLIT, "value"]
     if not whole.empty:
         return [("overall", *_whole_split(run, headline, float(whole.iloc[0])))]
-    values = rows.set_index("example_id")["value"]
+    values = headline.values(run)
     if values.empty:
         return []
     groups = [("overall", values)]
     if headline.by_class:
         predicted = run[run["metric"] == "predicted_class"].set_index("example_id")["value"].reindex(values.index)
         groups += [(f"class_{int(c)}", part) for c, part in values.groupby(predicted) if c >= 0]
-    return [(group, int(part.notna().sum()), interval(part.to_numpy())) for group, part in groups]
+    return [(group, int(part.notna().sum()), _reduced(part.to_numpy(), headline)) for group, part in groups]
+
+
+def _reduced(values: np.ndarray, headline: Headline) -> tuple[float, float, float]:
+    """(number, low, high) over the examples; a standard deviation is given without an interval."""
+    if not headline.spread:
+        return interval(values)
+    known = values[~np.isnan(values)]
+    return (float(known.std()) if len(known) else np.nan), np.nan, np.nan
 
 
 def _whole_split(run: pd.DataFrame, headline: Headline, value: float) -> tuple[int, tuple[float, float, float]]:

@@ -1,0 +1,96 @@
+"""Erase positions one after the other until the decision flips (Serrano & Smith 2019, section 5)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.batch import Readout
+from attnprobe.erasure.single import decision, overtaken
+from attnprobe.exact.flipping import NEVER
+
+
+@dataclass(frozen=True)
+class ErasureCounts:
+    """How far an order had to be followed until the decision flipped.
+
+    Attributes:
+        count: positions erased at the first flip, 1 or more; −1 where nothing short of erasing everything flips it.
+        mass: attention weight erased by then, 0 to 1; NaN where count is −1.
+    """
+
+    count: Int[Tensor, "*samples batch"]
+    mass: Float[Tensor, "*samples batch"]
+
+
+def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]) -> ErasureCounts:
+    """Erase content positions from the highest score to the lowest, renormalising the rest after each, until some class
+    is strictly ahead of the decision; for any number of rankings of the same texts.
+
+    With a linear decoder and d_t = z_t[k] − z_t[c], class k is ahead of the decision c exactly when the sum of α_t d_t
+    over what is kept is positive (renormalising does not change its sign): one sum from the far end of the order gives
+    every step of every class. Any other decoder is asked once per step. Of tied scores the earlier position goes first.
+
+    Note:
+        Erasing everything is no flip (as in `attnprobe.exact.smallest_flipping_set`): nothing is left to decide by.
+        The published code decides by the bias there and counts it as a flip.
+    """
+    attention, length = readout.attention * readout.content, readout.content.sum(-1)
+    chosen = decision(readout)
+    advantages = None if readout.position_logits is None else advantage(readout, chosen)
+    number = torch.arange(scores.shape[-1], device=length.device)
+    counts, masses = [], []
+    for score in scores.reshape(-1, *attention.shape):
+        order = score.masked_fill(~readout.content, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
+        # the last to go first, so that what is kept is a sum from the start
+        backwards = order.flip(-1)
+        kept = attention.gather(-1, backwards).cumsum(-1)
+        flips = (
+            _flips_by_decoding(readout, chosen, backwards, kept)
+            if advantages is None
+            else _flips(advantages, backwards)
+        )
+        # the n-th place from the end holds the position that goes n-th: what is kept then is summed up one place before
+        flips = (flips & (kept > 0))[:, :-1].flip(-1) & (number[1:] < length.unsqueeze(-1))
+        count = torch.where(flips.any(-1), flips.int().argmax(-1) + 1, NEVER)
+        erased = torch.where(number < count.unsqueeze(-1), attention.gather(-1, order), 0).sum(-1)
+        counts.append(count)
+        masses.append(torch.where(count > 0, erased, torch.nan))
+    shape = scores.shape[:-1]
+    return ErasureCounts(torch.stack(counts).reshape(shape), torch.stack(masses).reshape(shape))
+
+
+def advantage(readout: Readout, chosen: Int[Tensor, "batch"]) -> Float[Tensor, "batch classes seq"]:
+    """α_t (z_t[k] − z_t[c]): how much each position does for every class k against the chosen one; linear decoder."""
+    assert readout.position_logits is not None
+    logits = readout.position_logits.mT
+    own = logits.gather(1, chosen[:, None, None].expand(-1, 1, logits.shape[-1]))
+    return (logits - own) * (readout.attention * readout.content).unsqueeze(1)
+
+
+def _flips(
+    advantages: Float[Tensor, "batch classes seq"], backwards: Int[Tensor, "batch seq"]
+) -> Bool[Tensor, "batch seq"]:
+    """Whether another class is ahead where only the first, the first two, … of `backwards` are kept: linear decoder."""
+    ordered = advantages.gather(-1, backwards.unsqueeze(1).expand_as(advantages))
+    return ordered.cumsum(-1).amax(1) > 0
+
+
+def _flips_by_decoding(
+    readout: Readout,
+    chosen: Int[Tensor, "batch"],
+    backwards: Int[Tensor, "batch seq"],
+    kept: Float[Tensor, "batch seq"],
+) -> Bool[Tensor, "batch seq"]:
+    """As `_flips`, by asking the decoder at every step until every decision has changed."""
+    flips = torch.zeros_like(readout.content)
+    weights = readout.attention.gather(-1, backwards)
+    place = torch.arange(weights.shape[1], device=weights.device)
+    for last in range(weights.shape[1] - 2, -1, -1):
+        mass = kept[:, last, None]
+        left = torch.where((place <= last) & (mass > 0), weights / torch.where(mass > 0, mass, 1), 0)
+        flips[:, last] = overtaken(readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen)
+        if flips.any(-1).all():
+            break
+    return flips

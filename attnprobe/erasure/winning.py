@@ -1,0 +1,105 @@
+"""The fewest positions after whose erasure a given class wins outright: several constraints at once.
+
+Serrano & Smith name erasure towards each class as future work. For one rival against the decision a sort is exact
+(`attnprobe.exact.smallest_overtaking_sets`); to win, a class must be ahead of every other one, and which set is
+smallest is then an integer programme with one binary variable per position and one constraint per other class.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+MARGIN = 1e-5
+"""How far above 0 a sum is asked to be in the second attempt, relative to its largest summand: the solver takes
+anything above -1e-6 for 0 or more."""
+
+
+@dataclass(frozen=True)
+class WinningSet:
+    """What is known of the smallest set of positions whose erasure makes a class win.
+
+    Attributes:
+        size: positions of the smallest set known, 0 where the class wins already; −1 where none is known.
+        bound: no set of fewer positions does it; −1 where it is proved that no set does it.
+        exact: `size` equals `bound`.
+    """
+
+    size: int
+    bound: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether `size` is the optimum, or both are −1: proved that there is no such set."""
+        return self.size == self.bound
+
+
+NO_SET = WinningSet(-1, -1)
+
+
+def smallest_winning_set(margins: Float[np.ndarray, "rivals seq"], *, nodes: int = 1000) -> WinningSet:
+    """The fewest positions to erase so that every rival's kept sum Σ_{t∉S} margins[j, t] is positive.
+
+    Bounds by sorting come first. From below: the rival that is hardest to beat alone. From above: every rival's own
+    order, the order by each position's worst margin and the one by its mean margin, followed until all sums are
+    positive. Where the two differ, an integer programme decides (HiGHS): what it says of sums of 0 or more bounds the
+    strict problem from below, and a set of its own counts only where its sums are positive in float64.
+
+    Args:
+        margins: α_t (z_t[k] − z_t[j]) of class k over each rival j, at the erasable positions only.
+        nodes: branch-and-bound nodes before the search is given up and the bounds stand as they are: nodes and not
+            seconds, so that the same input gives the same answer on any machine. 0: bounds by sorting alone.
+    """
+    alone = [_first([row], np.argsort(row, kind="stable")) for row in margins]
+    if min(alone) < 0:
+        return NO_SET
+    bound = max(alone)
+    scale = np.abs(margins).max(1, keepdims=True)
+    relative = margins / np.where(scale > 0, scale, 1)
+    orders = [*relative, relative.min(0), relative.mean(0)]
+    found = [size for scores in orders if (size := _first(margins, np.argsort(scores, kind="stable"))) >= 0]
+    size = min(found, default=-1)
+    if size == bound or nodes == 0:
+        return WinningSet(size, bound)
+    for margin in (0.0, MARGIN):
+        keep, most = _most_kept(relative, margin, nodes)
+        if margin == 0:
+            if most < 1:
+                return NO_SET
+            bound = max(bound, margins.shape[1] - most)
+        if keep is not None and keep.any() and (margins[:, keep].sum(1) > 0).all():
+            erased = int((~keep).sum())
+            size = erased if size < 0 else min(size, erased)
+        if size == bound:
+            break
+    # single positions of next to no weight are within the solver's tolerance, and easily looked at
+    if bound == margins.shape[1] - 1 and size < 0:
+        return WinningSet(bound, bound) if (margins > 0).all(0).any() else NO_SET
+    return WinningSet(size, bound)
+
+
+def _first(margins: Float[np.ndarray, "rivals seq"] | list[np.ndarray], order: np.ndarray) -> int:
+    """How many positions of the order have to go until every sum of the rest is positive; −1 if it never is."""
+    kept = np.cumsum(np.asarray(margins)[:, order[::-1]], axis=1)[:, ::-1]
+    wins = (kept > 0).all(0)
+    return int(wins.argmax()) if wins.any() else -1
+
+
+def _most_kept(
+    relative: Float[np.ndarray, "rivals seq"], margin: float, nodes: int
+) -> tuple[Bool[np.ndarray, "seq"] | None, int]:
+    """A choice of positions to keep whose sums are all `margin` or more (None: none found), and the most that can be
+    kept (0: provably none)."""
+    count = relative.shape[1]
+    result = milp(
+        c=-np.ones(count),
+        integrality=np.ones(count),
+        bounds=Bounds(0, 1),
+        constraints=[LinearConstraint(relative, margin, np.inf), LinearConstraint(np.ones((1, count)), 1, np.inf)],
+        options={"node_limit": nodes},
+    )
+    if result.status == 2:
+        return None, 0
+    most = count if result.mip_dual_bound is None else int(np.floor(-result.mip_dual_bound + 1e-6))
+    return (None if result.x is None else result.x > 0.5), most

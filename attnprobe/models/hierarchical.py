@@ -1,0 +1,144 @@
+"""Sentences made of words: encode and attend within each sentence, then encode the sentences (Yang et al. 2016)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.batch import Batch
+from attnprobe.errors import UserError
+from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.encoders import Encoder, TextEncoder
+
+
+class HierarchicalEncoder(TextEncoder):
+    """One state per sentence: word encoder → attention over the sentence's words → sum → sentence encoder.
+
+    With the classifier's own attention over these states it is a hierarchical attention network. Markers and padding
+    belong to no sentence and are not read.
+
+    Args:
+        input_size: features of a word vector.
+        word_encoder, sentence_encoder: input_size → Encoder.
+        word_attention: hidden_size → Attention.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        word_encoder: Callable[..., Encoder],
+        word_attention: Callable[..., Attention],
+        sentence_encoder: Callable[..., Encoder],
+    ) -> None:
+        super().__init__()
+        self.word_encoder = word_encoder(input_size=input_size)
+        self.word_attention = word_attention(hidden_size=self.word_encoder.size)
+        self.sentence_encoder = sentence_encoder(input_size=self.word_encoder.size)
+        self.size = self.sentence_encoder.size
+
+    def states(
+        self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
+    ) -> tuple[Float[Tensor, "batch seq hidden"], Float[Tensor, "batch tokens"]]:
+        """Hidden states of the sentences, zero behind a text's last one, and the attention within each sentence."""
+        layout = sentence_layout(batch)
+        vectors = embeddings.flatten(0, 1)
+        word_attention = vectors.new_zeros(len(vectors))
+        sentences = vectors.new_zeros(*layout.mask.shape, self.word_encoder.size)
+        for group in groups_of_similar_length(layout.words):
+            token, mask = layout.tokens_of(group)
+            hidden = self.word_encoder(vectors[token] * mask.unsqueeze(-1), mask, mask)
+            attention = masked_softmax(self.word_attention(hidden), mask)
+            word_attention = word_attention.index_put((token[mask],), attention[mask])
+            attended = torch.einsum("sw,swh->sh", attention, hidden)
+            sentences = sentences.index_put((layout.row[group], layout.place[group]), attended)
+        return self.sentence_encoder(sentences, layout.mask, layout.mask), word_attention.view(batch.ids.shape)
+
+    def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """The sentences of each text."""
+        return sentence_layout(batch).mask
+
+
+@dataclass(frozen=True)
+class SentenceLayout:
+    """Where the sentences of a batch are, text by text in reading order.
+
+    Attributes:
+        row, place: the text of each sentence, and its number in it from 0, sentences without words not counted.
+        words: its number of words, at least 1.
+        start: the number of its first word in `token`.
+        token: positions of all words in the flattened batch, sentence by sentence.
+        mask: which texts have a sentence of this number.
+    """
+
+    row: Int[Tensor, "sentences"]
+    place: Int[Tensor, "sentences"]
+    words: Int[Tensor, "sentences"]
+    start: Int[Tensor, "sentences"]
+    token: Int[Tensor, "words"]
+    mask: Bool[Tensor, "batch seq"]
+
+    def tokens_of(self, sentences: Int[Tensor, "some"]) -> tuple[Int[Tensor, "some width"], Bool[Tensor, "some width"]]:
+        """Positions of some sentences' words in the flattened batch, as wide as the longest; and which are words."""
+        number = torch.arange(int(self.words[sentences].max()), device=sentences.device)
+        mask = number < self.words[sentences, None]
+        # beyond a sentence's end some word is read, which the mask takes out again
+        return self.token[(self.start[sentences, None] + number).clamp(max=len(self.token) - 1)], mask
+
+
+def sentence_layout(batch: Batch) -> SentenceLayout:
+    """Find the sentences of a batch by `batch.sentence`.
+
+    Raises:
+        UserError: the batch does not say which sentence a word belongs to, or a text has no word in any sentence.
+    """
+    if batch.sentence is None:
+        raise UserError(
+            "this model reads sentences, but the data set does not split its texts into any: set data.sentences=rule "
+            "(or spacy, or column)"
+        )
+    inside = batch.content & (batch.sentence >= 0)
+    if not inside.any(-1).all():
+        row = int((~inside.any(-1)).nonzero()[0, 0])
+        raise UserError(f"example {int(batch.example_id[row])} has no word in any sentence: leave empty texts out")
+    token = inside.flatten().nonzero().squeeze(-1)
+    most = batch.sentence.max() + 1
+    key = (token // batch.ids.shape[1]) * most + batch.sentence.flatten()[token]
+    key, order = key.sort(stable=True)
+    found, words = key.unique_consecutive(return_counts=True)
+    row = found // most
+    count = row.bincount(minlength=len(batch))
+    number = torch.arange(len(found), device=found.device)
+    place = number - (count.cumsum(0) - count)[row]
+    mask = torch.arange(int(count.max()), device=count.device) < count.unsqueeze(-1)
+    return SentenceLayout(row, place, words, words.cumsum(0) - words, token[order], mask)
+
+
+def words_per_sentence(batch: Batch) -> list[list[int]]:
+    """How many words each sentence of each text has."""
+    layout = sentence_layout(batch)
+    return [layout.words[layout.row == row].tolist() for row in range(len(batch))]
+
+
+def by_sentence(words: Any, lengths: Sequence[int]) -> list[Any]:
+    """One sequence of words (or their weights) cut into sentences of these lengths.
+
+    >>> by_sentence(["a", "b", "c"], [1, 2])
+    [['a'], ['b', 'c']]
+    """
+    ends = accumulate(lengths)
+    return [words[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def groups_of_similar_length(words: Int[Tensor, "sentences"]) -> Iterator[Int[Tensor, "some"]]:
+    """All sentences in groups whose longest is less than twice as long as its shortest.
+
+    Side by side in one grid, one sentence of 300 words would make 300 columns of every other; this way less than half
+    of all that is computed is padding, and there are no more groups than doublings from 1 to the longest sentence.
+    """
+    doublings = words.double().log2().floor()
+    for value in doublings.unique():
+        yield (doublings == value).nonzero().squeeze(-1)

@@ -1,0 +1,121 @@
+"""Does attention agree with other measures of importance, and do these agree with each other?
+(Jain & Wallace 2019, section 4.1)"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from attnprobe.errors import UserError
+from attnprobe.importance.agreement import tenth, top_overlap, top_tau
+from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE
+from attnprobe.importance.words import is_function_word
+from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
+from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.probes.gradient import gradients_of
+from attnprobe.probes.leave_one_out import check, removals_of
+from attnprobe.probes.permutation import description, permute_attention
+from attnprobe.probes.randomness import Draws
+
+PAIRS = (
+    ("attention", "gradient"),
+    ("attention", "gradient_through_attention"),
+    ("attention", "leave_one_out"),
+    ("gradient", "leave_one_out"),
+    ("gradient_through_attention", "leave_one_out"),
+)
+
+
+@dataclass
+class Correlation(ModelProbe):
+    """Rank agreement per example between attention, gradients and leave-one-out, over the content positions.
+
+    For each pair (`attention_gradient`, `attention_gradient_through_attention`, `attention_leave_one_out`,
+    `gradient_leave_one_out` and `gradient_through_attention_leave_one_out`, the paper's control) it yields
+
+    - `tau_…` Kendall's τ-b, −1 to 1, and `p_…`, its p-value without correction for the number of examples;
+    - `spearman_…`, −1 to 1;
+    - `top_tau_…` Kendall's τ of the lists of the `top` largest, `top_overlap_…` what share they have in common, and
+      `tenth_overlap_…` the same for the largest tenth of the positions;
+    - `jsd_…` Jensen-Shannon divergence of the scores made to sum to 1, in nats, 0 to ln 2;
+    - `tau_words_…` τ-b over content words alone, where the vocabulary is known: no function words, no punctuation.
+
+    And per measure of importance `tau_shuffled_…`, τ-b with the attention in random order, a floor;
+    `attention_evenness` (entropy / ln n: 1 is uniform), `content_words` (how many), `predicted_class`,
+    `content_length`. What is undefined for an example (a row of one token, or of equal scores) is NaN.
+
+    Attributes:
+        top: length of the lists that are compared.
+        function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not" is among these.
+        tolerance, chunk: as in the leave_one_out probe; the same numbers are computed once for both.
+    """
+
+    name: ClassVar[str] = "correlation"
+    top: int = 5
+    function_words: Sequence[str] | None = None
+    tolerance: float = TOLERANCE
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        check("correlation", self.tolerance, self.chunk)
+        if self.top < 2:
+            raise UserError(f"probe.correlation.top={self.top}: expected the length of two lists to compare, 2 or more")
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        scores, content = self.scores(subject), subject.outputs.content
+        names = ["_".join(pair) for pair in PAIRS]
+        left, right = (torch.stack([scores[pair[side]] for pair in PAIRS]) for side in (0, 1))
+        tau, p = kendall_tau_test(left, right, content)
+        size = torch.full(content.shape[:1], self.top, device=content.device)
+        apart = jensen_shannon(normalised(left, content), normalised(right, content), content)
+        # leave-one-out is NaN outside content too, where nothing was removed
+        undefined = (right.isnan() & content).any(-1)
+        found = {
+            "tau": tau,
+            "p": p,
+            "spearman": spearman(left, right, content),
+            "top_tau": top_tau(left, right, self.top, content),
+            "top_overlap": top_overlap(left, right, size, content),
+            "tenth_overlap": top_overlap(left, right, tenth(content), content),
+            "jsd": torch.where(undefined, torch.nan, apart),
+        }
+        words = self.content_words(subject)
+        if words is not None:
+            found["tau_words"] = kendall_tau(left, right, words)
+            yield Measurement("content_words", words.sum(-1))
+        for metric, values in found.items():
+            for name, value in zip(names, values, strict=True):
+                yield Measurement(f"{metric}_{name}", value)
+
+        attention = scores.pop("attention")
+        noise = draws.uniform(1, content, subject.batch.example_id)
+        shuffled = permute_attention(attention, content, noise)
+        for name, importance in scores.items():
+            yield Measurement(f"tau_shuffled_{name}", kendall_tau(shuffled[0], importance, content))
+        length = content.sum(-1).double()
+        # one position is neither even nor uneven
+        most = torch.where(length > 1, length.log(), torch.nan)
+        yield Measurement("attention_evenness", entropy(attention, content) / most)
+        yield from description(subject.readout)
+
+    def scores(self, subject: Subject) -> dict[str, Tensor]:
+        """Attention and the measures of importance, `[batch, seq]` each."""
+        gradients = gradients_of(subject)
+        removals = removals_of(subject, self.tolerance, self.chunk)
+        return {
+            "attention": subject.readout.attention,
+            "gradient": gradients.embedding.double(),
+            "gradient_through_attention": gradients.embedding_through_attention.double(),
+            "leave_one_out": removals.distance,
+        }
+
+    def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:
+        """Content positions that hold a content word; None where the vocabulary is not known."""
+        if subject.words is None:
+            return None
+        excluded = is_function_word(subject.words, self.function_words).to(subject.batch.ids.device)
+        return subject.outputs.content & ~excluded[subject.batch.ids]

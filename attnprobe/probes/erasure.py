@@ -1,0 +1,210 @@
+"""How many items must go before the decision flips, in which order? (Serrano & Smith 2019, section 5)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.batch import Readout, Task
+from attnprobe.erasure import erase_in_order, smallest_winning_set
+from attnprobe.erasure.single import decision
+from attnprobe.errors import UserError
+from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
+from attnprobe.importance.gradient import attention_gradient
+from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.probes.permutation import description
+from attnprobe.probes.randomness import Draws
+
+NEVER_FLIPS, FLIPS_BY_BIAS, FLIPS = 0, 1, 2
+"""Values of `status_…`."""
+PAIRS = (
+    ("gradient", "attention"),
+    ("gradient_attention", "attention"),
+    ("gradient_attention", "gradient"),
+    ("contribution", "gradient_attention"),
+    ("attention", "random"),
+)
+"""Rankings that are compared example by example (the first against the second)."""
+
+
+@dataclass
+class Erasure(ModelProbe):
+    """Erase items in the order of a ranking, renormalising, until the decision flips; and the fewest that do it.
+
+    Rankings R, the first item first: `attention` (highest weight), `ascending` (lowest weight: a control), `gradient`
+    (∂ probability of the predicted class / ∂ weight, signed), `gradient_attention` (their product), `value_norm`
+    (α‖h‖), `random` (one random order), with a linear decoder `contribution` (α_t times the lead of the decision over
+    the runner-up in z_t) and `optimal` (the smallest flipping set, not a ranking).
+
+    Yields per example and R: `removed_count_R` items, `removed_fraction_R` of the content (0 to 1), `removed_mass_R`
+    attention (0 to 1), all NaN where the order does not flip the decision before everything is erased; `status_R`: 2
+    it does, 1 only the decoder's bias does, when everything is erased (the published code counts that as a flip at
+    fraction 1), 0 never; `regret_R`: removed_count_R − removed_count_optimal.
+
+    Per example: `never_flips` (1: proved that no set of items does it), `flip_by_bias` (1: with everything erased the
+    bias decides otherwise); over all random orders `removed_fraction_random_mean` (of those that flip) and
+    `flip_share_random`; `fewer_A_than_B` for pairs of rankings (`PAIRS`): 1 where A flips with fewer items, an order
+    that does not flip needing more than any, else 0 (ties as well); `max_attention`, `predicted_class`,
+    `content_length`.
+
+    Per other class (step): `overtake_size`, the fewest items after which it is ahead of the decision, NaN if never; and
+    with `wins` `wins_size`, after which it is ahead of every class, `wins_bound`, the number that certainly is needed,
+    and `wins_exact`, whether the two are proved to be the same (both NaN: proved that it never is).
+
+    Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out.
+
+    Attributes:
+        random_orders: how many random orders, 1 or more (paper: 5).
+        wins: also find the smallest set after which each other class wins outright.
+        nodes: branch-and-bound nodes per class and example before bounds are given instead.
+    """
+
+    name: ClassVar[str] = "erasure"
+    random_orders: int = 5
+    wins: bool = False
+    nodes: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.random_orders < 1:
+            raise UserError(f"probe.erasure.random_orders={self.random_orders}: expected 1 or more random orders")
+        if self.nodes < 0:
+            raise UserError(f"probe.erasure.nodes={self.nodes}: expected 0 (no search) or more branch-and-bound nodes")
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        readout = subject.readout
+        if readout.task is not Task.SINGLE_LABEL:
+            raise UserError("probe erasure asks when one decision flips; leave it out for data.multi_label=true")
+        noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
+        by_bias = decides_without_attention(subject)
+        linear = readout.position_logits is not None
+        optimal = None
+        counts: dict[str, Tensor] = {}
+        if linear:
+            optimal, members = smallest_sets(readout)
+            counts["optimal"] = optimal
+            mass = torch.where(members, readout.attention, 0).sum(-1)
+            yield from removed("optimal", optimal, mass, by_bias, readout)
+            yield Measurement("never_flips", optimal < 0)
+        scores = rankings(subject)
+        found = erase_in_order(readout, torch.cat([torch.stack([*scores.values()]), noise]))
+        orders = found.count[len(scores) :]
+        for number, name in enumerate([*scores, "random"]):
+            counts[name] = found.count[number]
+            yield from removed(name, counts[name], found.mass[number], by_bias, readout)
+            if optimal is not None:
+                regret = (counts[name] - optimal).double()
+                yield Measurement(f"regret_{name}", torch.where(counts[name] > 0, regret, torch.nan))
+        yield from over_orders(orders, readout.content)
+        yield Measurement("flip_by_bias", by_bias)
+        for first, second in PAIRS:
+            if first in counts:
+                yield Measurement(f"fewer_{first}_than_{second}", fewer(counts[first], counts[second]))
+        if linear:
+            yield from towards_each_class(readout, self.nodes if self.wins else None)
+        yield from description(readout)
+
+
+def rankings(subject: Subject) -> dict[str, Float[Tensor, "batch seq"]]:
+    """Scores by which items are erased, the highest first."""
+    readout, attention = subject.readout, subject.readout.attention
+    gradient = attention_gradient(subject.classifier, subject.batch, subject.outputs).double()
+    scores = {
+        "attention": attention,
+        "ascending": -attention,
+        "gradient": gradient,
+        "gradient_attention": gradient * attention,
+        "value_norm": attention * subject.outputs.hidden.detach().double().norm(dim=-1),
+    }
+    if readout.position_logits is not None:
+        scores["contribution"] = attention * lead(readout)
+    return scores
+
+
+def lead(readout: Readout) -> Float[Tensor, "batch seq"]:
+    """z_t[decision] − z_t[runner-up]: what each position says for the decision against the next likely class.
+
+    With two classes, α_t times this is the order in which the smallest flipping set is found.
+    """
+    logits = readout.position_logits
+    assert logits is not None
+    chosen = decision(readout).unsqueeze(-1)
+    whole = readout.logits(readout.attention)
+    runner_up = whole.scatter(-1, chosen, -torch.inf).argmax(-1, keepdim=True)
+    pair = torch.cat([chosen, runner_up], -1).unsqueeze(1).expand(-1, logits.shape[1], -1)
+    of_chosen, of_other = logits.gather(-1, pair).unbind(-1)
+    return of_chosen - of_other
+
+
+def decides_without_attention(subject: Subject) -> Bool[Tensor, "batch"]:
+    """Whether the decoder's bias alone, with everything erased, decides otherwise than the model."""
+    outputs = subject.outputs
+    with torch.no_grad():
+        nothing = subject.classifier.decode(
+            outputs.hidden, torch.zeros_like(outputs.attention), outputs.query, subject.batch.candidates
+        )
+    return nothing.argmax(-1) != decision(subject.readout)
+
+
+def smallest_sets(readout: Readout) -> tuple[Tensor, Bool[Tensor, "batch seq"]]:
+    """Size of the smallest flipping set, −1 where there is none, and its members."""
+    assert readout.position_logits is not None
+    found = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+    return found.size, found.members
+
+
+def removed(name: str, count: Tensor, mass: Tensor, by_bias: Tensor, readout: Readout) -> Iterator[Measurement]:
+    """What was erased in one order until the decision flipped."""
+    flips = count > 0
+    number = torch.where(flips, count.double(), torch.nan)
+    yield Measurement(f"removed_count_{name}", number)
+    yield Measurement(f"removed_fraction_{name}", number / readout.content.sum(-1))
+    yield Measurement(f"removed_mass_{name}", torch.where(flips, mass, torch.nan))
+    without_flip = torch.where(by_bias, FLIPS_BY_BIAS, NEVER_FLIPS)
+    yield Measurement(f"status_{name}", torch.where(flips, FLIPS, without_flip))
+
+
+def fewer(first: Tensor, second: Tensor) -> Bool[Tensor, "batch"]:
+    """Where the first order flips with fewer items than the second; one that never flips needs more than any."""
+    return (first > 0) & ((second < 0) | (first < second))
+
+
+def over_orders(counts: Tensor, content: Bool[Tensor, "batch seq"]) -> Iterator[Measurement]:
+    """Means over random orders, `counts [orders, batch]`."""
+    flips = counts > 0
+    times = flips.sum(0)
+    total = torch.where(flips, counts, 0).sum(0).double() / content.sum(-1)
+    yield Measurement("removed_fraction_random_mean", total / torch.where(times > 0, times, torch.nan))
+    yield Measurement("flip_share_random", times.double() / len(counts))
+
+
+def towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurement]:
+    """The fewest items after which each other class is ahead of the decision and, given `nodes`, of every class."""
+    logits, attention = readout.position_logits, readout.attention
+    assert logits is not None
+    sets = smallest_overtaking_sets(attention, logits, readout.content)
+    classes = torch.arange(logits.shape[-1], device=logits.device)
+    step = torch.where(classes == sets.decision.unsqueeze(-1), torch.nan, classes.double())
+    yield Measurement("overtake_size", torch.where(sets.size > 0, sets.size.double(), torch.nan), step)
+    if nodes is None:
+        return
+    shape = sets.size.shape
+    size, bound, exact = (torch.full(shape, torch.nan, dtype=torch.float64, device=logits.device) for _ in range(3))
+    weighted = (attention.unsqueeze(-1) * logits).cpu().numpy()
+    content = readout.content.cpu().numpy()
+    for row, chosen in enumerate(sets.decision.tolist()):
+        items = weighted[row][content[row]].T
+        for rival in range(len(items)):
+            if rival == chosen:
+                continue
+            margins = items[rival] - items[[other for other in range(len(items)) if other != rival]]
+            found = smallest_winning_set(margins, nodes=nodes)
+            size[row, rival] = found.size if found.size >= 0 else torch.nan
+            bound[row, rival] = found.bound if found.bound >= 0 else torch.nan
+            exact[row, rival] = found.exact
+    yield Measurement("wins_size", size, step)
+    yield Measurement("wins_bound", bound, step)
+    yield Measurement("wins_exact", exact, step)

@@ -1,0 +1,49 @@
+"""Which tokens does the prediction react to most? (Jain & Wallace 2019, section 4.1)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnprobe.importance.gradient import Gradients, attention_gradient, gradients
+from attnprobe.measures import normalised
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, positions
+from attnprobe.probes.permutation import description
+from attnprobe.probes.randomness import Draws
+
+
+@dataclass
+class Gradient(ModelProbe):
+    """Gradient × input of the predicted probabilities, as shares that sum to 1 over the content positions.
+
+    Yields per content position (step) `gradient` (of the word vectors, attention held fixed: the paper's),
+    `gradient_through_attention` (the attention reacting too), `hidden_gradient`, `hidden_gradient_through_attention`
+    (of the encoder's states), and `attention_gradient` (∂ probability of the predicted class / ∂ attention weight,
+    signed and not normalised); per example `max_gradient` (the largest share of `gradient`), `predicted_class` and
+    `content_length`. Where all gradients are 0 shares are undefined (NaN).
+    """
+
+    name: ClassVar[str] = "gradient"
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        step = positions(subject.outputs.content)
+        content = subject.outputs.content
+        found = gradients_of(subject)
+        shares = normalised(found.embedding.double(), content)
+        yield Measurement("gradient", shares, step)
+        for metric, values in (
+            ("gradient_through_attention", found.embedding_through_attention),
+            ("hidden_gradient", found.hidden),
+            ("hidden_gradient_through_attention", found.hidden_through_attention),
+        ):
+            yield Measurement(metric, normalised(values.double(), content), step)
+        yield Measurement(
+            "attention_gradient", attention_gradient(subject.classifier, subject.batch, subject.outputs), step
+        )
+        yield Measurement("max_gradient", shares.amax(-1))
+        yield from description(subject.readout)
+
+
+def gradients_of(subject: Subject) -> Gradients:
+    """The batch's gradients, computed once for all probes."""
+    return subject.once("gradients", lambda: gradients(subject.classifier, subject.batch))

@@ -1,0 +1,62 @@
+"""What does the prediction lose with each single token? (Jain & Wallace 2019, section 4.1)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE, Removals, leave_one_out
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, positions
+from attnprobe.probes.permutation import description
+from attnprobe.probes.randomness import Draws
+
+
+@dataclass
+class LeaveOneOut(ModelProbe):
+    """Total variation distance (0 to 1) between the predictions without and with each token, the text encoded anew.
+
+    Yields per content position (step) `leave_one_out`; per example `max_leave_one_out` (the largest), `decisive_tokens`
+    (share of the tokens without any one of which the decision is another), `predicted_class` and `content_length`.
+    In a text of one word nothing is left without it: undefined (NaN).
+
+    Attributes:
+        tolerance: how close to the unchanged text's a shortened text's state must be to be taken for it (LSTM).
+        chunk: hidden states at a time; lower it where memory is short.
+    """
+
+    name: ClassVar[str] = "leave_one_out"
+    tolerance: float = TOLERANCE
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        check("leave_one_out", self.tolerance, self.chunk)
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        content = subject.outputs.content
+        found = removals_of(subject, self.tolerance, self.chunk)
+        yield Measurement("leave_one_out", found.distance, positions(content))
+        # NaN wins, as it should: it stands for the whole text
+        yield Measurement("max_leave_one_out", torch.where(content, found.distance, 0).amax(-1))
+        yield Measurement("decisive_tokens", torch.where(content, found.flips, 0).sum(-1) / content.sum(-1))
+        yield from description(subject.readout)
+
+
+def removals_of(subject: Subject, tolerance: float, chunk: int) -> Removals:
+    """What became of the batch's predictions, computed once for all probes of these settings."""
+    return subject.once(
+        ("leave_one_out", tolerance, chunk),
+        lambda: leave_one_out(subject.classifier, subject.batch, subject.outputs, tolerance=tolerance, chunk=chunk),
+    )
+
+
+def check(probe: str, tolerance: float, chunk: int) -> None:
+    """Refuse settings that make no sense."""
+    if not 0 <= tolerance < 1:
+        raise UserError(
+            f"probe.{probe}.tolerance={tolerance}: expected a difference of states from 0, for example 1e-8"
+        )
+    if chunk < 1:
+        raise UserError(f"probe.{probe}.chunk={chunk}: expected how many hidden states at a time, for example {CHUNK}")

@@ -1,0 +1,217 @@
+"""Erasing in a ranking's order until the decision flips (Serrano & Smith 2019, section 5)"""
+
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from scipy import stats
+
+from attnprobe.report.facets import Facet, facets, per_example
+from attnprobe.report.panels import grid, title
+from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.style import FAINT, INK
+from attnprobe.report.violins import box
+
+PROBE = "erasure"
+RANKINGS = {
+    "random": ("random", "#222222"),
+    "ascending": ("lowest attention", "#56B4E9"),
+    "attention": ("attention", "#E69F00"),
+    "value_norm": ("attention × norm", "#CC79A7"),
+    "gradient": ("gradient", "#009E73"),
+    "gradient_attention": ("gradient × attention", "#D55E00"),
+    "contribution": ("contribution", "#999933"),
+    "optimal": ("optimal", "#0072B2"),
+}
+"""Order of the figures, with the words and the colour for each."""
+COUNTS = tuple(f"removed_count_{name}" for name in RANKINGS)
+NEEDED = ("removed_fraction_attention", "removed_fraction_random")
+
+
+def shown(results: pd.DataFrame) -> list[str]:
+    """The rankings that the table has."""
+    there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
+    return [name for name in RANKINGS if f"removed_fraction_{name}" in there]
+
+
+def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Share of the items erased until the decision flips, by ranking: left boxes over the examples that this ranking
+    flips (the paper's), right boxes over those that all rankings but the control (lowest attention) flip. Quartiles,
+    median, whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
+
+    Serrano & Smith's figures 5 and 6.
+    """
+    names = shown(results)
+    panels = facets(per_example(results, PROBE, [f"removed_fraction_{name}" for name in names]))
+    figure, axes = grid(len(panels), panel_height=2.2, columns=2, margin=0.7)
+    for panel, facet in zip(axes, panels, strict=True):
+        _boxes(panel, facet, names)
+    figure.supylabel("share of items erased at the flip", fontsize=7.5)
+    handles = [
+        Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
+        Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=2)
+    return figure
+
+
+def _boxes(axes: Axes, facet: Facet, names: list[str]) -> None:
+    columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in names}
+    common = ~np.isnan(np.stack([columns[name] for name in names if name != "ascending"])).any(0)
+    for at, name in enumerate(names):
+        values = columns[name]
+        box(axes, values, at - 0.18, 0.3, RANKINGS[name][1])
+        box(axes, values[common], at + 0.18, 0.3, FAINT)
+        count = np.count_nonzero(~np.isnan(values))
+        axes.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=5, color=FAINT)
+    axes.set_ylim(-0.1, 1.02)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_xticks(range(len(names)), [RANKINGS[name][0] for name in names], rotation=35, ha="right")
+    title(axes, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
+
+
+def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Share of the examples that can flip which a ranking flips with at most x items more than the smallest set."""
+    names = [name for name in shown(results) if name != "optimal"]
+    metrics = ["never_flips", *(f"regret_{name}" for name in names)]
+    panels = facets(per_example(results, PROBE, metrics))
+    figure, axes = grid(len(panels), panel_height=1.9, margin=0.55)
+    values = np.concatenate([facet.rows[metrics[1:]].to_numpy().ravel() for facet in panels])
+    most = int(np.max(values[~np.isnan(values)], initial=3))
+    x = np.arange(most + 1)
+    for panel, facet in zip(axes, panels, strict=True):
+        rows = facet.rows[facet.rows["never_flips"] == 0]
+        for name in names:
+            known = np.sort(rows[f"regret_{name}"].dropna().to_numpy())
+            share = np.searchsorted(known, x, side="right") / max(1, len(rows))
+            panel.step(x + 1, share, where="post", color=RANKINGS[name][1], lw=1.0)
+        panel.annotate(
+            f"n = {len(rows):,}", (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=6, color=FAINT
+        )
+        panel.set_xscale("log")
+        ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
+        panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
+        panel.set_xticks([], minor=True)
+        panel.set_ylim(0, 1.02)
+        title(panel, facet.title)
+    figure.supxlabel("items more than the smallest flipping set", fontsize=7.5)
+    figure.supylabel("share of examples", fontsize=7.5)
+    handles = [Line2D([], [], color=RANKINGS[name][1], label=RANKINGS[name][0]) for name in names]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, columnspacing=1.2)
+    return figure
+
+
+def paired(results: pd.DataFrame) -> pd.DataFrame:
+    """Every two rankings compared example by example: who flips the decision with fewer items.
+
+    A ranking that never flips needs more than one that does; where neither flips, nothing is compared.
+
+    Returns:
+        per panel and ordered pair: `fewer`, `tie`, `more`, `neither` (shares of all `n` examples, summing to 1),
+        `low`, `high` (Wilson's 95 % interval of `fewer`), and `rank_biserial`: −1 (the second always needs fewer) to 1
+        (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby 2014), in which a
+        ranking that never flips needs one item more than there are; NaN where they never differ.
+    """
+    names = shown(results)
+    rows = []
+    metrics = ["content_length", *(f"removed_count_{name}" for name in names)]
+    for facet in facets(per_example(results, PROBE, metrics)):
+        never = facet.rows["content_length"].to_numpy() + 1
+        counts = {name: facet.rows[f"removed_count_{name}"].to_numpy() for name in names}
+        for first, second in permutations(names, 2):
+            a, b = (np.where(np.isnan(counts[name]), never, counts[name]) for name in (first, second))
+            neither = np.isnan(counts[first]) & np.isnan(counts[second])
+            share = stats.binomtest(int((a < b).sum()), len(a))
+            low, high = share.proportion_ci(method="wilson")
+            ties = float(((a == b) & ~neither).mean())
+            row = {"panel": facet.title, "first": first, "second": second, "n": len(a)}
+            row |= {"fewer": share.statistic, "low": low, "high": high, "tie": ties, "more": float((a > b).mean())}
+            rows.append(row | {"neither": float(neither.mean()), "rank_biserial": rank_biserial(b - a)})
+    return pd.DataFrame(rows)
+
+
+def rank_biserial(difference: np.ndarray) -> float:
+    """Matched-pairs rank-biserial correlation of differences `[examples]`, −1 to 1; those of 0 are left out.
+
+    >>> rank_biserial(np.array([1.0, 2.0, -3.0, 0.0]))
+    0.0
+    """
+    difference = difference[difference != 0]
+    if len(difference) == 0:
+        return float("nan")
+    ranks = stats.rankdata(np.abs(difference))
+    return float((ranks * np.sign(difference)).sum() / ranks.sum())
+
+
+def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """In how many percent of the examples the row's ranking flips the decision with fewer items than the column's."""
+    names = shown(results)
+    table = paired(results)
+    panels = list(table.groupby("panel", sort=False))
+    figure, axes = grid(len(panels), panel_height=2.3, columns=2, margin=0.6)
+    for panel, (name, rows) in zip(axes, panels, strict=True):
+        cells = (
+            rows.pivot(index="first", columns="second", values="fewer").reindex(index=names, columns=names).to_numpy()
+        )
+        panel.imshow(np.ma.masked_invalid(cells), cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
+        for (y, x), share in np.ndenumerate(cells):
+            if not np.isnan(share):
+                panel.annotate(f"{100 * share:.0f}", (x, y), ha="center", va="center", fontsize=6)
+        words = [RANKINGS[name][0] for name in names]
+        panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
+        panel.set_yticks(range(len(names)), words)
+        panel.tick_params(length=0)
+        title(panel, f"{name} · n = {rows['n'].iloc[0]:,}")
+    figure.supxlabel("… than this one", fontsize=7.5)
+    figure.supylabel("this ranking needs fewer items …", fontsize=7.5)
+    return figure
+
+
+def plain(words: str) -> str:
+    """The words in ASCII, for log files."""
+    return words.replace("×", "x")
+
+
+def with_bias(status: np.ndarray) -> np.ndarray:
+    """1 where the order flips the decision as the published code counts it: the bias alone counts too."""
+    return np.where(np.isnan(status), np.nan, status >= 1)
+
+
+READING = Reading(
+    probe=PROBE,
+    order=60,
+    headlines=(
+        Headline("never_flips", "share that no set flips (proved)"),
+        Headline("flip_by_bias", "share that the bias alone decides otherwise"),
+        *(
+            headline
+            for name, (words, _) in RANKINGS.items()
+            for headline in (
+                Headline(f"removed_fraction_{name}", f"share removed: {plain(words)}"),
+                Headline(
+                    f"status_{name}", "  share that flips, bias alone counted", name=f"flips_with_bias_{name}",
+                    transform=with_bias,
+                ),
+                Headline(f"regret_{name}", "  items more than the optimum"),
+            )
+        ),
+        Headline(
+            "fewer_gradient_than_attention", "gradient needs fewer than attention",
+            published="fewer_gradient_than_attention",
+        ),
+        Headline("fewer_gradient_attention_than_attention", "gradient x attention fewer than attention"),
+        Headline("fewer_gradient_attention_than_gradient", "gradient x attention fewer than gradient"),
+        Headline("fewer_attention_than_random", "attention needs fewer than random"),
+    ),
+    drawings=(
+        Drawing("erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED)),
+        Drawing(
+            "erasure_regret", regret, ((PROBE, "never_flips"), (PROBE, "regret_attention")),
+        ),
+        Drawing("erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length"))),
+    ),
+)  # fmt: skip

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnprobe.data.sentences import sentence_numbers, split_sentences
+from attnprobe.data.testbed import generate_reviews, generate_stories
+from attnprobe.data.text import TextRules
+from attnprobe.errors import UserError
+from tests.data.test_module import ready
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["It rains.", "I stay in!", "You?"],
+        ["Dr. Smith met Mr. J. Doe at 3 p.m. in the U.S. army.", "He left."],  # abbreviations and initials
+        ["It cost $3.50, e.g. a lot.", "Version 2.0 is out."],
+        ["Wait... what… is this?", "No way!!!", "Really?!", "Yes."],  # an ellipsis ends nothing
+        ["It ends here.\n\n", "A new paragraph without a stop\n\n", "The last one"],
+        ["a line\nthat was wrapped.", "another"],
+        ["A film.<br /><br />", "no stop<br>", "The end."],
+        ['He said "hi".', "Then he left."],
+        ['"Why?"', "she asked.", '"Go on!"', "(He did.)", "(“Did he?”)", "[Yes.]"],  # marks stay with their sentence
+        ["one"],
+    ],
+)
+def test_where_sentences_end(sentences):
+    text = " ".join(sentences).replace("\n ", "\n")
+    assert [sentence.strip() for sentence in split_sentences(text)] == [sentence.strip() for sentence in sentences]
+
+
+@given(st.text(alphabet='aB.!?"( )\n<br>', max_size=60))
+def test_sentences_joined_are_the_text(text):
+    assert "".join(split_sentences(text)) == text
+    assert "".join(TextRules(sentences="spacy").tokens(text)) == "".join(TextRules().tokens(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("a . b", [0, 0, 1]),
+        ("a ! ? b .", [0, 0, 0, 1, 1]),
+        ("`` a . '' b ( c . ) d", [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]),
+        (". a", [0, 1]),
+        ("a ... b u.s. c", [0, 0, 0, 0, 0]),
+        ("", []),
+    ],
+)
+def test_rule_on_tokens(text, numbers):
+    assert sentence_numbers(text.split()) == numbers
+
+
+def test_rule_finds_the_sentences_of_the_testbed():
+    for row in generate_stories(200, seed=0, hops=2):
+        numbers = sentence_numbers(row["document"].split())
+        assert numbers[-1] + 1 == len(row["sentences"])
+    for row in generate_reviews(200, seed=0):
+        assert sentence_numbers(row["tokens"])[-1] + 1 == row["tokens"].count(".")
+
+
+def test_every_way_to_sentences_numbers_every_token():
+    assert TextRules().read("A b. C")[1] is None
+    for way, text in {"spacy": "A bee. C", "rule": "A bee. C", "column": ["A bee.", " ", "C"]}.items():
+        assert TextRules(sentences=way).read(text) == (["a", "bee", ".", "c"], [0, 0, 0, 1])
+    assert TextRules(sentences="column").read("A bee. C")[1] == [0, 0, 0, 1]  # new text need not be a list
+    assert TextRules(sentences="spacy", clean=["nonword"]).read("A bee. ?! Sea.") == (["a", "bee", "sea"], [0, 0, 1])
+    with pytest.raises(UserError, match=r"data\.sentences=model: expected spacy, rule, column or null"):
+        TextRules(sentences="model")
+
+
+TEXTS = {"text": ["Good film. I laughed.", "Bad.", "Oh. No. C d e f."], "label": [1, 0, 1]}
+
+
+def test_batches_number_sentences_from_0_and_mark_the_rest():
+    data = ready(TEXTS, TEXTS, TEXTS, sentences="spacy", max_tokens=4)
+    batch = data.splits["test"][[0, 1]]
+    assert batch.sentence.tolist() == [[-1, 0, 0, 0, 1, -1], [-1, 0, 0, -1, -1, -1]]
+    assert batch.sentence.tolist() == data.batch_of(TEXTS["text"][:2]).sentence.tolist()
+    assert ((batch.sentence >= 0) == batch.content).all()
+    assert data.counts["test"]["sentences per text"] == {"min": 1, "max": 3}
+    assert ready(TEXTS, TEXTS, TEXTS).splits["test"][[0]].sentence is None
+
+
+def test_sentences_as_a_column():
+    lists = {"text": [["Good", "Bad film"], ["x"]], "label": [1, 0]}
+    data = ready(lists, lists, lists, sentences="column")
+    assert data.tokens("test", 0) == ["good", "bad", "film"]
+    assert data.splits["test"][[0]].sentence.tolist() == [[-1, 0, 1, 1, -1]]
+    assert data.batch_of([["Good", "Bad film"]]).sentence.tolist() == [[-1, 0, 1, 1, -1]]
+    with pytest.raises(UserError, match=r"column expects a list of sentences in every cell, row 0 of train has 'Good"):
+        ready(sentences="column")
+    with pytest.raises(UserError, match=r"a list of sentences is read with data\.sentences=column"):
+        ready(lists, lists, lists)
+
+
+def test_limits_hold_where_they_are_asked_for_and_look_at_the_whole_text():
+    many = {"text": ["oh. no. well.", "a b c d e f g h i jay.", "a bee.", "oh. no."], "label": [0, 1, 0, 1]}
+    data = ready(many, many, many, sentences="spacy", max_sentences=2, max_sentence_tokens=8, max_tokens=3)
+    for split in ("train", "validation"):
+        assert data.splits[split].example_id.tolist() == [2, 3]
+        dropped = data.counts[split]["dropped"]
+        assert (dropped["too many sentences"], dropped["sentence too long"]) == (1, 1)
+    assert data.sizes["test"] == 4
+    assert data.counts["test"]["dropped"]["too many sentences"] == 0
+    assert data.counts["test"]["sentences per text"] == {"min": 1, "max": 3}
+    data = ready(many, many, many, sentences="spacy", max_sentences=2, sentence_limits_on=["train"])
+    assert data.sizes == {"train": 3, "validation": 4, "test": 4}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_sentences": 3}, r"data\.max_sentences=3 needs sentences: set data\.sentences=spacy, or"),
+        ({"max_sentence_tokens": 0, "sentences": "rule"}, r"data\.max_sentence_tokens=0: expected at least 1"),
+        ({"rationale": "why", "rationale_kind": "sentences"}, r"rationale_kind=sentences needs sentences"),
+        ({"sentence_limits_on": ["dev"]}, r"sentence_limits_on names dev: expected some of train, validation, test"),
+        ({"sentences": "spacy", "max_sentence_tokens": 1}, r"no row of the train split has at most .*at least 1, and"),
+    ],
+)
+def test_limits_that_cannot_be(change, message):
+    with pytest.raises(UserError, match=message):
+        ready(TEXTS | {"text": ["a b", "c d", "e f"]}, TEXTS, TEXTS, **change)
+
+
+def test_fifty_sentences_beside_one():
+    texts = {"text": ["a b sea. " * 50, "oh."], "label": [0, 1]}
+    batch = ready(texts, texts, texts, sentences="spacy").splits["train"][[0, 1]]
+    assert batch.sentence.amax(1).tolist() == [49, 0]
+    assert np.bincount(batch.sentence[0][batch.content[0]]).tolist() == [4] * 50

@@ -1,0 +1,141 @@
+import pytest
+import torch
+
+from attnprobe.batch import Task, probabilities
+from attnprobe.importance.gradient import attention_gradient, gradients
+from attnprobe.measures import kendall_tau
+from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
+
+LENGTHS = [6, 1, 9, 4]
+
+
+def subject(encoder="lstm", attention="additive", *, question=False, padding=0, **facts):
+    classes = facts.setdefault("classes", 3 if question else 2)
+    classifier = toy_classifier(encoder, attention, question=question, spread=3, **facts)
+    batch = toy_batch(LENGTHS, question=question, classes=classes, padding=padding)
+    return classifier, batch, toy_readout(classifier, batch)[0]
+
+
+def number(classifier, batch, embeddings, row, target, attention=None):
+    """One probability of one text as a plain function of its word vectors."""
+    hidden = classifier.encode(batch, embeddings)
+    query = classifier.encode_question(batch)
+    if attention is None:
+        _, attention = classifier.attend(hidden, batch.content, query)
+    logits = classifier.decode(hidden, attention, query, batch.candidates)
+    return probabilities(logits, classifier.task)[row, target]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("held", [True, False])
+def test_gradient_times_word_vector_by_finite_differences(encoder, held):
+    classifier, batch, outputs = subject(encoder)
+    found = gradients(classifier, batch)
+    found = found.embedding if held else found.embedding_through_attention
+    attention = outputs.attention if held else None
+    vectors, small = classifier.embed(batch.ids).detach(), 1e-6
+    for row, position in ((0, 1), (0, 4), (2, 9), (3, 2)):
+        both = []
+        for sign in (1, -1):
+            # along the word vector itself: d/ds ŷ((1 + s) e) = e · ∂ŷ/∂e
+            moved = vectors.clone()
+            moved[row, position] *= 1 + sign * small
+            with torch.no_grad():
+                both.append(number(classifier, batch, moved, row, 1, attention))
+        expected = ((both[0] - both[1]) / (2 * small)).abs()
+        torch.testing.assert_close(found[row, position], expected, atol=1e-9, rtol=1e-5)
+    assert (found[~batch.content] == 0).all()
+
+
+def test_holding_the_attention_fixed_makes_a_difference():
+    classifier, batch, _ = subject()
+    found = gradients(classifier, batch)
+    assert (found.embedding - found.embedding_through_attention).abs().max() > 1e-4
+    assert (found.hidden - found.hidden_through_attention).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_gradient_times_state_with_the_attention_fixed_by_hand(attention):
+    classifier, batch, outputs = subject(attention=attention)
+    weight = classifier.decoder.output.weight[0]
+    p = outputs.logits.softmax(-1)[:, 1:]
+    expected = (p * (1 - p) * outputs.attention * (outputs.hidden @ weight)).abs()
+    torch.testing.assert_close(gradients(classifier, batch).hidden, expected.detach())
+
+
+def test_what_the_paper_stores_for_the_states_is_the_attention_itself():
+    classifier, batch, outputs = subject(question=True)
+    hidden = outputs.hidden.clone().requires_grad_()
+    logits = classifier.decode(hidden, outputs.attention, outputs.query)
+    (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, 2].sum(), hidden)
+    tau = kendall_tau(gradient.sum(-1).abs(), outputs.attention, batch.content)
+    torch.testing.assert_close(tau[[0, 2, 3]], torch.ones(3).double())
+
+
+@pytest.mark.parametrize(("classes", "task"), [(3, Task.SINGLE_LABEL), (2, Task.MULTI_LABEL), (3, Task.MULTI_LABEL)])
+def test_more_outputs_are_summed_in_absolute_value(classes, task):
+    classifier, batch, outputs = subject(classes=classes, task=task)
+    vectors = classifier.embed(batch.ids).detach().requires_grad_()
+    expected = 0
+    for target in range(classes):
+        (gradient,) = torch.autograd.grad(number(classifier, batch, vectors, 2, target, outputs.attention), vectors)
+        expected = expected + (gradient * vectors).sum(-1).abs()
+    torch.testing.assert_close(gradients(classifier, batch).embedding[2, 1:10], expected[2, 1:10].detach())
+
+
+def test_an_instance_with_a_question_is_asked_about_its_predicted_class():
+    classifier, batch, _ = subject(question=True)
+    batch.candidates = torch.tensor([[True, True, False], *[[True, True, True]] * 3])
+    outputs = classifier(batch)
+    vectors = classifier.embed(batch.ids).detach().requires_grad_()
+    found = gradients(classifier, batch).embedding_through_attention
+    for row in range(4):
+        chosen = int(outputs.logits[row].argmax())
+        (gradient,) = torch.autograd.grad(number(classifier, batch, vectors, row, chosen), vectors)
+        expected = (gradient * vectors).sum(-1).abs().masked_fill(~batch.content, 0)
+        torch.testing.assert_close(found[row], expected[row].detach())
+
+
+@pytest.mark.parametrize(("question", "task", "classes"), [
+    (False, Task.SINGLE_LABEL, 2), (False, Task.SINGLE_LABEL, 4), (True, Task.SINGLE_LABEL, 3),
+    (False, Task.MULTI_LABEL, 3),
+])  # fmt: skip
+def test_attention_gradient_equals_autograd_on_free_weights(question, task, classes):
+    classifier, batch, outputs = subject(question=question, task=task, classes=classes)
+    weights = outputs.attention.detach().clone().requires_grad_()
+    p = probabilities(classifier.decode(outputs.hidden, weights, outputs.query), task)
+    (expected,) = torch.autograd.grad(p.amax(-1).sum(), weights)
+    found = attention_gradient(classifier, batch, outputs)
+    torch.testing.assert_close(found, expected.masked_fill(~batch.content, 0), atol=1e-12, rtol=1e-9)
+    assert (found[batch.content] < 0).any()
+    assert (found[batch.content] > 0).any()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_batch_and_padding_change_no_number(encoder):
+    classifier, batch, outputs = subject(encoder)
+    _, padded, wide = subject(encoder, padding=3)
+    for name, values in vars(gradients(classifier, batch)).items():
+        torch.testing.assert_close(getattr(gradients(classifier, padded), name)[:, :11], values, atol=1e-12, rtol=1e-9)
+        for row in range(4):
+            alone = getattr(gradients(classifier, rows_of(batch, [row])), name)[0]
+            torch.testing.assert_close(alone, values[row, : len(alone)], atol=1e-12, rtol=1e-9)
+    torch.testing.assert_close(
+        attention_gradient(classifier, padded, wide)[:, :11], attention_gradient(classifier, batch, outputs)
+    )
+
+
+def test_works_where_gradients_are_off_in_float32_and_touches_no_parameter():
+    classifier, batch, _ = subject()
+    expected = gradients(classifier, batch).embedding
+    classifier.float()
+    before = [weight.clone() for weight in classifier.parameters()]
+    with torch.no_grad():
+        found = gradients(classifier, batch)
+        attention_gradient(classifier, batch, classifier(batch))
+        assert not torch.is_grad_enabled()
+    torch.testing.assert_close(found.embedding.double(), expected, atol=1e-6, rtol=1e-4)
+    assert not found.embedding.requires_grad
+    assert all(weight.grad is None and weight.requires_grad for weight in classifier.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, classifier.parameters(), strict=True))
+    assert not classifier.training

@@ -1,0 +1,173 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attnprobe.batch import Task
+from attnprobe.errors import UserError
+from attnprobe.importance.leave_one_out import leave_one_out, shortened
+from benchmarks import reference
+from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
+
+LENGTHS = [6, 1, 9, 4, 2]
+
+
+def subject(encoder="lstm", attention="additive", *, question=False, padding=0, lengths=LENGTHS, **facts):
+    classes = facts.setdefault("classes", 3 if question else 2)
+    classifier = toy_classifier(encoder, attention, question=question, spread=3, **facts)
+    batch = toy_batch(lengths, question=question, classes=classes, padding=padding)
+    return classifier, batch, toy_readout(classifier, batch)[0]
+
+
+def one_by_one(classifier, batch, row, position):
+    """The probabilities of one text without one token, all by itself."""
+    single = rows_of(batch, [row])
+    if batch.candidates is not None:
+        single = replace(single, candidates=batch.candidates[[row]])
+    keep = [i for i in range(single.ids.shape[1]) if i != position]
+    with torch.no_grad():
+        return classifier.predict(
+            replace(single, ids=single.ids[:, keep], mask=single.mask[:, keep], content=single.content[:, keep])
+        )
+
+
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_every_way_equals_each_shortened_text_alone(encoder, attention, question):
+    classifier, batch, outputs = subject(encoder, attention, question=question, padding=2)
+    if question:
+        batch.candidates = torch.tensor([[True, True, False], *[[True, True, True]] * 3, [False, True, True]])
+        outputs = classifier(batch)
+    quick = leave_one_out(classifier, batch, outputs, tolerance=0.0)
+    slow = leave_one_out(classifier, batch, outputs, shortcut=False)
+    original = outputs.logits.detach().softmax(-1)
+    for row, position in batch.content.nonzero().tolist():
+        if batch.content[row].sum() == 1:
+            continue
+        alone = one_by_one(classifier, batch, row, position)[0]
+        expected = (alone - original[row]).abs().sum() / 2
+        for found in (quick, slow):
+            torch.testing.assert_close(found.distance[row, position], expected, atol=1e-10, rtol=0)
+            assert found.flips[row, position] == (alone.argmax() != original[row].argmax())
+    assert quick.distance.nan_to_num().max() > 1e-3
+    for found in (quick, slow):
+        assert found.distance[~batch.content].isnan().all()
+        # the only word of the second text
+        assert found.distance[1].isnan().all()
+        assert found.flips[1].isnan().all()
+        assert not found.distance[[0, 2, 3, 4]][batch.content[[0, 2, 3, 4]]].isnan().any()
+
+
+def test_multi_label_tasks_take_the_mean_over_the_labels():
+    classifier, batch, outputs = subject(classes=3, task=Task.MULTI_LABEL)
+    found = leave_one_out(classifier, batch, outputs)
+    alone = one_by_one(classifier, batch, 2, 4)[0]
+    original = outputs.logits[2].sigmoid()
+    torch.testing.assert_close(found.distance[2, 4], (alone - original).abs().mean(), atol=1e-7, rtol=0)
+    assert found.flips[2, 4] == ((alone > 0.5) != (original > 0.5)).any()
+
+
+def test_without_context_it_is_the_erasure_of_a_single_weight():
+    classifier, batch, outputs = subject("average")
+    _, readout = toy_readout(classifier, batch)
+    found = leave_one_out(classifier, batch, outputs)
+    for position in range(1, 10):
+        erased = readout.attention.clone()
+        erased[:, position] = 0
+        erased = erased / erased.sum(-1, keepdim=True)
+        expected = readout.distance(readout.predict(erased), readout.prediction())
+        rows = batch.content[:, position] & (batch.content.sum(1) > 1)
+        torch.testing.assert_close(found.distance[rows, position], expected[rows], atol=1e-10, rtol=0)
+
+
+def test_agrees_with_the_published_loop():
+    classifier, batch, outputs = subject(lengths=[7, 5, 9])
+    expected = reference.leave_one_out(reference.packed(classifier), batch)
+    found = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
+    torch.testing.assert_close(found[batch.content], expected[batch.content], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_batch_padding_and_chunks_change_no_number(encoder):
+    classifier, batch, outputs = subject(encoder, lengths=[30, 3, 17, 5])
+    expected = leave_one_out(classifier, batch, outputs)
+    _, padded, wide = subject(encoder, lengths=[30, 3, 17, 5], padding=4)
+    torch.testing.assert_close(
+        leave_one_out(classifier, padded, wide).distance[:, :32], expected.distance, atol=1e-10, rtol=0, equal_nan=True
+    )
+    for shortcut in (True, False):
+        tiny = leave_one_out(classifier, batch, outputs, chunk=7, shortcut=shortcut)
+        torch.testing.assert_close(tiny.distance, expected.distance, atol=1e-7, rtol=0, equal_nan=True)
+    for row in range(4):
+        single = rows_of(batch, [row])
+        alone = leave_one_out(classifier, single, classifier(single)).distance[0]
+        torch.testing.assert_close(alone, expected.distance[row, : len(alone)], atol=1e-10, rtol=0, equal_nan=True)
+
+
+def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
+    classifier, batch, outputs = subject(lengths=[150, 41])
+    counts = {}
+    for tolerance in (0.0, 1e-8, 1e-3):
+        embeddings = classifier.embed(batch.ids)
+        changes = classifier.encoder.without_each(embeddings, batch.mask, batch.content, outputs.hidden, tolerance)
+        counts[tolerance] = sum(len(item.example) for item in changes)
+    assert counts[0.0] > 1.5 * counts[1e-8] > 2 * counts[1e-3]
+    exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
+    near = leave_one_out(classifier, batch, outputs, tolerance=1e-8).distance
+    rough = leave_one_out(classifier, batch, outputs, tolerance=1e-3).distance
+    torch.testing.assert_close(near, exact, atol=1e-7, rtol=0, equal_nan=True)
+    assert (rough - exact).abs().nan_to_num().max() > 1e-7
+
+
+def test_float32_is_close_to_float64():
+    classifier, batch, outputs = subject()
+    expected = leave_one_out(classifier, batch, outputs).distance
+    classifier.float()
+    found = leave_one_out(classifier, batch, classifier(batch)).distance
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0, equal_nan=True)
+
+
+def test_scores_beyond_what_exp_can_hold():
+    classifier, batch, _ = subject("average", lengths=[5])
+    with torch.no_grad():
+        classifier.attention.score.weight.mul_(3000)
+    outputs = classifier(batch)
+    assert outputs.attention.max() > 0.999
+    quick, slow = (leave_one_out(classifier, batch, outputs, shortcut=way).distance for way in (True, False))
+    torch.testing.assert_close(quick, slow, atol=1e-10, rtol=0, equal_nan=True)
+    assert not quick[batch.content].isnan().any()
+
+
+def test_a_shortened_text_keeps_its_markers_and_loses_one_column():
+    batch = toy_batch([4, 2])
+    batch.sentence = torch.where(batch.content, 0, -1)
+    text = shortened(batch, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 1]))
+    first, second = batch.ids.tolist()
+    assert text.ids.tolist() == [[2, *first[2:]], [*second[:2], *second[3:]], [second[0], *second[2:]]]
+    assert text.content.tolist() == [[False, True, True, True, False], *[[False, True, False, False, False]] * 2]
+    assert text.sentence.tolist() == [[-1, 0, 0, 0, -1], *[[-1, 0, -1, -1, -1]] * 2]
+    assert text.example_id.tolist() == [100, 101, 101]
+
+
+def test_leaves_everything_as_it_was():
+    classifier, batch, outputs = subject()
+    before = [weight.detach().clone() for weight in classifier.parameters()], outputs.hidden.clone(), batch.ids.clone()
+    state = torch.get_rng_state()
+    leave_one_out(classifier, batch, outputs)
+    assert all(torch.equal(a, b) for a, b in zip(before[0], classifier.parameters(), strict=True))
+    assert all(weight.requires_grad and weight.grad is None for weight in classifier.parameters())
+    assert torch.equal(before[1], outputs.hidden)
+    assert torch.equal(before[2], batch.ids)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not classifier.training
+
+
+def test_models_that_attend_to_larger_units_are_refused():
+    classifier, batch, outputs = subject("average")
+    sentences = replace(
+        outputs, attention=outputs.attention[:, :2], scores=outputs.scores[:, :2], hidden=outputs.hidden[:, :2],
+        content=outputs.content[:, :2],
+    )  # fmt: skip
+    with pytest.raises(UserError, match="larger units: leave the probe out"):
+        leave_one_out(classifier, batch, sentences)

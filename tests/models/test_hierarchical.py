@@ -1,0 +1,139 @@
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.models.attention import AdditiveAttention
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.decoders import LinearDecoder
+from attnprobe.models.encoders import CNNEncoder, GRUEncoder, NoEncoder
+from attnprobe.models.hierarchical import HierarchicalEncoder, groups_of_similar_length, sentence_layout
+from tests.toys import VOCABULARY, rows_of, toy_batch, toy_readout
+
+WORD_ENCODERS = {
+    "rnn": partial(GRUEncoder, hidden_size=5),
+    "conv": partial(CNNEncoder, kernel_sizes=(3, 5), filters=4, dropout=0.3),
+    "noenc": NoEncoder,
+}
+SENTENCES = [[4, 1, 7, 2], [3], [2, 2, 9], [1]]
+
+
+def han(words, classes=2):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        classifier = AttentionClassifier(
+            embeddings=torch.randn(VOCABULARY, 8),
+            encoder=partial(
+                HierarchicalEncoder,
+                word_encoder=WORD_ENCODERS[words],
+                word_attention=AdditiveAttention,
+                sentence_encoder=WORD_ENCODERS[words],
+            ),
+            attention=AdditiveAttention,
+            decoder=LinearDecoder,
+            classes=classes,
+        )
+    return classifier.eval()
+
+
+def with_sentences(lengths=SENTENCES, *, padding=0):
+    """Texts of sentences of so many words each."""
+    batch = toy_batch([sum(text) for text in lengths], padding=padding)
+    sentence = torch.full_like(batch.ids, -1)
+    for row, text in enumerate(lengths):
+        sentence[row, 1 : sum(text) + 1] = torch.arange(len(text)).repeat_interleave(torch.tensor(text))
+    return replace(batch, sentence=sentence)
+
+
+def looped(classifier, batch, row):
+    """One text, one sentence at a time: (sentence states, word attention of every sentence)."""
+    encoder, vectors, weights = classifier.encoder, [], []
+    for number in range(int(batch.sentence[row].max()) + 1):
+        ids = batch.ids[row][batch.sentence[row] == number][None]
+        if ids.numel() == 0:
+            continue
+        mask = torch.ones_like(ids).bool()
+        hidden = encoder.word_encoder(classifier.embed(ids), mask, mask)
+        module = encoder.word_attention
+        scores = torch.stack([module.score.weight[0] @ torch.tanh(module.states(h)) for h in hidden[0]])
+        weights.append(scores.softmax(0))
+        vectors.append(weights[-1] @ hidden[0])
+    sentences = torch.stack(vectors)[None]
+    mask = torch.ones(1, len(vectors)).bool()
+    return encoder.sentence_encoder(sentences, mask, mask)[0], torch.cat(weights)
+
+
+@pytest.mark.parametrize("words", WORD_ENCODERS)
+def test_equals_a_loop_over_sentences(words):
+    classifier, batch = han(words).double(), with_sentences()
+    outputs = classifier(batch)
+    assert outputs.content.tolist() == [[n < len(text) for n in range(4)] for text in SENTENCES]
+    for row in range(4):
+        states, weights = looped(classifier, batch, row)
+        torch.testing.assert_close(outputs.hidden[row, : len(states)], states)
+        torch.testing.assert_close(outputs.word_attention[row][batch.content[row]], weights)
+        assert (outputs.hidden[row, len(states) :] == 0).all()
+    assert (outputs.word_attention[~batch.content] == 0).all()
+    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(4).double())
+
+
+@pytest.mark.parametrize("words", WORD_ENCODERS)
+def test_padding_and_batch_change_no_number(words):
+    classifier, batch, padded = han(words).double(), with_sentences(), with_sentences(padding=5)
+    expected, wide = classifier(batch), classifier(padded)
+    torch.testing.assert_close(wide.logits, expected.logits)
+    torch.testing.assert_close(wide.word_attention[:, : batch.ids.shape[1]], expected.word_attention)
+    for row in range(4):
+        one = rows_of(batch, [row])
+        alone = classifier(replace(one, sentence=batch.sentence[[row], : one.ids.shape[1]]))
+        torch.testing.assert_close(alone.logits[0], expected.logits[row])
+        torch.testing.assert_close(alone.attention[0], expected.attention[row, : alone.attention.shape[1]])
+
+
+def test_a_sentence_left_without_words_is_not_counted():
+    classifier, batch = han("rnn").double(), with_sentences([[3, 2, 4]])
+    gap = replace(batch, sentence=torch.where(batch.sentence > 0, batch.sentence + 3, batch.sentence))
+    torch.testing.assert_close(classifier(gap).hidden, classifier(batch).hidden)
+
+
+def test_markers_are_not_read_and_every_parameter_gets_a_gradient():
+    classifier, batch = han("rnn").double(), with_sentences()
+    other = replace(batch, ids=torch.where(batch.mask & ~batch.content, 5, batch.ids))
+    torch.testing.assert_close(classifier(other).logits, classifier(batch).logits)
+    classifier(batch).logits.sum().backward()
+    silent = [name for name, p in classifier.named_parameters() if p.grad is None or not p.grad.any()]
+    assert silent == []
+
+
+def test_a_readout_and_every_probe_see_sentences():
+    outputs, readout = toy_readout(han("conv", classes=3), with_sentences())
+    assert readout.position_logits.shape == (4, 4, 3)
+    torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
+
+
+def test_grids_waste_less_than_half():
+    words = torch.tensor([350, 1, 20, 22, 31, 17, 3, 2, 2, 64])
+    groups = list(groups_of_similar_length(words))
+    assert torch.cat(groups).sort().values.tolist() == list(range(10))
+    computed = sum(len(group) * int(words[group].max()) for group in groups)
+    assert computed < 2 * int(words.sum())
+    assert all(words[group].max() < 2 * words[group].min() for group in groups)
+
+
+def test_layout_by_hand():
+    layout = sentence_layout(with_sentences([[2, 1], [3]]))
+    assert layout.row.tolist() == [0, 0, 1]
+    assert layout.place.tolist() == [0, 1, 0]
+    assert layout.words.tolist() == [2, 1, 3]
+    assert layout.token.tolist() == [1, 2, 3, 6, 7, 8]
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(UserError, match=r"set data\.sentences=rule"):
+        han("rnn")(toy_batch([3]))
+    batch = with_sentences([[2], [2]])
+    batch.sentence[1] = -1
+    with pytest.raises(UserError, match="example 101 has no word in any sentence"):
+        han("rnn")(batch)

@@ -1,0 +1,146 @@
+import math
+
+import pytest
+import torch
+
+from attnprobe.batch import Task
+from attnprobe.errors import UserError
+from attnprobe.exact import smallest_flipping_set
+from attnprobe.importance.gradient import attention_gradient
+from attnprobe.probes.base import Subject
+from attnprobe.probes.erasure import PAIRS, Erasure
+from attnprobe.probes.randomness import Draws
+from benchmarks import reference
+from tests.erasure.toys import undecided
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+LENGTHS = [9, 4, 1, 2, 12, 7, 15, 3]
+RANKINGS = ("attention", "ascending", "gradient", "gradient_attention", "value_norm", "random")
+
+
+def examined(batch, *, classes=3, question=False, classifier=None, **settings):
+    classifier = classifier or undecided(toy_classifier(classes=classes, spread=8, question=question), batch)
+    outputs, readout = toy_readout(classifier, batch)
+    subject = Subject(classifier, batch, outputs, readout)
+    return subject, {m.metric: m.value for m in Erasure(**settings).measure(subject, Draws(0, "erasure"))}
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("question", [False, True])
+def test_equals_the_published_loop(classes, question):
+    batch = toy_batch(LENGTHS, padding=1, question=question)
+    subject, found = examined(batch, classes=classes, question=question)
+    outputs, attention = subject.outputs, subject.readout.attention
+    gradient = attention_gradient(subject.classifier, batch, outputs)
+    scores = {
+        "attention": attention,
+        "ascending": -attention,
+        "gradient": gradient,
+        "gradient_attention": gradient * attention,
+        "value_norm": attention * outputs.hidden.norm(dim=-1),
+    }
+    if not question:
+        assert (found["removed_count_optimal"] > 1).any()
+    assert (found["removed_count_gradient"] > 0).any()
+    for name, values in scores.items():
+        for row, length in enumerate(LENGTHS):
+            query = None if outputs.query is None else outputs.query[[row]]
+            order = (values[row, 1 : length + 1].argsort(descending=True) + 1).tolist()
+            count = reference.erase_until_flip(
+                lambda attended, query=query: subject.classifier.decoder(attended[None], query)[0],
+                outputs.hidden[row], attention[row], order,
+            )  # fmt: skip
+            expected = (
+                (count, count / length, float(attention[row, order[:count]].sum())) if count > 0 else (math.nan,) * 3
+            )
+            ours = tuple(float(found[f"removed_{kind}_{name}"][row]) for kind in ("count", "fraction", "mass"))
+            assert ours == pytest.approx(expected, nan_ok=True), name
+
+
+def test_nothing_needs_fewer_than_the_optimum_and_status_says_why_not():
+    subject, found = examined(toy_batch(LENGTHS * 6), classes=2)
+    readout, outputs = subject.readout, subject.outputs
+    best = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+    assert found["never_flips"].equal(best.size < 0)
+    bias = subject.classifier.decoder.output.bias
+    by_bias = (bias > 0).long() != outputs.logits.argmax(-1)
+    assert found["flip_by_bias"].equal(by_bias)
+    seen = set()
+    for name in (*RANKINGS, "contribution", "optimal"):
+        flips = ~found[f"removed_count_{name}"].isnan()
+        assert found[f"status_{name}"].equal(torch.where(flips, 2, by_bias.long()))
+        assert not (flips & found["never_flips"]).any()
+        seen |= set(found[f"status_{name}"].tolist())
+        if name != "optimal":
+            regret = found[f"regret_{name}"]
+            assert regret.isnan().equal(~flips)
+            assert (regret[flips] >= 0).all()
+    assert seen == {0, 1, 2}
+    # two classes: the contributions' order is the optimum's
+    assert found["regret_contribution"].nansum() == 0
+    assert found["status_contribution"].equal(found["status_optimal"])
+
+
+def test_pairs_count_a_ranking_that_never_flips_as_beaten():
+    _, found = examined(toy_batch(LENGTHS * 6), classes=4)
+    for first, second in PAIRS:
+        a, b = (found[f"removed_count_{name}"].nan_to_num(99) for name in (first, second))
+        assert found[f"fewer_{first}_than_{second}"].equal(a < b)
+
+
+def test_random_orders_are_averaged():
+    _, found = examined(toy_batch(LENGTHS * 3), classes=4, random_orders=20)
+    _, one = examined(toy_batch(LENGTHS * 3), classes=4, random_orders=1)
+    assert one["flip_share_random"].equal((one["status_random"] == 2).double())
+    torch.testing.assert_close(one["removed_fraction_random_mean"], one["removed_fraction_random"], equal_nan=True)
+    never = found["never_flips"]
+    assert (found["flip_share_random"][never] == 0).all()
+    assert found["removed_fraction_random_mean"][never].isnan().all()
+    assert ((found["flip_share_random"] > 0) & (found["flip_share_random"] < 1)).any()
+
+
+def test_towards_each_class():
+    batch = toy_batch(LENGTHS)
+    subject, found = examined(batch, classes=4, wins=True)
+    chosen = subject.outputs.logits.argmax(-1)
+    others = torch.ones(8, 4).bool().scatter(-1, chosen[:, None], False)
+    overtake, wins, bound = (found[name][others] for name in ("overtake_size", "wins_size", "wins_bound"))
+    known = ~wins.isnan()
+    assert known.any()
+    assert (wins[known] >= overtake[known]).all()
+    assert (wins[known] >= bound[known]).all()
+    assert found["wins_exact"][others].all()
+    # whoever flips the decision first wins outright: nobody else is ahead of the decision by then
+    smallest = found["wins_size"].nan_to_num(99).where(others, torch.tensor(99.0).double()).amin(-1)
+    assert smallest.equal(found["removed_count_optimal"].nan_to_num(99))
+    steps = {m.metric: m.step for m in Erasure().measure(subject, Draws(0, "erasure"))}
+    assert steps["overtake_size"].isnan().equal(~others)
+
+
+def test_a_decoder_that_is_not_linear_leaves_out_what_needs_position_logits():
+    _, found = examined(toy_batch(LENGTHS, question=True), question=True)
+    assert not {"never_flips", "regret_attention", "overtake_size", "status_contribution", "status_optimal"} & set(
+        found
+    )
+    assert {f"status_{name}" for name in RANKINGS} <= set(found)
+    assert found["flip_by_bias"].dtype is torch.bool
+
+
+def test_batch_and_padding_change_no_number():
+    batch, padded = toy_batch(LENGTHS), toy_batch(LENGTHS, padding=4)
+    subject, expected = examined(batch, wins=True)
+    wide = examined(padded, classifier=subject.classifier, wins=True)[1]
+    alone = [examined(rows_of(batch, [row]), classifier=subject.classifier, wins=True)[1] for row in range(8)]
+    for metric, values in expected.items():
+        one = torch.cat([result[metric] for result in alone])
+        torch.testing.assert_close(wide[metric], values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
+        torch.testing.assert_close(one, values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(UserError, match="random_orders=0"):
+        Erasure(random_orders=0)
+    with pytest.raises(UserError, match="nodes=-1"):
+        Erasure(nodes=-1)
+    with pytest.raises(UserError, match="leave it out"):
+        examined(toy_batch([3]), classifier=toy_classifier(task=Task.MULTI_LABEL))

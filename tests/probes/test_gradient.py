@@ -1,0 +1,38 @@
+import torch
+
+from attnprobe.importance.gradient import gradients
+from attnprobe.probes.base import Subject
+from attnprobe.probes.gradient import Gradient, gradients_of
+from attnprobe.probes.randomness import Draws
+from tests.toys import toy_batch, toy_classifier, toy_readout
+
+
+def test_shares_of_every_text_sum_to_one_over_its_content_positions():
+    classifier, batch = toy_classifier(spread=3), toy_batch([5, 1, 3])
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    found = {m.metric: m for m in Gradient().measure(subject, Draws(0, "gradient"))}
+    raw = gradients(classifier, batch)
+    torch.testing.assert_close(found["gradient"].value, raw.embedding / raw.embedding.sum(-1, keepdim=True))
+    for metric in ("gradient", "gradient_through_attention", "hidden_gradient", "hidden_gradient_through_attention"):
+        torch.testing.assert_close(found[metric].value.sum(-1), torch.ones(3).double())
+        assert (~found[metric].step.isnan()).sum(-1).tolist() == [5, 1, 3]
+    assert found["max_gradient"].value.tolist() == found["gradient"].value.amax(-1).tolist()
+    assert found["max_gradient"].value[1] == 1
+    assert found["content_length"].value.tolist() == [5, 1, 3]
+    assert (found["attention_gradient"].value < 0).any()
+
+
+def test_a_prediction_that_does_not_react_has_undefined_shares():
+    classifier, batch = toy_classifier(), toy_batch([4])
+    with torch.no_grad():
+        classifier.decoder.output.weight.zero_()
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    found = {m.metric: m for m in Gradient().measure(subject, Draws(0, "gradient"))}
+    assert found["gradient"].value[batch.content].isnan().all()
+    assert found["max_gradient"].value.isnan().all()
+
+
+def test_computed_once_for_all_probes():
+    classifier, batch = toy_classifier(), toy_batch([4])
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    assert gradients_of(subject) is gradients_of(subject)
