@@ -38,8 +38,10 @@ class Batch:
 
     `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id`
     is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
-    sentence of every token from 0 (−1 on markers and padding). `question`, `question_mask` and `candidates` are
-    there for tasks with a question only; `candidates` says which classes this instance may be answered with.
+    sentence of every token from 0 (−1 on markers and padding). `rationale` marks the tokens that a human or the
+    generator gave as the reason for the label (no True in a row: none was given). `question`, `question_mask` and
+    `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
+    answered with.
     """
 
     ids: Int[Tensor, "batch tokens"]
@@ -48,6 +50,7 @@ class Batch:
     labels: Tensor
     example_id: Int[Tensor, "batch"]
     sentence: Int[Tensor, "batch tokens"] | None = None
+    rationale: Bool[Tensor, "batch tokens"] | None = None
     question: Int[Tensor, "batch question"] | None = None
     question_mask: Bool[Tensor, "batch question"] | None = None
     candidates: Bool[Tensor, "batch classes"] | None = None

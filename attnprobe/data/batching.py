@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
@@ -72,20 +72,17 @@ def collate(
     example_id: Tensor,
     *,
     sentence: Sequence[np.ndarray] | None = None,
+    rationale: Sequence[np.ndarray] | None = None,
     question: Sequence[np.ndarray] | None = None,
     candidates: Bool[Tensor, "batch classes"] | None = None,
 ) -> Batch:
     """Pad sequences of word ids into one batch, each as `<SOS> w1 … wn <EOS>`.
 
-    `sentence` has the sentence of every word, from 0; `question` the word ids of the questions.
+    `sentence` has the sentence of every word, from 0; `rationale` one bool per word, or none at all for an example
+    without a rationale; `question` the word ids of the questions.
     """
     ids, lengths = padded(words)
     position = torch.arange(ids.shape[1])
-    sentences = None
-    if sentence is not None:
-        sentences = torch.full(ids.shape, -1)
-        for row, numbers in enumerate(sentence):
-            sentences[row, 1 : len(numbers) + 1] = torch.from_numpy(numbers)
     asked, asked_lengths = (None, None) if question is None else padded(question)
     return Batch(
         ids=ids,
@@ -93,7 +90,8 @@ def collate(
         content=(position >= 1) & (position <= lengths[:, None]),
         labels=labels,
         example_id=example_id,
-        sentence=sentences,
+        sentence=None if sentence is None else per_word(sentence, torch.full(ids.shape, -1)),
+        rationale=None if rationale is None else per_word(rationale, torch.zeros(ids.shape, dtype=torch.bool)),
         question=asked,
         question_mask=(
             None
@@ -102,6 +100,13 @@ def collate(
         ),
         candidates=candidates,
     )
+
+
+def per_word(values: Sequence[np.ndarray], into: Shaped[Tensor, "batch tokens"]) -> Shaped[Tensor, "batch tokens"]:
+    """Write what belongs to the words of each text behind its start marker."""
+    for row, numbers in enumerate(values):
+        into[row, 1 : len(numbers) + 1] = torch.from_numpy(numbers)
+    return into
 
 
 @dataclass(frozen=True)
@@ -130,11 +135,13 @@ class TextSplit(Dataset[Batch]):
 
     def __getitem__(self, rows: Sequence[int]) -> Batch:
         sentence, question, candidates = self.sentence, self.question, self.candidates
+        rationale = self.rationale
         return collate(
             [self.vocabulary_id[self.words[row]] for row in rows],
             torch.from_numpy(self.labels[np.asarray(rows)]),
             torch.from_numpy(self.example_id[np.asarray(rows)]),
             sentence=None if sentence is None else [sentence[row] for row in rows],
+            rationale=None if rationale is None else [rationale[row] for row in rows],
             question=None if question is None else [self.vocabulary_id[question[row]] for row in rows],
             candidates=(
                 None if candidates is None else candidate_mask([candidates[row] for row in rows], self.classes)

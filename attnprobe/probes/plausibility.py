@@ -1,0 +1,53 @@
+"""Do attention and the other importances point at the known reason? (methodology of ERASER, DeYoung et al. 2020)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE
+from attnprobe.importance.plausibility import covered, mass_inside, top_hit
+from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.probes.gradient import gradients_of
+from attnprobe.probes.leave_one_out import check, removals_of
+from attnprobe.probes.randomness import Draws
+
+
+@dataclass
+class Plausibility(ModelProbe):
+    """Agreement of each importance with the data's rationales: the testbed's deciding words, a story's supporting
+    sentences, a human's marks.
+
+    Yields per example `rationale_share` (of the content: what chance would hit) and for attention, gradient and
+    leave_one_out `top_in_rationale_X` (whether the most important token is in it; 0 to 1 with ties) and
+    `mass_in_rationale_X` (share of the importance that lies on it). Examples without a rationale get NaN, data sets
+    without any no rows at all.
+
+    Attributes:
+        tolerance, chunk: as in the leave_one_out probe; the same settings share the work.
+    """
+
+    name: ClassVar[str] = "plausibility"
+    tolerance: float = TOLERANCE
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        check("plausibility", self.tolerance, self.chunk)
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        rationale, content = subject.batch.rationale, subject.batch.content
+        if rationale is None:
+            return
+        given = (rationale & content).any(-1)
+        scores = {
+            "attention": subject.readout.attention,
+            "gradient": gradients_of(subject).embedding,
+            "leave_one_out": removals_of(subject, self.tolerance, self.chunk).distance,
+        }
+        yield Measurement("rationale_share", torch.where(given, covered(rationale, content), torch.nan))
+        for name, values in scores.items():
+            for metric, measure in (("top_in_rationale", top_hit), ("mass_in_rationale", mass_inside)):
+                found = measure(values, rationale, content)
+                yield Measurement(f"{metric}_{name}", torch.where(given, found, torch.nan))
