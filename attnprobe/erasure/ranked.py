@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnprobe.batch import Readout
 from attnprobe.erasure.single import decision, overtaken
@@ -53,6 +54,8 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
         )
         # the n-th place from the end holds the position that goes n-th: what is kept then is summed up one place before
         flips = (flips & (kept > 0))[:, :-1].flip(-1) & (number[1:] < length.unsqueeze(-1))
+        # erasing everything is no flip: that last column also keeps texts of one item from having none at all
+        flips = F.pad(flips, (0, 1))
         count = torch.where(flips.any(-1), flips.int().argmax(-1) + 1, NEVER)
         erased = torch.where(number < count.unsqueeze(-1), attention.gather(-1, order), 0).sum(-1)
         counts.append(count)
