@@ -14,7 +14,7 @@ test: .venv/ready
 	$(BIN)/python -m pytest
 
 test-slow: .venv/ready
-	$(BIN)/python -m pytest -m "slow or real_data" --override-ini addopts="--strict-markers -ra"
+	$(BIN)/python -m pytest -m "slow or real_data"
 
 lint: .venv/ready
 	$(BIN)/ruff check .
