@@ -1,20 +1,21 @@
 """What does the prediction lose with each single token? (Jain & Wallace 2019, section 4.1: leave-one-out)"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.errors import UserError
 from attnprobe.measures import total_variation
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.shortened import ChangedStates
+from attnprobe.models.shortened import Affine
 
-TOLERANCE = 1e-8
+TOLERANCE = 1e-6
 """Where a shortened text's state counts as being back at the unchanged one's: predictions agree to 1e-7 or better."""
 CHUNK = 2048
 """Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
@@ -89,14 +90,11 @@ def _logits_without(
         part, states = _rows(batch, rows), _rows_of_outputs(outputs, rows)
         width = int(part.mask.sum(1).max())
         part, states = _trimmed(part, width), _trimmed_outputs(states, width)
-        changes = None
-        if shortcut:
-            embeddings = classifier.embed(part.ids)
-            changes = classifier.encoder.without_each(embeddings, part.mask, part.content, states.hidden, tolerance)
-        if changes is None:
+        found = _recombined(classifier, part, states, tolerance) if shortcut else None
+        if found is None:
             yield from ((rows[e], r, x) for e, r, x in _reencoded(classifier, part, states, chunk))
         else:
-            example, removed, logits = _recombined(classifier, part, states, changes)
+            example, removed, logits = found
             yield rows[example], removed, logits
 
 
@@ -139,56 +137,128 @@ def running(
 ) -> Attended:
     """The means over the positions before each position `[batch, seq + 1]`, or with `reverse` over those from each
     position on."""
-    order = range(scores.shape[1])
-    total = Attended(torch.full_like(scores[:, 0], -torch.inf), torch.zeros_like(values[:, 0]))
-    found = [total]
-    for position in reversed(order) if reverse else order:
-        total = merged(total, Attended(scores[:, position], values[:, position]))
-        found.append(total)
     if reverse:
-        found.reverse()
-    return Attended(torch.stack([one.weight for one in found], 1), torch.stack([one.mean for one in found], 1))
+        weight, mean = running(scores.flip(1), values.flip(1), reverse=False)
+        return Attended(weight.flip(1), mean.flip(1))
+    weight, mean = F.pad(scores, (1, 0), value=-torch.inf), F.pad(values, (0, 0, 1, 0))
+    reach = 1
+    # every mean takes in the one `reach` before it, and then stands for twice as many positions
+    while reach < weight.shape[1]:
+        both = merged(Attended(weight[:, :-reach], mean[:, :-reach]), Attended(weight[:, reach:], mean[:, reach:]))
+        weight = torch.cat([weight[:, :reach], both.weight], 1)
+        mean = torch.cat([mean[:, :reach], both.mean], 1)
+        reach *= 2
+    return Attended(weight, mean)
+
+
+class Gathered:
+    """The softmax-weighted means of many texts, whose positions come in any order, in float64.
+
+    Kept back until there are many: a few long operations instead of many short ones.
+    """
+
+    LIMIT = 2**20
+    """Numbers that may be kept back."""
+
+    def __init__(self, top: Float[Tensor, "texts"], values: int) -> None:
+        """`top`: any finite score for a start, best the largest that is to be expected."""
+        self.top = top
+        self.sums = top.new_zeros(len(top), values + 1)
+        self.waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.count = 0
+
+    def add(self, text: Int[Tensor, "new"], score: Float[Tensor, "new"], value: Float[Tensor, "new values"]) -> None:
+        """One more position for each of these texts; a score of −inf adds nothing."""
+        self.waiting.append((text, score, value))
+        self.count += value.numel()
+        if self.count > self.LIMIT:
+            self.collect()
+
+    def collect(self) -> None:
+        """Take what waits into the sums, relative to the largest score so far: no overflow."""
+        text, score, value = (torch.cat(column) for column in zip(*self.waiting, strict=True))
+        score = score.double()
+        top = self.top.scatter_reduce(0, text, score, "amax")
+        weight = (score - top.index_select(0, text)).exp().unsqueeze(1)
+        self.sums *= (self.top - top).exp().unsqueeze(1)
+        self.sums.index_add_(0, text, torch.cat([weight, weight * value], 1))
+        self.top, self.waiting, self.count = top, [], 0
+
+    def means(self) -> Attended:
+        """Of all positions so far."""
+        if self.waiting:
+            self.collect()
+        total = self.sums[:, :1]
+        mean = torch.where(total > 0, self.sums[:, 1:] / total, 0)
+        return Attended(total.squeeze(1).log() + self.top, mean)
 
 
 def _recombined(
-    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, changes: Iterator[ChangedStates]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits without each content token from the unchanged scores and values and the changed ones."""
-    linear = classifier.decoder.linear
-
-    def values_of(hidden: Tensor) -> Tensor:
-        # with a linear decoder the mean of the positions' logits is the logits of the mean
-        return (classifier.decoder(hidden) if linear else hidden).double()
-
+    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, tolerance: float
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Logits without each content token from the unchanged scores and values and the changed ones; None: the encoder
+    has no short cut."""
+    for_score, score_of = _attention_in_two(classifier, outputs.hidden)
+    as_value = _value_layer(classifier, outputs.hidden)
+    both = Affine(*(torch.cat(parts) for parts in zip(for_score, as_value, strict=True)))
+    width = len(for_score.bias)
+    changes = classifier.encoder.without_each(
+        classifier.embed(batch.ids), batch.mask, batch.content, outputs.hidden, both, tolerance
+    )
+    if changes is None:
+        return None
     example, removed = batch.content.nonzero(as_tuple=True)
-    number = torch.full_like(batch.ids, -1)
-    number[example, removed] = torch.arange(len(example), device=example.device)
-    scores, values = outputs.scores.double(), values_of(outputs.hidden)
-    changed = Attended(scores.new_full((len(example),), -torch.inf), scores.new_zeros(len(example), values.shape[-1]))
     first, last = removed.clone(), removed.clone()
-    for item in changes:
-        if not len(item.example):
-            continue
-        text = number[item.example, item.removed]
-        kept = batch.content[item.example, item.position]
-        query = None if outputs.query is None else outputs.query[item.example]
-        score, _ = classifier.attend(item.hidden.unsqueeze(1), torch.ones_like(kept).unsqueeze(1), query)
-        new = Attended(torch.where(kept, score.squeeze(1).double(), -torch.inf), values_of(item.hidden))
-        together = merged(Attended(changed.weight[text], changed.mean[text]), new)
-        changed.weight[text], changed.mean[text] = together
-        first[text] = torch.minimum(first[text], item.position)
-        last[text] = torch.maximum(last[text], item.position)
+    gathered = Gathered(outputs.scores.double().amax(1)[example], len(as_value.bias))
+    for text, position, seen in changes:
+        of = example.index_select(0, text)
+        score = score_of(seen[:, :width], None if outputs.query is None else outputs.query[of])
+        kept = batch.content[of, position]
+        gathered.add(text, score.masked_fill(~kept, -torch.inf), seen[:, width:])
+        # a text that goes on into its padding does not reach further for it
+        position = torch.where(kept, position, removed.index_select(0, text))
+        first.scatter_reduce_(0, text, position, "amin")
+        last.scatter_reduce_(0, text, position, "amax")
 
+    changed = gathered.means()
+    scores, values = outputs.scores.double(), F.linear(outputs.hidden, *as_value).double()
     before, behind = running(scores, values, reverse=False), running(scores, values, reverse=True)
     for side, at in ((before, first), (behind, last + 1)):
         changed = merged(changed, Attended(side.weight[example, at], side.mean[example, at]))
     candidates = None if batch.candidates is None else batch.candidates[example]
-    if linear:
+    if classifier.decoder.linear:
         logits = changed.mean if candidates is None else changed.mean.masked_fill(~candidates, -torch.inf)
         return example, removed, logits
     query = None if outputs.query is None else outputs.query[example]
     attended = changed.mean.to(outputs.hidden.dtype).unsqueeze(1)
     return example, removed, classifier.decode(attended, torch.ones_like(attended[..., 0]), query, candidates)
+
+
+def _everything(hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
+    """The layer that shows a state as it is."""
+    return Affine(
+        torch.eye(hidden.shape[-1], dtype=hidden.dtype, device=hidden.device), hidden.new_zeros(hidden.shape[-1])
+    )
+
+
+def _attention_in_two(
+    classifier: AttentionClassifier, hidden: Float[Tensor, "batch seq hidden"]
+) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]]:
+    """See `Attention.in_two`; the state as it is, where that gives none."""
+    parts = classifier.attention.in_two()
+    if parts is not None:
+        return parts
+    return _everything(hidden), lambda seen, query: classifier.attention(seen.unsqueeze(1), query).squeeze(1)
+
+
+def _value_layer(classifier: AttentionClassifier, hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
+    """State → what the attention averages: position logits, or where the decoder is not linear the state itself."""
+    everything = _everything(hidden)
+    if not classifier.decoder.linear:
+        return everything
+    # with a linear decoder the mean of the positions' logits is the logits of the mean
+    bias = classifier.decoder(everything.bias)
+    return Affine((classifier.decoder(everything.weight) - bias).t(), bias)
 
 
 # --- any encoder: every shortened text -------------------------------------------------------------------------
@@ -228,6 +298,7 @@ def _rows(batch: Batch, rows: Int[Tensor, "rows"]) -> Batch:
     """Some examples of a batch, in this order, as often as they are asked for."""
     optional = {
         "sentence": batch.sentence,
+        "rationale": batch.rationale,
         "question": batch.question,
         "question_mask": batch.question_mask,
         "candidates": batch.candidates,

@@ -11,9 +11,7 @@ from torch import Tensor
 from attnprobe.measures import normalised
 
 
-def covered(
-    rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
+def covered(rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
     """Share of the content that is rationale, 0 to 1: what a random position or an even scoring would hit."""
     return (rationale & content).sum(-1).double() / content.sum(-1)
 

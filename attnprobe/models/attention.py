@@ -2,9 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+from attnprobe.models.shortened import Affine
 
 
 class Attention(nn.Module, ABC):
@@ -15,6 +19,14 @@ class Attention(nn.Module, ABC):
         self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
     ) -> Float[Tensor, "batch seq"]:
         """Unmasked scores, any real number."""
+
+    def in_two(self) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]] | None:
+        """The same scores in two steps, for single states: an affine layer of the state `[n, out]`, and what comes
+        behind it, `(seen [n, out], query [n, query] or None) → scores [n]`.
+
+        None: not known, states are needed in full. What it gives must agree with `forward`.
+        """
+        return None
 
 
 class AdditiveAttention(Attention):
@@ -36,6 +48,17 @@ class AdditiveAttention(Attention):
         if self.question is not None:
             inner = inner + self.question(query).unsqueeze(1)
         return self.score(inner.tanh()).squeeze(-1)
+
+    def in_two(self) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]]:
+        """The first layer, doubled, and v · (2σ(·) − 1): PyTorch computes σ several times faster than tanh."""
+        weight = self.score.weight.detach().squeeze(0)
+
+        def score(seen: Tensor, query: Tensor | None) -> Tensor:
+            if self.question is not None:
+                seen = seen + 2 * self.question(query)
+            return torch.addmv(-weight.sum(), seen.sigmoid(), weight, alpha=2)
+
+        return Affine(2 * self.states.weight.detach(), 2 * self.states.bias.detach()), score
 
 
 class DotAttention(Attention):
@@ -63,6 +86,13 @@ class DotAttention(Attention):
             return self.score(hidden).squeeze(-1) / self.scale
         assert query is not None
         return (hidden * query.unsqueeze(1)).sum(-1) / self.scale
+
+    def in_two(self) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]] | None:
+        """Without a question the score itself is affine in the state."""
+        if self.score is None:
+            return None
+        weight = self.score.weight.detach() / self.scale
+        return Affine(weight, weight.new_zeros(1)), lambda seen, query: seen.squeeze(-1)
 
 
 def masked_softmax(

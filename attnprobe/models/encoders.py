@@ -11,9 +11,10 @@ from typing import ClassVar
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attnprobe.batch import Batch
-from attnprobe.models.shortened import ChangedStates, convolution_changes, recurrent_changes
+from attnprobe.models.shortened import Affine, ChangedStates, convolution_changes, recurrent_changes
 
 
 class TextEncoder(nn.Module, ABC):
@@ -40,6 +41,7 @@ class TextEncoder(nn.Module, ABC):
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
+        layer: Affine,
         tolerance: float,
     ) -> Iterator[ChangedStates] | None:
         """See `Encoder.without_each`."""
@@ -83,10 +85,12 @@ class Encoder(TextEncoder):
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
+        layer: Affine,
         tolerance: float,
     ) -> Iterator[ChangedStates] | None:
         """The states that change when each content token in turn is taken out of its text; `hidden` are the states of
-        the unchanged texts. `tolerance`: a state this close to the unchanged one may be taken for it.
+        the unchanged texts, `layer` how the changed ones are seen. `tolerance`: a state this close to the unchanged one
+        may be taken for it.
 
         None: this encoder has no short cut, and the shortened texts have to be encoded.
         """
@@ -134,22 +138,28 @@ class LSTMEncoder(Encoder):
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
+        layer: Affine,
         tolerance: float,
     ) -> Iterator[ChangedStates]:
         """The changed states: behind a removed token those of the first network, before it those of the second."""
         half = self.size // 2
-        for example, removed, step, state in recurrent_changes(self.forwards, embeddings, content, tolerance):
-            position = torch.full_like(removed, step)
-            other = hidden[:, step, half:][example]
-            yield ChangedStates(example, removed, position, torch.cat([state, other], -1))
-        order = turned(mask)
-        right = embeddings.gather(1, order.unsqueeze(-1).expand_as(embeddings))
-        for example, removed, step, state in recurrent_changes(
-            self.backwards, right, content.gather(1, order), tolerance
+        number = (content.flatten().cumsum(0) - 1).view_as(content)
+        position = torch.arange(content.shape[1], device=content.device).expand_as(content)
+        first, second = layer.weight[:, :half], layer.weight[:, half:]
+        left, right = hidden[..., :half], hidden[..., half:]
+        for rnn, order, own, weight, others in (
+            (self.forwards, position, left, first, F.linear(right, second, layer.bias)),
+            (self.backwards, turned(mask), right, second, F.linear(left, first, layer.bias)),
         ):
-            position = order[:, step][example]
-            other = hidden[example, position, :half]
-            yield ChangedStates(example, order[example, removed], position, torch.cat([other, state], -1))
+            vectors, states, rest = (
+                x.gather(1, order.unsqueeze(-1).expand_as(x)).transpose(0, 1).contiguous()
+                for x in (embeddings, own, others)
+            )
+            removable, numbers, places = (x.gather(1, order).t().contiguous() for x in (content, number, position))
+            for text, example, step, seen in recurrent_changes(
+                rnn, vectors, states, removable, numbers, rest, weight, tolerance
+            ):
+                yield ChangedStates(text, places[step].index_select(0, example), seen)
 
 
 class GRUEncoder(Encoder):
@@ -262,11 +272,12 @@ class CNNEncoder(Encoder):
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
+        layer: Affine,
         tolerance: float,
     ) -> Iterator[ChangedStates]:
         """The changed states: those whose window holds the removed token."""
         convolutions = [module for module in self.convolutions if isinstance(module, nn.Conv1d)]
-        return convolution_changes(convolutions, embeddings * mask.unsqueeze(-1), content)
+        return convolution_changes(convolutions, embeddings * mask.unsqueeze(-1), content, layer)
 
 
 class AverageEncoder(Encoder):

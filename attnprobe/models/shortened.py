@@ -14,115 +14,132 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 CHECK_EVERY = 4
-"""Steps of a text between two looks at whether a state is back at the unchanged one: looking costs about as much as a
-third of a step."""
+"""Steps of a text between two looks at which shortened texts are over, or back at the unchanged one: looking costs
+about as much as a third of a step."""
+
+
+class Affine(NamedTuple):
+    """x → weight x + bias: all that the layers behind the encoder see of a hidden state. Where states change by halves,
+    only the changed half has to be multiplied."""
+
+    weight: Float[Tensor, "out hidden"]
+    bias: Float[Tensor, "out"]
 
 
 class ChangedStates(NamedTuple):
-    """States that are not those of the unchanged text, n of them.
+    """States that are not those of the unchanged text, n of them, as an affine layer sees them.
 
-    With the token at `removed[i]` taken out of `example[i]`, the token at `position[i]` (counted in the unchanged text)
-    has the state `hidden[i]`. One item holds a pair (example, removed) at most once, and all changed positions of a
-    pair together with the removed one are a single stretch of the text.
+    The shortened texts are numbered in the order of `content.nonzero()`. In text `text[i]` the token at `position[i]`
+    (counted in the unchanged text) has a state that the layer maps to `seen[i]`. One item holds a text at most once,
+    and all changed content positions of a text together with the removed one are a single stretch.
     """
 
-    example: Int[Tensor, "changed"]
-    removed: Int[Tensor, "changed"]
+    text: Int[Tensor, "changed"]
     position: Int[Tensor, "changed"]
-    hidden: Float[Tensor, "changed hidden"]
+    seen: Float[Tensor, "changed out"]
 
 
 class Gates:
-    """One LSTM's arithmetic, with tanh(x) = 2σ(2x) − 1: a single sigmoid for all four gates, which PyTorch computes
-    several times faster than tanh."""
+    """One LSTM's arithmetic, with tanh(x) = 2σ(2x) − 1: sigmoids alone, which PyTorch computes several times faster
+    than tanh. Cells are kept as 2c, hidden states as h/2 (powers of two change no digit and save two passes)."""
 
     def __init__(self, rnn: nn.LSTM) -> None:
         size = rnn.hidden_size
         of_inputs, of_states, bias, other_bias = (
             getattr(rnn, name).detach() for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         )
-        # rows i f g o; the factor 2 of g's argument goes into its weights (and changes no digit)
+        # rows i f g o; the factor 2 of g's argument goes into its weights
         factor = torch.ones_like(bias)
         factor[2 * size : 3 * size] = 2
-        self.size = size
         self.inputs = of_inputs * factor.unsqueeze(1)
         self.bias = (bias + other_bias) * factor
-        self.recurrent = (of_states * factor.unsqueeze(1)).t().contiguous()
-
-    def project(self, embeddings: Float[Tensor, "batch steps embed"]) -> Float[Tensor, "batch steps gates"]:
-        """What every input adds to the gates, whatever was read before it."""
-        return F.linear(embeddings, self.inputs, self.bias)
+        self.recurrent = (of_states * 2 * factor.unsqueeze(1)).t().contiguous()
 
     def advance(
-        self,
-        projected: Float[Tensor, "rows gates"],
-        hidden: Float[Tensor, "rows hidden"],
-        cell: Float[Tensor, "rows hidden"],
+        self, gates: Float[Tensor, "rows gates"], cell: Float[Tensor, "rows hidden"]
     ) -> tuple[Float[Tensor, "rows hidden"], Float[Tensor, "rows hidden"]]:
-        """Hidden state and cell after one more input; `projected` is used up."""
-        let_in, keep, new, show = projected.addmm_(hidden, self.recurrent).sigmoid_().chunk(4, -1)
-        cell = (keep * cell).addcmul_(let_in, new, value=2).sub_(let_in)
-        return (cell * 2).sigmoid_().mul_(2).sub_(1).mul_(show), cell
+        """h/2 and 2c after one more input, from 2c before it; `gates`, before their sigmoid, are used up."""
+        let_in, keep, new, show = gates.sigmoid_().chunk(4, -1)
+        cell = (keep * cell).addcmul_(let_in, new, value=4).sub_(let_in, alpha=2)
+        return cell.sigmoid().sub_(0.5).mul_(show), cell
 
 
 def recurrent_changes(
     rnn: nn.LSTM,
-    embeddings: Float[Tensor, "batch steps embed"],
-    content: Bool[Tensor, "batch steps"],
+    embeddings: Float[Tensor, "steps batch embed"],
+    hidden: Float[Tensor, "steps batch half"],
+    content: Bool[Tensor, "steps batch"],
+    number: Int[Tensor, "steps batch"],
+    others: Float[Tensor, "steps batch out"],
+    weight: Float[Tensor, "out half"],
     tolerance: float,
 ) -> Iterator[tuple[Tensor, Tensor, int, Tensor]]:
     """An LSTM's states after each removed token, all shortened texts of all examples advanced together.
 
-    The shortened text without step t starts at step t from the shared state before it, and ends where its hidden state
-    and cell are both within `tolerance` of the unchanged text's (an LSTM forgets), or after the last content step. Each
-    shortened text ends by itself, looked at on every fourth step of its own text, so that no other text in the batch
-    changes a number.
+    The shortened text without step t starts at step t + 1 from the shared state before t, and ends where its hidden
+    state and cell are both within `tolerance` of the unchanged text's (an LSTM forgets), or after the last content
+    step. This is looked at on every fourth step of each text by itself, so that no other text in the batch changes a
+    number; until then a text that is over goes on into its padding.
 
     Args:
         embeddings: inputs in the network's reading order, padding last.
-        content: steps that are removed in turn, in the same order.
+        hidden: states of the unchanged texts, in the same order.
+        content: steps that are removed in turn.
+        number: the number of the shortened text without this step.
+        others: what the layer behind sees of everything but this network's states.
+        weight: how that layer sees these.
         tolerance: largest difference of any entry of hidden state or cell that counts as the same.
 
     Yields:
-        per step, `(example [n], removed [n], step, hidden [n, hidden])`.
+        per step, `(text [n], example [n], step, seen [n, out])`.
     """
     # below some units in the last place float32 states never meet again
     nearest = max(tolerance, 16 * torch.finfo(embeddings.dtype).eps) if tolerance else 0.0
     gates = Gates(rnn)
-    projected = gates.project(embeddings)
-    batch, steps = content.shape
-    count = torch.arange(steps, device=content.device)
-    last = torch.where(content, count, -1).amax(1)
-    base = torch.arange(batch, device=content.device)
-    # the first rows are the unchanged texts, behind them come the shortened ones
-    example, removed = base, torch.full_like(base, -1)
-    hidden = cell = projected.new_zeros(batch, gates.size)
-    before = unchanged = hidden, cell
-    for step in range(int(last.max()) + 1):
-        if step:
-            joining = (content[:, step - 1] & (last >= step)).nonzero().squeeze(-1)
-            example = torch.cat([example, joining])
-            removed = torch.cat([removed, torch.full_like(joining, step - 1)])
-            hidden, cell = torch.cat([hidden, before[0][joining]]), torch.cat([cell, before[1][joining]])
-            before = unchanged
-        hidden, cell = gates.advance(projected[:, step][example], hidden, cell)
-        unchanged = hidden[:batch], cell[:batch]
-        yield example[batch:], removed[batch:], step, hidden[batch:]
+    steps, batch = content.shape
+    inputs = F.linear(embeddings, gates.inputs, gates.bias)
+    halves = hidden / 2
+    # what the state after each step adds to the gates of the next, in the unchanged text and in the one without that
+    carried = F.pad(halves @ gates.recurrent, (0, 0, 0, 0, 2, 0))
+    cells = [inputs.new_zeros(batch, rnn.hidden_size)] * 2
+    for step in range(steps):
+        cells.append(gates.advance(inputs[step] + carried[step + 1], cells[-1])[1])
 
-        alive = last[example] > step
+    seeing = (2 * weight).t().contiguous()
+    count = torch.arange(steps, device=content.device).unsqueeze(1)
+    last = torch.where(content, count, -1).amax(0)
+    removed, starting = (content & (count < last)).nonzero(as_tuple=True)
+    starts = starting.split(torch.bincount(removed, minlength=steps).tolist())
+    example = text = starting[:0]
+    state = cell = inputs.new_zeros(0, rnn.hidden_size)
+    for step in range(1, int(last.max()) + 1):
+        joining, going = starts[step - 1], len(example)
+        if len(joining):
+            example = torch.cat([example, joining])
+            text = torch.cat([text, number[step - 1].index_select(0, joining)])
+            cell = torch.cat([cell, cells[step].index_select(0, joining)])
+        new = inputs[step].index_select(0, example)
+        new[:going].addmm_(state, gates.recurrent)
+        new[going:] += carried[step].index_select(0, joining)
+        state, cell = gates.advance(new, cell)
+        yield text, example, step, others[step].index_select(0, example).addmm_(state, seeing)
+
         if step % CHECK_EVERY == 0:
-            for now, shared in zip((hidden, cell), unchanged, strict=True):
-                alive &= (now - shared[example]).abs().amax(1) > nearest
-        alive[:batch] = True
-        chosen = alive.nonzero().squeeze(-1)
-        if len(chosen) < len(alive):
-            example, removed, hidden, cell = (x.index_select(0, chosen) for x in (example, removed, hidden, cell))
+            alive = last[example] > step
+            if tolerance:
+                apart = (cells[step + 2].index_select(0, example).sub_(cell)).abs_().amax(1) > 2 * nearest
+                apart |= (halves[step].index_select(0, example).sub_(state)).abs_().amax(1) > nearest / 2
+                alive &= apart
+            chosen = alive.nonzero().squeeze(-1)
+            if len(chosen) < len(alive):
+                example, text, state, cell = (x.index_select(0, chosen) for x in (example, text, state, cell))
 
 
 def convolution_changes(
     convolutions: Sequence[nn.Conv1d],
     embeddings: Float[Tensor, "batch tokens embed"],
     content: Bool[Tensor, "batch tokens"],
+    layer: Affine,
 ) -> Iterator[ChangedStates]:
     """States (after the ReLU) of the content tokens around each removed one, whose neighbours move up.
 
@@ -132,6 +149,7 @@ def convolution_changes(
         convolutions: of odd widths, stride 1, padded to keep the length, side by side in the hidden state.
         embeddings: zero on padding.
         content: positions that are removed in turn.
+        layer: how the states are seen.
     """
     reach = max(convolution.kernel_size[0] // 2 for convolution in convolutions)
     # zeros around the text, as the convolution's own padding, so that windows may reach over its edge
@@ -142,7 +160,8 @@ def convolution_changes(
     around = F.pad(content, (margin, margin))
     for distance in (*range(-reach, 0), *range(1, reach + 1)):
         there = around[example, removed + distance + margin]
-        owner, gap = example[there], removed[there]
+        text = there.nonzero().squeeze(-1)
+        owner, gap = example[text], removed[text]
         position = gap + distance
         states = []
         for convolution, part in zip(convolutions, parts, strict=True):
@@ -156,4 +175,4 @@ def convolution_changes(
                 source = source + over.long() * (1 if distance < 0 else -1)
                 total = total + part[owner, source + margin, place + half]
             states.append(total)
-        yield ChangedStates(owner, gap, position, torch.cat(states, -1).relu())
+        yield ChangedStates(text, position, F.linear(torch.cat(states, -1).relu(), *layer))

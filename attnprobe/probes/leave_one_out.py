@@ -56,7 +56,7 @@ def check(probe: str, tolerance: float, chunk: int) -> None:
     """Refuse settings that make no sense."""
     if not 0 <= tolerance < 1:
         raise UserError(
-            f"probe.{probe}.tolerance={tolerance}: expected a difference of states from 0, for example 1e-8"
+            f"probe.{probe}.tolerance={tolerance}: expected a difference of states from 0, for example 1e-6"
         )
     if chunk < 1:
         raise UserError(f"probe.{probe}.chunk={chunk}: expected how many hidden states at a time, for example {CHUNK}")

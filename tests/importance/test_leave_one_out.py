@@ -6,6 +6,7 @@ import torch
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out, shortened
+from attnprobe.models.shortened import Affine
 from benchmarks import reference
 from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
 
@@ -110,8 +111,11 @@ def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_to
     counts = {}
     for tolerance in (0.0, 1e-8, 1e-3):
         embeddings = classifier.embed(batch.ids)
-        changes = classifier.encoder.without_each(embeddings, batch.mask, batch.content, outputs.hidden, tolerance)
-        counts[tolerance] = sum(len(item.example) for item in changes)
+        layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
+        changes = classifier.encoder.without_each(
+            embeddings, batch.mask, batch.content, outputs.hidden, layer, tolerance
+        )
+        counts[tolerance] = sum(len(item.text) for item in changes)
     assert counts[0.0] > 1.5 * counts[1e-8] > 2 * counts[1e-3]
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
     near = leave_one_out(classifier, batch, outputs, tolerance=1e-8).distance

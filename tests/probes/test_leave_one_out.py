@@ -35,7 +35,7 @@ def test_computed_once_for_all_probes_of_the_same_settings():
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"tolerance": -1.0}, r"probe\.leave_one_out\.tolerance=-1\.0: expected .* for example 1e-8"),
+    ({"tolerance": -1.0}, r"probe\.leave_one_out\.tolerance=-1\.0: expected .* for example 1e-6"),
     ({"chunk": 0}, r"probe\.leave_one_out\.chunk=0: expected how many"),
 ])  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(settings, message):
