@@ -11,7 +11,7 @@ run: .venv/ready
 	$(BIN)/python -m attnprobe +experiment=jain_adversarial on_finished=skip
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m "slow or real_data"

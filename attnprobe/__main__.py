@@ -19,8 +19,8 @@ CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p
 def main(config: DictConfig) -> None:
     """Run one experiment; a mistake of the user ends it with one message and status 2."""
     # importing torch takes seconds that --help need not wait for
-    from attnprobe.report.summary import print_summary
-    from attnprobe.results import read_results
+    from attnprobe.report.summary import data_notes, print_summary
+    from attnprobe.results import read_manifest, read_results
     from attnprobe.run import run
 
     try:
@@ -29,6 +29,8 @@ def main(config: DictConfig) -> None:
         print(f"attnprobe: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     print_summary(read_results(directory), directory=directory)
+    for line in data_notes((read_manifest(directory) or {}).get("counts", {})):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,17 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     assert set(results["probe"]) >= set(config.probe)
 
 
+@pytest.mark.parametrize("attention", stems("model/attention"))
+def test_all_of_jain_and_wallace_runs_on_questions(attention, tmp_path):
+    config = composed(
+        "+experiment=jain", "task=qa", f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, f"output={tmp_path}"
+    )
+    results = read_results(run(config))
+    assert set(results["data"]) == {"stories"}
+    assert set(results["probe"]) >= set(config.probe)
+    assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
+
+
 @pytest.mark.parametrize("model", stems("model"))
 def test_every_model_trains(model, tmp_path):
     overrides = [f"model={model}", *SMALL, "probe=[permutation]", "training.epochs=1"]

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 import numpy as np
@@ -121,3 +122,25 @@ def print_summary(
     encoding = stream.encoding or "utf-8"
     stream.write(page.getvalue().encode(encoding, errors="replace").decode(encoding))
     stream.flush()
+
+
+def data_notes(counts: Mapping[str, Any]) -> list[str]:
+    """One line for everything that a run left out of its data or cut, by the manifest's counts; none if there is none.
+
+    >>> data_notes({"test": {"loaded": 9, "dropped": {"text is null": 2, "too long": 0}, "truncated": 1}})
+    ['test: 2 of 9 rows left out (text is null), 1 text truncated']
+    """
+    notes = []
+    for split, count in counts.items():
+        parts = [
+            f"{number} of {count['loaded']} rows left out ({reason})"
+            for reason, number in count.get("dropped", {}).items()
+            if number and "loaded" in count
+        ]
+        if count.get("truncated"):
+            parts.append(f"{count['truncated']} text{'s' if count['truncated'] > 1 else ''} truncated")
+        if "vocabulary" in count:
+            parts.append(f"{count['found']:,} of {count['vocabulary']:,} words found")
+        if parts:
+            notes.append(f"{split}: {', '.join(parts)}")
+    return notes
