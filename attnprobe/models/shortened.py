@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 CHECK_EVERY = 4
-"""Steps of a text between two looks at which shortened texts are over, or back at the unchanged one: looking costs
-about as much as a third of a step."""
+"""Steps of a text between two looks at which shortened texts are back at the unchanged one: looking costs about as much
+as a third of a step."""
 
 
 class Affine(NamedTuple):
@@ -66,7 +66,8 @@ class Gates:
 
 def recurrent_changes(
     rnn: nn.LSTM,
-    embeddings: Float[Tensor, "steps batch embed"],
+    words: Float[Tensor, "distinct embed"],
+    which: Int[Tensor, "steps batch"],
     hidden: Float[Tensor, "steps batch half"],
     content: Bool[Tensor, "steps batch"],
     number: Int[Tensor, "steps batch"],
@@ -78,11 +79,12 @@ def recurrent_changes(
 
     The shortened text without step t starts at step t + 1 from the shared state before t, and ends where its hidden
     state and cell are both within `tolerance` of the unchanged text's (an LSTM forgets), or after the last content
-    step. This is looked at on every fourth step of each text by itself, so that no other text in the batch changes a
-    number; until then a text that is over goes on into its padding.
+    step. The former is looked at on every fourth step of each text by itself, so that no other text in the batch
+    changes a number.
 
     Args:
-        embeddings: inputs in the network's reading order, padding last.
+        words: the distinct inputs.
+        which: of them is read at each step, in the network's reading order, padding last.
         hidden: states of the unchanged texts, in the same order.
         content: steps that are removed in turn.
         number: the number of the shortened text without this step.
@@ -94,39 +96,41 @@ def recurrent_changes(
         per step, `(text [n], example [n], step, seen [n, out])`.
     """
     # below some units in the last place float32 states never meet again
-    nearest = max(tolerance, 16 * torch.finfo(embeddings.dtype).eps) if tolerance else 0.0
+    nearest = max(tolerance, 16 * torch.finfo(words.dtype).eps) if tolerance else 0.0
     gates = Gates(rnn)
     steps, batch = content.shape
-    inputs = F.linear(embeddings, gates.inputs, gates.bias)
+    inputs = F.linear(words, gates.inputs, gates.bias)
     halves = hidden / 2
     # what the state after each step adds to the gates of the next, in the unchanged text and in the one without that
     carried = F.pad(halves @ gates.recurrent, (0, 0, 0, 0, 2, 0))
     cells = [inputs.new_zeros(batch, rnn.hidden_size)] * 2
     for step in range(steps):
-        cells.append(gates.advance(inputs[step] + carried[step + 1], cells[-1])[1])
+        cells.append(gates.advance(inputs.index_select(0, which[step]).add_(carried[step + 1]), cells[-1])[1])
 
     seeing = (2 * weight).t().contiguous()
     count = torch.arange(steps, device=content.device).unsqueeze(1)
     last = torch.where(content, count, -1).amax(0)
+    ends = set(last.tolist())
     removed, starting = (content & (count < last)).nonzero(as_tuple=True)
     starts = starting.split(torch.bincount(removed, minlength=steps).tolist())
     example = text = starting[:0]
     state = cell = inputs.new_zeros(0, rnn.hidden_size)
-    for step in range(1, int(last.max()) + 1):
+    for step in range(1, max(ends) + 1):
         joining, going = starts[step - 1], len(example)
         if len(joining):
             example = torch.cat([example, joining])
             text = torch.cat([text, number[step - 1].index_select(0, joining)])
             cell = torch.cat([cell, cells[step].index_select(0, joining)])
-        new = inputs[step].index_select(0, example)
+        new = inputs.index_select(0, which[step].index_select(0, example))
         new[:going].addmm_(state, gates.recurrent)
         new[going:] += carried[step].index_select(0, joining)
         state, cell = gates.advance(new, cell)
         yield text, example, step, others[step].index_select(0, example).addmm_(state, seeing)
 
-        if step % CHECK_EVERY == 0:
-            alive = last[example] > step
-            if tolerance:
+        looking = tolerance > 0 and step % CHECK_EVERY == 0
+        if looking or step in ends:
+            alive = last.index_select(0, example) > step
+            if looking:
                 apart = (cells[step + 2].index_select(0, example).sub_(cell)).abs_().amax(1) > 2 * nearest
                 apart |= (halves[step].index_select(0, example).sub_(state)).abs_().amax(1) > nearest / 2
                 alive &= apart

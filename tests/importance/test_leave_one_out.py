@@ -110,10 +110,10 @@ def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_to
     classifier, batch, outputs = subject(lengths=[150, 41])
     counts = {}
     for tolerance in (0.0, 1e-8, 1e-3):
-        embeddings = classifier.embed(batch.ids)
+        words = classifier.embedding.weight
         layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
         changes = classifier.encoder.without_each(
-            embeddings, batch.mask, batch.content, outputs.hidden, layer, tolerance
+            words, batch.ids, batch.mask, batch.content, outputs.hidden, layer, tolerance
         )
         counts[tolerance] = sum(len(item.text) for item in changes)
     assert counts[0.0] > 1.5 * counts[1e-8] > 2 * counts[1e-3]
