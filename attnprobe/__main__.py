@@ -29,6 +29,8 @@ def main(config: DictConfig) -> None:
         print(f"attnprobe: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     print_summary(read_results(directory), directory=directory)
+    if (directory / "figures").is_dir():
+        print(f"figures: {directory / 'figures'}")
     for line in data_notes((read_manifest(directory) or {}).get("counts", {})):
         print(line)
 

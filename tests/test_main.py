@@ -17,6 +17,7 @@ def test_the_command_line_from_any_folder(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "median TVD under permutation" in done.stdout
     assert "results: runs/testbed/lstm_additive-seed0-" in done.stdout
+    assert "figures: " not in done.stdout  # figures=false
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]  # Hydra leaves nothing of its own
 
 
