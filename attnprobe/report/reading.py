@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnprobe.report.claims import Claim
+
 Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
 
 
@@ -87,11 +89,15 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that the report knows of one probe. `order` sorts the probes in the summary, small first."""
+    """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
+    probe's part of the report, and `about` says in a few sentences what it measures and how to read it."""
 
     probe: str
     headlines: tuple[Headline, ...] = ()
     drawings: tuple[Drawing, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    title: str = ""
+    about: str = ""
     order: int = 100
 
 
