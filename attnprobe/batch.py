@@ -41,7 +41,8 @@ class Batch:
     sentence of every token from 0 (−1 on markers and padding). `rationale` marks the tokens that a human or the
     generator gave as the reason for the label (no True in a row: none was given). `question`, `question_mask` and
     `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
-    answered with.
+    answered with. `teacher_attention` (0 outside `content`) and `teacher_probability` are what another run, the teacher,
+    says about these texts; they are there where a teacher is named.
     """
 
     ids: Int[Tensor, "batch tokens"]
@@ -54,6 +55,8 @@ class Batch:
     question: Int[Tensor, "batch question"] | None = None
     question_mask: Bool[Tensor, "batch question"] | None = None
     candidates: Bool[Tensor, "batch classes"] | None = None
+    teacher_attention: Float[Tensor, "batch tokens"] | None = None
+    teacher_probability: Float[Tensor, "batch classes"] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -96,6 +99,14 @@ def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Te
     return logits.sigmoid() if task is Task.MULTI_LABEL else logits.softmax(-1)
 
 
+def prediction_distance(
+    p: Float[Tensor, "*p classes"], q: Float[Tensor, "*q classes"], task: Task
+) -> Float[Tensor, "*any"]:
+    """How far two predictions are apart, 0 to 1: total variation distance; for multi-label tasks the mean over the labels
+    of |p − q|, which is each label's own total variation."""
+    return (p - q).abs().mean(-1) if task is Task.MULTI_LABEL else total_variation(p, q)
+
+
 @dataclass(frozen=True)
 class Readout:
     """The frozen map "attention → class probabilities" of one batch: all that an attention-only probe may see.
@@ -134,8 +145,5 @@ class Readout:
         return self.predict(self.attention)
 
     def distance(self, p: Float[Tensor, "*p classes"], q: Float[Tensor, "*q classes"]) -> Float[Tensor, "*any"]:
-        """How far two predictions are apart, 0 to 1: total variation distance; for multi-label tasks the mean over
-        the labels of |p − q|, which is each label's own total variation."""
-        if self.task is Task.MULTI_LABEL:
-            return (p - q).abs().mean(-1)
-        return total_variation(p, q)
+        """`prediction_distance` of two predictions of this task."""
+        return prediction_distance(p, q, self.task)

@@ -65,6 +65,27 @@ def jensen_shannon(
     return _HalfDivergence.apply(p, q).sum(-1).clamp(max=LN2)
 
 
+def kullback_leibler(
+    p: Float[Tensor, "*#batch seq"], q: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
+) -> Float[Tensor, "*any"]:
+    """Kullback-Leibler divergence KL(p ‖ q) = Σ p ln(p/q) in nats, 0 (equal) upwards.
+
+    Entries of q below the smallest normal number of its type count as that number, so that a weight that underflowed to
+    0 gives a large divergence (each such entry at most p · 88 in float32) and not an infinite one. Entries where p is 0
+    add nothing, and their gradient is given as 0.
+
+    >>> kullback_leibler(torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75]))
+    tensor(0.1438)
+    """
+    p, q = _broadcast(p, q)
+    if mask is not None:
+        p, q = torch.where(mask, p, 0), torch.where(mask, q, 0)
+    there = p > 0
+    # guarded before the logarithm: an excluded branch that is infinite would make the gradient NaN
+    ratio = torch.where(there, p, 1) / torch.where(there, q.clamp(min=torch.finfo(q.dtype).tiny), 1)
+    return torch.where(there, p * ratio.log(), 0).sum(-1)
+
+
 def total_variation(
     p: Float[Tensor, "*#batch classes"],
     q: Float[Tensor, "*#batch classes"],

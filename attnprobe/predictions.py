@@ -9,6 +9,8 @@ from lightning import Callback, LightningModule, Trainer
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.sources import SPLITS
+from attnprobe.data.teaching import FOLDER, text_number, write_lessons
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.results import write_table
@@ -72,3 +74,38 @@ class PredictionCollector(Callback):
             ]
             columns["tokens"] = [[" ".join(words) for words in sentences] for sentences in columns["words"]]
         write_table(pa.table(columns), path)
+
+
+class LessonCollector(Callback):
+    """Listens to a prediction pass over all splits and keeps what students need of it (attnprobe.data.teaching)."""
+
+    def __init__(self) -> None:
+        self.example_id: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+        self.attention: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+        self.probability: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Outputs,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Take in one batch."""
+        assert isinstance(pl_module, AttentionClassifier)
+        split = SPLITS[dataloader_idx]
+        attention, content = outputs.attention.float().cpu().numpy(), outputs.content.cpu().numpy()
+        self.example_id[split].append(batch.example_id.cpu().numpy())
+        self.attention[split].extend(row[kept] for row, kept in zip(attention, content, strict=True))
+        self.probability[split].append(probabilities(outputs.logits, pl_module.task).float().cpu().numpy())
+
+    def write(self, data: TextDataModule, directory: Path) -> None:
+        """Write `examples/<split>.safetensors` for every split."""
+        for split in SPLITS:
+            example_id = np.concatenate(self.example_id[split])
+            text = np.array([text_number(data.tokens(split, number)) for number in example_id.tolist()], np.int64)
+            probability = np.concatenate(self.probability[split])
+            path = directory / FOLDER / f"{split}.safetensors"
+            write_lessons(path, example_id, text, self.attention[split], probability, data.classes)

@@ -1,6 +1,7 @@
 """Fitting a classifier by its recipe, and what ends it early."""
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,9 +120,48 @@ def fit(
             default_root_dir=directory,
         )
         trainer.fit(classifier, datamodule=data)
+        part_company(trainer)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
     return int(checkpoint["epoch"]), curve.epochs
+
+
+def predict(
+    classifier: AttentionClassifier, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
+) -> None:
+    """One pass over all splits with the callbacks listening, on one device whatever trained the model."""
+    with quiet_lightning():
+        trainer = Trainer(
+            accelerator=hardware["accelerator"],
+            devices=1,
+            logger=False,
+            callbacks=callbacks,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+            use_distributed_sampler=False,
+        )
+        trainer.predict(classifier, datamodule=data, return_predictions=False)
+
+
+def part_company(trainer: Trainer) -> None:
+    """After a training on several devices the first process goes on alone, and the others, whose part is done, leave.
+
+    The process group is taken down first: as long as it stands, torchmetrics would wait for processes that have left.
+
+    Raises:
+        SystemExit: with status 0, in all processes but the first.
+    """
+    if trainer.world_size == 1:
+        return
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    if trainer.global_rank > 0:
+        raise SystemExit(0)
+    # Lightning left its notes for the others here, and would take this process for one of them in a second training
+    for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
 
 
 @contextmanager

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from attnprobe.batch import Batch
+from attnprobe.data.teaching import Lessons
 from attnprobe.data.vocabulary import END, PADDING, START
 
 
@@ -75,11 +76,13 @@ def collate(
     rationale: Sequence[np.ndarray] | None = None,
     question: Sequence[np.ndarray] | None = None,
     candidates: Bool[Tensor, "batch classes"] | None = None,
+    teacher_attention: Sequence[np.ndarray] | None = None,
+    teacher_probability: Float[Tensor, "batch classes"] | None = None,
 ) -> Batch:
     """Pad sequences of word ids into one batch, each as `<SOS> w1 … wn <EOS>`.
 
     `sentence` has the sentence of every word, from 0; `rationale` one bool per word, or none at all for an example
-    without a rationale; `question` the word ids of the questions.
+    without a rationale; `question` the word ids of the questions; `teacher_attention` one weight per word.
     """
     ids, lengths = padded(words)
     position = torch.arange(ids.shape[1])
@@ -99,6 +102,8 @@ def collate(
             else torch.arange(asked.shape[1]) < asked_lengths[:, None] + 2
         ),
         candidates=candidates,
+        teacher_attention=None if teacher_attention is None else per_word(teacher_attention, torch.zeros(ids.shape)),
+        teacher_probability=teacher_probability,
     )
 
 
@@ -117,7 +122,8 @@ class TextSplit(Dataset[Batch]):
     shown; `vocabulary_id` maps these numbers to vocabulary ids. `labels` are class numbers `[rows]`, or 0/1 floats
     `[rows, classes]`. `example_id` ascends. `rationale` marks each word that a human or the generator gave as reason.
     `sentence` has the sentence of each word, from 0. `question` numbers the question's words as `words` does.
-    `candidates` has the numbers of the classes that a row may be answered with, of `classes` in all.
+    `candidates` has the numbers of the classes that a row may be answered with, of `classes` in all. `lessons` are what
+    a teacher says about the rows.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -129,13 +135,14 @@ class TextSplit(Dataset[Batch]):
     question: Ragged | None = None
     candidates: Ragged | None = None
     classes: int = 0
+    lessons: Lessons | None = None
 
     def __len__(self) -> int:
         return len(self.example_id)
 
     def __getitem__(self, rows: Sequence[int]) -> Batch:
         sentence, question, candidates = self.sentence, self.question, self.candidates
-        rationale = self.rationale
+        rationale, lessons = self.rationale, self.lessons
         return collate(
             [self.vocabulary_id[self.words[row]] for row in rows],
             torch.from_numpy(self.labels[np.asarray(rows)]),
@@ -146,6 +153,8 @@ class TextSplit(Dataset[Batch]):
             candidates=(
                 None if candidates is None else candidate_mask([candidates[row] for row in rows], self.classes)
             ),
+            teacher_attention=None if lessons is None else [lessons.attention(row) for row in rows],
+            teacher_probability=None if lessons is None else torch.from_numpy(lessons.probability(rows)),
         )
 
     def row_of(self, example_id: int) -> int:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import datasets
@@ -18,6 +19,7 @@ from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit
 from attnprobe.data.examples import Examples, Lexicon, Reader
 from attnprobe.data.sources import SPLITS, Source, Splits
+from attnprobe.data.teaching import Teacher, check_lessons
 from attnprobe.data.text import TextPipeline, TextRules
 from attnprobe.data.vectors import load_vectors, random_vectors
 from attnprobe.data.vocabulary import SPECIAL, UNKNOWN, Vocabulary, build_vocabulary, document_frequency
@@ -395,6 +397,18 @@ class TextDataModule(LightningDataModule):
             asked = int((kept.vocabulary_id[kept.question.flat] == UNKNOWN).sum())
             self.counts[split]["question tokens out of vocabulary"] = asked
 
+    def follow(self, teacher: Teacher) -> None:
+        """Put what a teacher says about the examples into every batch.
+
+        Raises:
+            UserError: the teacher saw other classes, splits or words.
+        """
+        for split, part in self.splits.items():
+            lessons = teacher.lessons[split]
+            texts = [self.tokens_at(split, row) for row in range(len(part))]
+            check_lessons(lessons, split, str(teacher.directory), self.classes, part.example_id, texts)
+            self.splits[split] = replace(part, lessons=lessons)
+
     @property
     def sizes(self) -> dict[str, int]:
         """Examples per split."""
@@ -420,8 +434,11 @@ class TextDataModule(LightningDataModule):
 
     def tokens(self, split: str, example_id: int) -> list[str]:
         """The words at the content positions of one example, out-of-vocabulary words as they are in the text."""
-        part = self.splits[split]
-        return [self.words[number] for number in part.words[part.row_of(example_id)].tolist()]
+        return self.tokens_at(split, self.splits[split].row_of(example_id))
+
+    def tokens_at(self, split: str, row: int) -> list[str]:
+        """As `tokens`, of the example stored at this row."""
+        return [self.words[number] for number in self.splits[split].words[row].tolist()]
 
     def question(self, split: str, example_id: int) -> list[str] | None:
         """The words of one example's question; None where nothing is asked."""
@@ -468,6 +485,10 @@ class TextDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader[Batch]:
         """All test examples, shortest first."""
         return self.evaluation("test")
+
+    def predict_dataloader(self) -> list[DataLoader[Batch]]:
+        """All examples of every split, in the order of `SPLITS`."""
+        return [self.evaluation(split) for split in SPLITS]
 
     def evaluation(self, split: str) -> DataLoader[Batch]:
         """All examples of a split, shortest first, each exactly once over all processes."""

@@ -3,16 +3,21 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnprobe.errors import UserError
 from attnprobe.models.shortened import Affine
 
 
 class Attention(nn.Module, ABC):
     """Scores positions. `query_size` is the size of the question's state, None for tasks without a question."""
+
+    imposed: ClassVar[bool] = False
+    """The attention is a teacher's, taken as it is: the model has none of its own."""
 
     @abstractmethod
     def forward(
@@ -93,6 +98,42 @@ class DotAttention(Attention):
             return None
         weight = self.score.weight.detach() / self.scale
         return Affine(weight, weight.new_zeros(1)), lambda seen, query: seen.squeeze(-1)
+
+
+class UniformAttention(Attention):
+    """The same weight for every position, with nothing to learn (Wiegreffe & Pinter 2019, section 3.2)."""
+
+    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
+        super().__init__()
+
+    def forward(
+        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "batch seq"]:
+        """Zeros, through which no gradient flows."""
+        return hidden.new_zeros(hidden.shape[:-1])
+
+
+class ImposedAttention(Attention):
+    """A teacher's attention, example by example, in training and in use (Wiegreffe & Pinter 2019, section 3.4)."""
+
+    imposed: ClassVar[bool] = True
+
+    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
+        super().__init__()
+
+    def forward(
+        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "batch seq"]:
+        """There are no scores of its own.
+
+        Raises:
+            UserError: always; the classifier takes the teacher's attention instead.
+        """
+        raise UserError(
+            "this model's attention is imposed by a teacher, and there is none for these texts: imposed attention is "
+            "known for the data set's own examples only. Name the run with teacher=PATH, or leave out probes that change "
+            "the text, such as leave_one_out"
+        )
 
 
 def masked_softmax(

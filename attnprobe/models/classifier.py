@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from lightning import LightningModule
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention, masked_softmax
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
+from attnprobe.models.objectives import CrossEntropy, Objective
 from attnprobe.models.performance import Performance
 
 
@@ -28,7 +28,8 @@ class Recipe:
         optimizer: parameter groups → optimizer.
         attention_weight_decay: replaces the optimizer's weight decay for the attention's parameters; None keeps it.
         reduction: "sum" or "mean" of the loss over the batch.
-        selection_metric: the validation metric whose best epoch is kept.
+        objective: what is made small, per example; the cross entropy of the labels, or the distance to a teacher.
+        selection_metric: the validation metric whose best epoch is kept (`loss`: the objective's lowest).
         skip_epochs: epochs at the start that are never chosen (unless there are no others).
         scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
     """
@@ -39,6 +40,7 @@ class Recipe:
     selection_metric: str = "roc_auc"
     skip_epochs: int = 1
     scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
+    objective: Objective = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
         if self.reduction not in ("sum", "mean"):
@@ -149,8 +151,15 @@ class AttentionClassifier(LightningModule):
         hidden: Float[Tensor, "batch seq hidden"],
         content: Bool[Tensor, "batch seq"],
         query: Float[Tensor, "batch query"] | None = None,
+        given: Float[Tensor, "batch seq"] | None = None,
     ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
-        """Scores (−inf outside content) and attention (0 outside content, sums to 1)."""
+        """Scores (−inf outside content) and attention (0 outside content, sums to 1).
+
+        Where the model's attention is imposed, it is `given`, to the last digit; no gradient flows through it.
+        """
+        if self.attention.imposed and given is not None:
+            given = given.to(hidden.dtype)
+            return given.log(), given
         scores = self.attention(hidden, query).masked_fill(~content, -torch.inf)
         return scores, masked_softmax(scores, content)
 
@@ -168,7 +177,7 @@ class AttentionClassifier(LightningModule):
         """All stages in order."""
         hidden, word_attention = self.encoder.states(self.embed(batch.ids), batch)
         content, query = self.content(batch), self.encode_question(batch)
-        scores, attention = self.attend(hidden, content, query)
+        scores, attention = self.attend(hidden, content, query, batch.teacher_attention)
         logits = self.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 
@@ -197,30 +206,25 @@ class AttentionClassifier(LightningModule):
 
     # --- training ---------------------------------------------------------------------------------------------
 
-    def loss(self, logits: Float[Tensor, "batch classes"], labels: Tensor) -> Float[Tensor, "batch"]:
-        """Cross entropy per example in nats, times the weight of its class; multi-label: mean over the labels.
-
-        On [0, s] this equals binary cross entropy with the positive class weighted.
-        """
-        if self.task is Task.MULTI_LABEL:
-            return F.binary_cross_entropy_with_logits(
-                logits, labels.to(logits.dtype), pos_weight=self.class_weight, reduction="none"
-            ).mean(-1)
-        return F.cross_entropy(logits, labels, weight=self.class_weight, reduction="none")
+    def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
+        """The objective's `loss` per example, and what it consists of."""
+        assert self.recipe is not None
+        return self.recipe.objective(outputs, batch, self.task, self.class_weight)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """One step's loss, summed or averaged over the batch by the recipe."""
         assert self.recipe is not None
-        loss = self.loss(self(batch).logits, batch.labels)
+        loss = self.losses(self(batch), batch)["loss"]
         self.log("train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch))
         return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Take one batch into the validation metrics."""
-        logits = self(batch).logits
-        self.validation_performance.update(probabilities(logits, self.task), batch.labels)
-        loss = self.loss(logits, batch.labels).mean()
-        self.log("validation/loss", loss, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True)
+        outputs = self(batch)
+        self.validation_performance.update(probabilities(outputs.logits, self.task), batch.labels)
+        for name, values in self.losses(outputs, batch).items():
+            mean = values.mean()
+            self.log(f"validation/{name}", mean, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True)
 
     def on_validation_epoch_end(self) -> None:
         """Log the validation metrics, and the one that chooses the epoch."""

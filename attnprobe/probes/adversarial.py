@@ -11,9 +11,8 @@ from attnprobe.batch import Readout, Task
 from attnprobe.errors import UserError
 from attnprobe.exact import farthest_attention
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.base import Measurement, ReadoutProbe, positions
+from attnprobe.probes.base import Measurement, ReadoutProbe, description, positions
 from attnprobe.probes.gradient_adversary import Found, search_adversary
-from attnprobe.probes.permutation import description
 from attnprobe.probes.randomness import Draws
 
 

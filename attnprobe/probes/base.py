@@ -97,6 +97,13 @@ def positions(content: Tensor) -> Tensor:
     return torch.where(content, number.double(), torch.nan)
 
 
+def description(readout: Readout) -> Iterator[Measurement]:
+    """What the figures group examples by."""
+    yield Measurement("max_attention", readout.attention.amax(-1))
+    yield Measurement("predicted_class", readout.prediction().argmax(-1))
+    yield Measurement("content_length", readout.content.sum(-1))
+
+
 @final
 class ProbeRunner(Callback):
     """Runs probes on every batch of the test loop and collects their rows."""

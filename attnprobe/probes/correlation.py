@@ -14,10 +14,10 @@ from attnprobe.importance.agreement import tenth, top_overlap, top_tau
 from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE
 from attnprobe.importance.words import is_function_word
 from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
-from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
 from attnprobe.probes.gradient import gradients_of
 from attnprobe.probes.leave_one_out import check, removals_of
-from attnprobe.probes.permutation import description, permute_attention
+from attnprobe.probes.permutation import permute_attention
 from attnprobe.probes.randomness import Draws
 
 PAIRS = (

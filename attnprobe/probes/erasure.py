@@ -14,8 +14,7 @@ from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.importance.gradient import attention_gradient
-from attnprobe.probes.base import Measurement, ModelProbe, Subject
-from attnprobe.probes.permutation import description
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
 from attnprobe.probes.randomness import Draws
 
 NEVER_FLIPS, FLIPS_BY_BIAS, FLIPS = 0, 1, 2

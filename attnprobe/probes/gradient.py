@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from attnprobe.importance.gradient import Gradients, attention_gradient, gradients
 from attnprobe.measures import normalised
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, positions
-from attnprobe.probes.permutation import description
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
 from attnprobe.probes.randomness import Draws
 
 

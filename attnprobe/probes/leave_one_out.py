@@ -8,8 +8,7 @@ import torch
 
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE, Removals, leave_one_out
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, positions
-from attnprobe.probes.permutation import description
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
 from attnprobe.probes.randomness import Draws
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.batch import Readout
-from attnprobe.probes.base import Measurement, ReadoutProbe
+from attnprobe.probes.base import Measurement, ReadoutProbe, description
 from attnprobe.probes.randomness import Draws
 
 
@@ -67,10 +67,3 @@ class Permutation(ReadoutProbe):
         distance = readout.distance(readout.predict(permuted), prediction)
         yield Measurement("median_tvd", distance.quantile(0.5, dim=0))
         yield from description(readout)
-
-
-def description(readout: Readout) -> Iterator[Measurement]:
-    """What the figures group examples by."""
-    yield Measurement("max_attention", readout.attention.amax(-1))
-    yield Measurement("predicted_class", readout.prediction().argmax(-1))
-    yield Measurement("content_length", readout.content.sum(-1))

@@ -13,8 +13,7 @@ from attnprobe.erasure import SingleErasures, erase_each
 from attnprobe.errors import UserError
 from attnprobe.importance.gradient import attention_gradient
 from attnprobe.measures import kendall_tau
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, positions
-from attnprobe.probes.permutation import description
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
 from attnprobe.probes.randomness import Draws
 
 

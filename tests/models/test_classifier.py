@@ -82,21 +82,25 @@ def test_readout_of_a_question_model_runs_its_decoder_and_leaves_it_alone():
 
 
 def test_two_class_loss_is_binary_cross_entropy_with_a_positive_weight():
+    batch = toy_batch([3] * 6)
+    batch.labels = labels = torch.tensor([0, 1, 1, 0, 1, 0])
     classifier = toy_classifier(class_weight=torch.tensor([1.0, 1.7]))
-    logit, labels = torch.randn(6), torch.tensor([0, 1, 1, 0, 1, 0])
+    logit, outputs = torch.randn(6), classifier(batch)
     expected = F.binary_cross_entropy_with_logits(logit, labels.float(), pos_weight=torch.tensor(1.7), reduction="none")
-    torch.testing.assert_close(classifier.loss(F.pad(logit[:, None], (1, 0)), labels), expected)
+    outputs.logits = F.pad(logit[:, None], (1, 0))
+    torch.testing.assert_close(classifier.losses(outputs, batch)["loss"], expected)
 
 
 def test_multi_label_predictions_are_one_sigmoid_per_label():
     classifier, batch = toy_classifier(classes=2, task=Task.MULTI_LABEL), toy_batch([4, 3])
-    logits = classifier(batch).logits
+    outputs = classifier(batch)
+    logits = outputs.logits
     assert logits.shape == (2, 2)
     assert logits[:, 0].abs().min() > 0  # no label's logit is pinned to 0
     torch.testing.assert_close(classifier.predict(batch), logits.sigmoid())
-    labels = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    batch.labels = labels = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     expected = F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
-    torch.testing.assert_close(classifier.loss(logits, labels), expected)
+    torch.testing.assert_close(classifier.losses(outputs, batch)["loss"], expected)
 
 
 def test_attention_parameters_have_no_weight_decay_and_every_parameter_is_in_one_group():

@@ -106,3 +106,10 @@ def _whole_split(run: pd.DataFrame, headline: Headline, value: float) -> tuple[i
         return n, (value, np.nan, np.nan)
     found = stats.binomtest(round(value * n), n).proportion_ci(method="wilson")
     return n, (value, float(found.low), float(found.high))
+
+
+def of_study(file: str, data: str) -> dict[str, float]:
+    """The numbers of a data set in one of this folder's files of whole studies (`data,metric,value`), by metric."""
+    table = pd.read_csv(Path(__file__).parent / file, comment="#")
+    rows = table[table["data"] == data]
+    return {str(metric): float(value) for metric, value in zip(rows["metric"], rows["value"], strict=True)}

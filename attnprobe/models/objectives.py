@@ -1,0 +1,78 @@
+"""What training makes small: one loss per example, and the parts that it consists of."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
+from attnprobe.errors import UserError
+from attnprobe.measures import jensen_shannon, kullback_leibler
+
+
+class Objective(ABC):
+    """A loss. `taught` objectives read a teacher's predictions and attention from the batch."""
+
+    taught: ClassVar[bool] = False
+
+    @abstractmethod
+    def __call__(
+        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
+    ) -> dict[str, Float[Tensor, "batch"]]:
+        """`loss` per example, and under other names the parts that it is made of, for the training's curves."""
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Objective):
+    """Cross entropy of the labels in nats, times the weight of the class; multi-label: mean over the labels.
+
+    On [0, s] this equals binary cross entropy with the positive class weighted.
+    """
+
+    def __call__(
+        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
+    ) -> dict[str, Float[Tensor, "batch"]]:
+        """The cross entropy as `loss`."""
+        logits, labels = outputs.logits, batch.labels
+        if task is Task.MULTI_LABEL:
+            targets = labels.to(logits.dtype)
+            each = F.binary_cross_entropy_with_logits(logits, targets, pos_weight=class_weight, reduction="none")
+            return {"loss": each.mean(-1)}
+        return {"loss": F.cross_entropy(logits, labels, weight=class_weight, reduction="none")}
+
+
+@dataclass(frozen=True)
+class Divergence(Objective):
+    """Predict as the teacher does, and attend to something else: TVD(ŷ, ŷ_t) − λ · KL(α ‖ α_t) (Wiegreffe & Pinter 2019,
+    section 4). With λ = 0 it is plain distillation of the predictions. The labels are never read.
+
+    Attributes:
+        weight: λ, at least 0. The divergence is in nats and the distance between 0 and 1.
+
+    Note:
+        The released code takes half the distance where there are two classes, the logarithm of padding, and weights the
+        whole batch by the sum of its class weights; here every example counts once, and only its words do.
+    """
+
+    weight: float
+    taught: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.weight >= 0:
+            raise UserError(f"training.recipe.objective.weight={self.weight}: expected 0 or more, such as 0.001")
+
+    def __call__(
+        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
+    ) -> dict[str, Float[Tensor, "batch"]]:
+        """`loss`; `tvd` (0 to 1), `kl` and `jsd` (nats) of the same examples."""
+        if batch.teacher_probability is None or batch.teacher_attention is None:
+            raise UserError("this objective follows a teacher: name a finished run with teacher=PATH, or teacher=auto")
+        probability = probabilities(outputs.logits, task)
+        tvd = prediction_distance(probability, batch.teacher_probability.to(probability.dtype), task)
+        teacher = batch.teacher_attention.to(outputs.attention.dtype)
+        kl = kullback_leibler(outputs.attention, teacher, outputs.content)
+        jsd = jensen_shannon(outputs.attention.detach(), teacher, outputs.content)
+        return {"loss": tvd - self.weight * kl, "tvd": tvd, "kl": kl, "jsd": jsd}

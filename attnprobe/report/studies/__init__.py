@@ -1,0 +1,126 @@
+"""Finished studies read back: statements with intervals, tables and figures drawn from their members' tables.
+
+`attnprobe/report/studies/<study>.py` has `read(directory, content)` → `StudyReading`; it is found by being there.
+"""
+
+import importlib
+import json
+import os
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from glob import glob
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnprobe.errors import UserError
+from attnprobe.report.claims import Finding
+from attnprobe.report.style import paper_style, save
+from attnprobe.results import write_atomically
+
+STUDY = "study.json"
+
+
+@dataclass(frozen=True)
+class StudyReading:
+    """What a finished study says.
+
+    Attributes:
+        title: of its part of the report.
+        about: a few sentences on what was done.
+        data: the data set.
+        model: the base's model.
+        directory: where it was read from.
+        findings: its statements, each with a number, an interval and a verdict.
+        readings: two sentences in words for each finding, by the claim's name.
+        tables: caption → table, ready to be shown; numbers as numbers.
+        figures: (name, caption, figure).
+        notes: what a reader has to know beside them.
+    """
+
+    title: str
+    about: str
+    data: str
+    model: str
+    directory: Path
+    findings: list[Finding]
+    readings: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    figures: list[tuple[str, str, Figure]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[StudyReading]:
+    """Every finished study at or below these directories or glob patterns; none is no error."""
+    if isinstance(places, (str, os.PathLike)):
+        places = [places]
+    found: set[Path] = set()
+    for place in [os.fspath(place) for place in places]:
+        for start in [place] if Path(place).exists() else glob(place, recursive=True):
+            found.update(path.parent for path in Path(start).rglob(STUDY))
+    return [read_study(directory) for directory in sorted(found)]
+
+
+def read_study(directory: str | os.PathLike) -> StudyReading:
+    """One finished study.
+
+    Raises:
+        UserError: it is not finished, or nothing here knows how to read it.
+    """
+    directory = Path(directory)
+    path = directory / STUDY
+    if not path.exists():
+        raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    known = [module.name for module in pkgutil.iter_modules(__path__)]
+    if content["study"] not in known:
+        raise UserError(f"{path} is of the study {content['study']!r}: expected one of {', '.join(known)}")
+    reading: StudyReading = importlib.import_module(f"{__name__}.{content['study']}").read(directory, content)
+    return reading
+
+
+def write_study(reading: StudyReading) -> None:
+    """Write a study's tables (CSV) and figures (PDF, PNG) into its directory."""
+    for number, (_, table) in enumerate(reading.tables.items(), start=1):
+        text = table.to_csv(index=False)
+        write_atomically(
+            reading.directory / "tables" / f"table{number}.csv", lambda p, text=text: p.write_text(text, "utf-8")
+        )
+    for name, _, figure in reading.figures:
+        with paper_style():
+            save(figure, reading.directory / "figures", name)
+
+
+def print_study(directory: Path) -> None:
+    """Write a study's tables and figures, and show its statements and tables on the terminal."""
+    reading = read_study(directory)
+    write_study(reading)
+    console = Console()
+    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
+    for caption, table in reading.tables.items():
+        shown = Table(title=Text(caption), title_justify="left", box=lines)
+        for name in table.columns:
+            shown.add_column(Text(str(name)), justify="right" if table[name].dtype.kind in "if" else "left")
+        for row in table.itertuples(index=False):
+            shown.add_row(*[Text(cell(value)) for value in row])
+        console.print(shown)
+    for finding in reading.findings:
+        console.print(Text(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
+    console.print(Text(f"study: {directory}"))
+
+
+def cell(value: object) -> str:
+    """A table's value in text; numbers with three digits, NaN as nothing.
+
+    >>> cell(0.12345), cell(float("nan")), cell("sst"), cell(3)
+    ('0.123', '', 'sst', '3')
+    """
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+    return str(value)

@@ -1,0 +1,114 @@
+"""The figures of studies: numbers in, figure out."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from scipy import stats
+
+from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin
+from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, drawable, new_figure
+from attnprobe.report.violins import violin
+
+LN2 = float(np.log(2))
+SEEDS = CLASS_COLOURS[2]
+
+
+def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, float], title: str) -> Figure:
+    """A row per group: a dot per seed, the mean with Student's interval, a cross for the published number."""
+    figure = new_figure(TEXT_WIDTH * 0.7, 0.7 + 0.36 * len(groups))
+    axes = figure.subplots()
+    for at, (name, values) in enumerate(groups.items()):
+        sample = values.to_numpy()
+        axes.plot(sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
+        mean = float(sample.mean())
+        if len(sample) > 1:
+            half = float(stats.t.ppf(0.975, len(sample) - 1) * stats.sem(sample))
+            axes.plot([mean - half, mean + half], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
+        axes.plot([mean], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
+        if not np.isnan(marks[name]):
+            axes.plot([marks[name]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
+    axes.set_yticks(range(len(groups)), list(groups))
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_xlabel("F1 on the test split")
+    axes.set_title(drawable(title), loc="left")
+    handles = [
+        Line2D([], [], ls="", marker="o", ms=2.6, color=OPTIMUM, label="one seed"),
+        Line2D([], [], color=INK, lw=2, marker="o", mfc="white", label="mean, 95 % interval"),
+    ]
+    if not all(np.isnan(mark) for mark in marks.values()):
+        handles.append(Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label="published (unverified)"))
+    figure.legend(handles=handles, loc="outside upper right", ncols=3)
+    return figure
+
+
+def spread(frame: pd.DataFrame, title: str) -> Figure:
+    """Violins of `seeds`, `found_jsd` and `optimum_jsd` by bins of `max_attention`, one panel per predicted class (all in
+    one where there are more than two)."""
+    classes = sorted(frame["predicted_class"].unique())
+    parts = [(f"predicted class {int(c)}", frame[frame["predicted_class"] == c]) for c in classes]
+    parts = parts if len(parts) <= 2 else [(f"all {len(parts)} classes", frame)]
+    figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
+    panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))
+    columns = (("seeds", SEEDS), ("found_jsd", FOUND), ("optimum_jsd", OPTIMUM))
+    for axes, (name, rows) in zip(panels, parts, strict=True):
+        bins = max_attention_bin(rows["max_attention"].to_numpy())
+        for b in range(len(MAX_ATTENTION_BINS)):
+            for place, (column, colour) in enumerate(columns):
+                violin(axes, rows[column].to_numpy()[bins == b], b + 0.27 - 0.27 * place, 0.25, colour)
+            count = int((bins == b).sum())
+            axes.annotate(
+                f"n = {count:,}", (1.0, b), xycoords=("axes fraction", "data"), fontsize=5.5, color=FAINT,
+                va="center", ha="right",
+            )  # fmt: skip
+        axes.axvline(LN2, lw=0.6, ls=":", color=FAINT)
+        axes.set_xlim(0, 0.8)
+        axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
+        axes.set_title(drawable(f"{title} · {name}"), loc="left")
+    figure.supxlabel("JSD to the base's attention (nats)", fontsize=7.5)
+    figure.supylabel("largest attention weight of the base", fontsize=7.5)
+    names = ("median over seeds", "adversary, search", "adversary, exact")
+    handles = [Patch(color=colour, alpha=0.6, label=name) for (_, colour), name in zip(columns, names, strict=True)]
+    figure.legend(handles=handles, loc="outside upper left", ncols=3)
+    return figure
+
+
+def curve(
+    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str
+) -> Figure:
+    """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the single-prediction adversaries' means,
+    and the published point."""
+    figure = new_figure(TEXT_WIDTH * 0.75, 3.0)
+    axes = figure.subplots()
+    errors = {
+        "xerr": np.abs(table[["TVD low", "TVD high"]].to_numpy().T - table["TVD"].to_numpy()),
+        "yerr": np.abs(table[["JSD low", "JSD high"]].to_numpy().T - table["JSD"].to_numpy()),
+    }
+    colour = CLASS_COLOURS[3]
+    axes.errorbar(
+        table["TVD"], table["JSD"], **errors, fmt="o-", ms=3.5, lw=0.9, color=colour, label="trained adversary"
+    )
+    for weight, tvd, jsd in zip(table["lambda"], table["TVD"], table["JSD"], strict=True):
+        axes.annotate(
+            f"λ = {weight:g}", (tvd, jsd), xytext=(4, -7), textcoords="offset points", fontsize=5.5, color=INK
+        )
+    if not seeds.empty:
+        axes.plot(seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label="other seeds of the base")
+    if single is not None:
+        axes.plot(single["found_tvd"], single["found_jsd"], "^", ms=5, color=FOUND, label="single predictions, search")
+        axes.plot(
+            single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label="single predictions, exact"
+        )
+    if not quoted.empty:
+        axes.plot(quoted["TVD"], quoted["JSD"], "x", ms=6, mew=1.4, color=INK, label="published (unverified)")
+    axes.axhline(LN2, lw=0.6, ls=":", color=FAINT)
+    axes.set_ylim(0, 0.72)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("TVD of the predictions to the base's")
+    axes.set_ylabel("JSD of the attention to the base's (nats)")
+    axes.set_title(drawable(title), loc="left")
+    figure.legend(loc="outside right upper", fontsize=6.5)
+    return figure

@@ -1,0 +1,175 @@
+"""Studies: experiments of several runs that refer to each other, carried out in order, finished parts reused.
+
+A study names its members in stages; a stage may look at the runs of the stages before it. Every member is an ordinary
+run in its ordinary directory, so that a study that was killed goes on where it was, and another study, or the user, may
+use the same runs. To add a study: a file here, an experiment in conf/, a reading in attnprobe/report/studies/.
+"""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from attnprobe.errors import UserError
+from attnprobe.results import fingerprint, read_manifest, write_json
+from attnprobe.run import Settings, run
+
+STUDY = "study.json"
+"""Written last and atomically: without it a study is not finished."""
+
+OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
+"""Settings of the study itself, which its members do not inherit from the command line."""
+
+Compose = Callable[[Sequence[str]], DictConfig]
+"""Command-line arguments → the configuration that they give."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a study.
+
+    Attributes:
+        role: what it is in the study, such as `base`; its tables are filed under the experiment `<study>_<role>`.
+        seed: the run's seed.
+        overrides: how it differs from the user's command line.
+        parameter: the number that tells the members of one role apart, such as λ.
+    """
+
+    role: str
+    seed: int
+    overrides: tuple[str, ...] = ()
+    parameter: float | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A member and its finished run's directory."""
+
+    member: Member
+    directory: Path
+
+
+class Study(ABC):
+    """An experiment of several runs. Subclasses are dataclasses with their settings as fields."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
+        """Yield lists of members; `done` grows while they are carried out, and later stages may read it.
+
+        Args:
+            seed: the seed of the command line.
+            model: name of the model that the command line describes.
+        """
+
+
+def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
+    """Carry out all members of a study, or what is left of them.
+
+    Args:
+        overrides: the user's command line.
+        compose: makes a configuration of it.
+
+    Returns:
+        the study's directory, `<output>/<data>/<study>-<fingerprint>`; its study.json lists the members.
+
+    Raises:
+        UserError: a setting cannot be used, or a member failed; finished members are kept for the next try.
+    """
+    config = compose(overrides)
+    study: Study = instantiate(config.study)
+    settings = OmegaConf.to_container(config.study, resolve=True)
+    own = Settings.of(compose(changed(overrides, [])))
+    directory = Path(config.output) / str(config.data.name) / f"{study.name}-{fingerprint([settings, own.training])}"
+    done: list[Done] = []
+    for number, stage in enumerate(study.stages(int(config.seed), str(config.model.name), done), start=1):
+        for place, member in enumerate(stage, start=1):
+            print(f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}", flush=True)
+            part = compose(changed(overrides, [f"seed={member.seed}", *member.overrides]))
+            part.experiment = f"{study.name}_{member.role}"
+            done.append(Done(member, run(part, sweep=True)))
+    write_json(
+        {
+            "study": study.name,
+            "data": config.data.name,
+            "model": config.model.name,
+            "settings": settings,
+            "members": [listed(one, directory) for one in done],
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        },
+        directory / STUDY,
+    )
+    return directory
+
+
+def described(member: Member) -> str:
+    """The member in a few words.
+
+    >>> described(Member("adversary", 3, parameter=0.01))
+    'adversary 0.01, seed 3'
+    """
+    return f"{member.role}{'' if member.parameter is None else f' {member.parameter:g}'}, seed {member.seed}"
+
+
+def listed(one: Done, directory: Path) -> dict[str, Any]:
+    """A finished member as study.json lists it; its directory relative to the study's, so that both can move."""
+    manifest = read_manifest(one.directory)
+    assert manifest is not None
+    return {
+        "role": one.member.role,
+        "seed": one.member.seed,
+        "parameter": one.member.parameter,
+        "run_id": manifest["run_id"],
+        "directory": Path(os.path.relpath(one.directory.resolve(), directory.resolve())).as_posix(),
+    }
+
+
+def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
+    """A command line with some of its settings replaced, and without those of the study itself.
+
+    A replaced choice takes the choices below it along: `model=average` replaces `model/attention=dot` as well.
+
+    >>> changed(["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"], ["seed=2", "model=average"])
+    ['data=sst', 'seed=2', 'model=average']
+    """
+    replaced = [key(change) for change in changes]
+    kept = []
+    for override in overrides:
+        name = key(override)
+        own = name.split(".")[0].split("/")[0] in OWN
+        if not own and not any(name == other or name.startswith(f"{other}/") for other in replaced):
+            kept.append(override)
+    return kept + list(changes)
+
+
+def key(override: str) -> str:
+    """The setting that a command-line argument changes.
+
+    >>> key("+experiment=jain"), key("model/attention@model=dot"), key("~probe.permutation")
+    ('experiment', 'model/attention', 'probe.permutation')
+    """
+    return override.lstrip("+~").split("=")[0].split("@")[0]
+
+
+def with_teacher(overrides: Sequence[str], compose: Compose) -> list[str]:
+    """The command line with `teacher=auto` replaced by the directory of the teacher, which is found finished or trained.
+
+    The teacher has this run's data, model and seed, but for `teacher_overrides`.
+    """
+    config = compose(overrides)
+    if config.teacher != "auto":
+        return list(overrides)
+    teacher = compose(changed(overrides, config.teacher_overrides))
+    teacher.experiment = "teacher"
+    if OmegaConf.to_container(teacher.data, resolve=True) != OmegaConf.to_container(config.data, resolve=True):
+        raise UserError("teacher_overrides change the data: a teacher has to see the same examples as its student")
+    directory = run(teacher, sweep=True)
+    print(f"teacher: {directory}", flush=True)
+    return [override for override in overrides if key(override) != "teacher"] + [f"teacher={directory}"]

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+from scipy.stats import entropy
+
+from attnprobe.batch import Task
+from attnprobe.errors import UserError
+from attnprobe.models.objectives import CrossEntropy, Divergence
+from tests.toys import recipe, toy_batch, toy_classifier
+
+
+def taught_batch(lengths, padding=0, *, classes=2):
+    batch = toy_batch(lengths, padding=padding, classes=classes)
+    teacher = toy_classifier(seed=9, spread=3, classes=classes)
+    with torch.no_grad():
+        outputs = teacher(batch)
+    batch.teacher_attention, batch.teacher_probability = outputs.attention, outputs.logits.softmax(-1)
+    return batch
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_divergence_is_the_papers_loss_per_example(classes):
+    batch, classifier = taught_batch([6, 3, 1], padding=2, classes=classes), toy_classifier(spread=3, classes=classes)
+    outputs = classifier(batch)
+    with torch.no_grad():
+        found = Divergence(weight=0.3)(outputs, batch, Task.SINGLE_LABEL, None)
+    probability = outputs.logits.softmax(-1).detach().numpy()
+    for row, content in enumerate(batch.content):
+        ours, theirs = (x[row][content].detach().numpy() for x in (outputs.attention, batch.teacher_attention))
+        tvd = np.abs(probability[row] - batch.teacher_probability[row].numpy()).sum() / 2
+        kl = entropy(ours, theirs)
+        assert float(found["tvd"][row]) == pytest.approx(tvd, abs=1e-6)
+        assert float(found["kl"][row]) == pytest.approx(kl, abs=1e-5)
+        assert float(found["jsd"][row]) == pytest.approx(jensenshannon(ours, theirs) ** 2, abs=1e-5)
+        assert float(found["loss"][row]) == pytest.approx(tvd - 0.3 * kl, abs=1e-5)
+
+
+def test_padding_changes_neither_loss_nor_gradient():
+    gradients = []
+    for padding in (0, 4):
+        batch, classifier = taught_batch([6, 3, 1], padding=padding), toy_classifier(spread=3)
+        loss = Divergence(weight=0.3)(classifier(batch), batch, Task.SINGLE_LABEL, None)["loss"]
+        loss.sum().backward()
+        gradients.append([p.grad.clone() for p in classifier.parameters()])
+        assert all(torch.isfinite(g).all() for g in gradients[-1])
+    for without, padded in zip(*gradients, strict=True):
+        torch.testing.assert_close(without, padded, atol=1e-6, rtol=1e-5)
+
+
+def test_a_weight_that_underflowed_at_the_teacher_gives_a_finite_loss():
+    batch, classifier = taught_batch([4]), toy_classifier()
+    batch.teacher_attention = torch.zeros_like(batch.teacher_attention)
+    batch.teacher_attention[0, 1] = 1
+    found = Divergence(weight=1.0)(classifier(batch), batch, Task.SINGLE_LABEL, None)
+    assert 20 < float(found["kl"].detach()) < 88
+    found["loss"].sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in classifier.parameters())
+
+
+def trained(objective, steps=4):
+    """Parameters after a few steps of the classifier's own training loop."""
+    batch, classifier = taught_batch([6, 3, 5]), toy_classifier().train()
+    classifier.recipe = recipe(objective=objective)
+    optimizer = classifier.configure_optimizers()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        classifier.losses(classifier(batch), batch)["loss"].sum().backward()
+        optimizer.step()
+    return list(classifier.parameters())
+
+
+def test_without_weight_it_is_plain_distillation():
+    batch, classifier = taught_batch([6, 3, 5]), toy_classifier().train()
+    classifier.recipe = recipe()
+    optimizer = classifier.configure_optimizers()
+    for _ in range(4):  # written out: half the L1 distance of the predictions and nothing else
+        optimizer.zero_grad()
+        (classifier(batch).logits.softmax(-1) - batch.teacher_probability).abs().sum().div(2).backward()
+        optimizer.step()
+    plain = list(classifier.parameters())
+    for ours, reference in zip(trained(Divergence(0.0)), plain, strict=True):
+        torch.testing.assert_close(ours, reference, atol=1e-6, rtol=1e-5)
+    pushed = trained(Divergence(1.0))
+    assert any(not torch.allclose(ours, other, atol=1e-4) for ours, other in zip(plain, pushed, strict=True))
+
+
+def test_the_labels_are_never_read():
+    batch, classifier = taught_batch([6, 3, 5]), toy_classifier()
+    losses = []
+    for labels in (torch.zeros(3).long(), torch.ones(3).long()):
+        batch.labels = labels
+        losses.append(Divergence(0.1)(classifier(batch), batch, Task.SINGLE_LABEL, None)["loss"])
+    assert torch.equal(*losses)
+    assert not CrossEntropy.taught
+    assert Divergence.taught
+
+
+def test_mistakes_are_named():
+    with pytest.raises(UserError, match=r"weight=-1.0: expected 0 or more"):
+        Divergence(-1.0)
+    batch, classifier = toy_batch([3]), toy_classifier()
+    with pytest.raises(UserError, match="teacher=PATH"):
+        Divergence(0.1)(classifier(batch), batch, Task.SINGLE_LABEL, None)

@@ -1,0 +1,47 @@
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+
+from attnprobe.errors import UserError
+from attnprobe.probes.base import Subject
+from attnprobe.probes.randomness import Draws
+from attnprobe.probes.teacher import AgainstTeacher
+from tests.toys import toy_batch, toy_classifier, toy_readout
+
+
+def measured(batch, classifier):
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    return subject, {m.metric: m.value for m in AgainstTeacher("other").measure(subject, Draws(0, "teacher"))}
+
+
+def test_distances_to_the_teacher_are_those_of_scipy():
+    batch = toy_batch([6, 3, 1], padding=2)
+    with torch.no_grad():
+        other = toy_classifier(seed=4, spread=3)(batch)
+    batch.teacher_attention, batch.teacher_probability = other.attention, other.logits.softmax(-1)
+    subject, found = measured(batch, toy_classifier(spread=3))
+    prediction = subject.readout.prediction()
+    for row, content in enumerate(batch.content):
+        ours, theirs = subject.readout.attention[row][content], other.attention[row][content]
+        assert float(found["jsd"][row]) == pytest.approx(jensenshannon(ours, theirs) ** 2, abs=1e-7)
+        tvd = float((prediction[row] - batch.teacher_probability[row]).abs().sum() / 2)
+        assert float(found["tvd"][row]) == pytest.approx(tvd)
+        same = int(prediction[row].argmax()) == int(batch.teacher_probability[row].argmax())
+        assert float(found["same_decision"][row]) == same
+        assert float(found["teacher_max_attention"][row]) == pytest.approx(float(theirs.max()))
+
+
+def test_a_run_is_no_distance_from_itself():
+    batch, classifier = toy_batch([6, 3, 1]), toy_classifier(spread=3)
+    with torch.no_grad():
+        own = classifier(batch)
+    batch.teacher_attention, batch.teacher_probability = own.attention, own.logits.softmax(-1)
+    _, found = measured(batch, classifier)
+    assert found["jsd"].max() < 1e-10
+    assert found["tvd"].max() < 1e-6
+    assert found["same_decision"].tolist() == [1, 1, 1]
+
+
+def test_without_a_teacher_it_says_how_to_name_one():
+    with pytest.raises(UserError, match="teacher=PATH"):
+        AgainstTeacher()

@@ -1,0 +1,152 @@
+"""The study's numbers on invented runs, against scipy and numbers by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from attnprobe.report.claims import FAILS, HOLDS, UNDECIDED
+from attnprobe.report.studies import read_study
+from attnprobe.report.studies.wiegreffe import choose, equivalence, over_seeds
+from attnprobe.results import Rows, write_json, write_table
+
+EXAMPLES = 60
+
+
+def invented_run(directory, role, seed, *, f1, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None):
+    identity = {
+        "run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
+        "seed": seed, "split": "test",
+    }  # fmt: skip
+    draw, ids, whole = np.random.default_rng([seed, len(role)]), np.arange(EXAMPLES), np.array([-1])
+    tables = {"performance": Rows(), "training": Rows()}
+    tables["performance"].add("f1", whole, np.array([[0.5, f1]]), np.arange(2))
+    tables["performance"].add("f1_macro", whole, np.array([0.6]))
+    for name, value in (validation or {}).items():
+        tables["training"].add(f"validation_{name}", whole, np.array([[9.0, value]]), np.arange(2))
+    if teacher:
+        rows = tables["teacher"] = Rows()
+        noise = draw.normal(0, 0.01, EXAMPLES)
+        rows.add("tvd", ids, np.clip(tvd + noise, 0, 1))
+        rows.add("jsd", ids, np.clip(jsd + noise, 0, 0.69))
+        rows.add("teacher_max_attention", ids, np.linspace(0.1, 0.9, EXAMPLES))
+    if adversarial:
+        rows = tables["adversarial"] = Rows()
+        rows.add("max_attention", ids, np.linspace(0.1, 0.9, EXAMPLES))
+        rows.add("predicted_class", ids, ids % 2)
+        for name, value in {"found_jsd": 0.5, "found_tvd": 0.01, "optimum_jsd": 0.6, "optimum_tvd": 0.01}.items():
+            rows.add(name, ids, np.full(EXAMPLES, value))
+    listed = {}
+    for probe, rows in tables.items():
+        write_table(rows.table(identity | {"probe": probe}), directory / f"tables/{probe}.parquet")
+        listed[probe] = {"file": f"tables/{probe}.parquet", "settings": None}
+    write_json({"run_id": identity["run_id"], "tables": listed}, directory / "manifest.json")
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd, jsd)}`."""
+
+    def make(base, uniform, guides, adversaries, seeds_jsd=0.1):
+        members = []
+
+        def member(role, seed, parameter=None, **numbers):
+            name = f"{role}-{seed}-{parameter}"
+            invented_run(tmp_path / name, role, seed, **numbers)
+            members.append(
+                {"role": role, "seed": seed, "parameter": parameter, "run_id": name, "directory": f"../{name}"}
+            )
+
+        for seed, f1 in enumerate(base):
+            member("base", seed, f1=f1, teacher=seed > 0, jsd=seeds_jsd, tvd=0.05, adversarial=seed == 0)
+        for seed, f1 in enumerate(uniform):
+            member("uniform", seed, f1=f1)
+        for by, values in guides.items():
+            for seed, f1 in enumerate(values):
+                member(f"guide_{by}", seed, f1=f1)
+        for weight, (tvd, jsd) in adversaries.items():
+            curve = {"loss": 0.1, "tvd": tvd, "jsd": jsd}
+            member("adversary", 0, weight, f1=0.8, teacher=True, tvd=tvd, jsd=jsd, validation=curve)
+        directory = tmp_path / "study"
+        tests = ["uniform", "seeds", "guide", "adversary"]
+        content = {"study": "wiegreffe", "data": "sst", "model": "lstm_additive", "members": members}
+        write_json(content | {"settings": {"tests": tests, "above": 0.4}}, directory / "study.json")
+        return read_study(directory)
+
+    return make
+
+
+GUIDES = {
+    "uniform": [0.70, 0.71, 0.72],
+    "trained": [0.74, 0.75, 0.74],
+    "base": [0.79, 0.80, 0.79],
+    "adversary": [0.5, 0.6, 0.5],
+}
+
+
+def test_each_statement_is_decided_by_its_interval(study):
+    reading = study(
+        [0.83, 0.82, 0.84], [0.80, 0.78, 0.82], GUIDES, {0.0: (0.04, 0.1), 0.001: (0.06, 0.5), 0.1: (0.3, 0.65)}
+    )
+    found = {finding.claim.name: finding for finding in reading.findings}
+    gain = np.array([0.03, 0.04, 0.02])
+    low, high = stats.t.interval(0.95, 2, gain.mean(), stats.sem(gain))
+    evidence = found["attention_is_needed"].evidence
+    assert (evidence.value, evidence.low, evidence.high) == pytest.approx((gain.mean(), low, high))
+    assert {name: finding.verdict for name, finding in found.items()} == {
+        "attention_is_needed": HOLDS, "seeds_are_nearer_than_adversaries": HOLDS, "attention_guides": HOLDS,
+        "adversary_guides_worse": HOLDS, "adversary_escapes": HOLDS,
+    }  # fmt: skip
+    assert found["adversary_escapes"].criterion_met is False  # it speaks against attention
+    assert "λ = 0.001, chosen on the validation split" in reading.readings["adversary_escapes"]
+    assert "0.030" in reading.readings["attention_is_needed"]
+    tables = list(reading.tables.values())
+    published = dict(zip(tables[0]["model"], tables[0]["published (unverified)"], strict=True))
+    assert published == {"learned attention": 0.831, "uniform attention": 0.822}
+    assert tables[3].iloc[-1]["source"] == "published, unverified"
+
+
+def test_other_numbers_give_other_verdicts(study):
+    weak = {"uniform": [0.80, 0.81], "trained": [0.8, 0.8], "base": [0.70, 0.71], "adversary": [0.7, 0.715]}
+    reading = study([0.8, 0.9], [0.9, 0.8], weak, {0.0: (0.04, 0.1), 0.1: (0.06, 0.2)}, seeds_jsd=0.65)
+    found = {finding.claim.name: finding.verdict for finding in reading.findings}
+    assert found["attention_is_needed"] == UNDECIDED
+    assert "not told apart" in reading.readings["attention_is_needed"]
+    assert found["seeds_are_nearer_than_adversaries"] == FAILS
+    assert found["attention_guides"] == FAILS
+    assert found["adversary_guides_worse"] == UNDECIDED
+    assert found["adversary_escapes"] == FAILS
+    far_off = study([0.8, 0.8], [0.7, 0.7], weak, {0.1: (0.4, 0.6)})
+    assert {f.claim.name: f.verdict for f in far_off.findings}["adversary_escapes"] == FAILS
+
+
+def test_the_spread_over_seeds_is_the_median_per_example(study):
+    reading = study([0.8] * 4, [0.8] * 4, {name: [0.7] * 4 for name in GUIDES}, {0.1: (0.1, 0.5)})
+    table = next(table for caption, table in reading.tables.items() if caption.startswith("JSD of attention"))
+    draws = [0.1 + np.random.default_rng([seed, len("base")]).normal(0, 0.01, EXAMPLES) for seed in (1, 2, 3)]
+    expected = np.median(np.clip(draws, 0, 0.69), axis=0)
+    assert table["JSD, median over seeds"].iloc[0] == pytest.approx(expected.mean())
+    assert table["examples"].tolist()[0] == EXAMPLES == sum(table["examples"].tolist()[1:])
+    quarter = np.linspace(0.1, 0.9, EXAMPLES) < 0.25
+    assert table["JSD, median over seeds"].iloc[1] == pytest.approx(expected[quarter].mean())
+
+
+def test_the_adversary_is_chosen_by_the_validation_split(tmp_path):
+    for name, (tvd, jsd) in {"a": (0.01, 0.3), "b": (0.05, 0.45), "c": (0.09, 0.6)}.items():
+        invented_run(tmp_path / name, name, 0, f1=0.5, validation={"loss": 0.1, "tvd": tvd, "jsd": jsd})
+    paths = [tmp_path / name for name in "abc"]
+    assert choose(paths, 0.4) == tmp_path / "b"
+    assert choose(paths, 0.65) == tmp_path / "c"  # none passes: the farthest
+
+
+def test_equivalence_agrees_with_the_interval():
+    near, wide = [0.001, -0.001, 0.002, 0.0], [0.02, -0.02, 0.03, 0.0]
+    assert equivalence(near, 0.01) < 0.05 < equivalence(wide, 0.01)
+    for sample in (near, wide):  # TOST at 5 % is the 90 % interval inside the margin
+        low, high = stats.t.interval(0.9, 3, np.mean(sample), stats.sem(sample))
+        assert (equivalence(sample, 0.01) < 0.05) == (low > -0.01 and high < 0.01)
+    assert np.isnan(equivalence([0.01], 0.01))
+
+
+def test_one_seed_has_no_interval():
+    assert np.isnan(over_seeds(pd.Series([0.8])).low)
