@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -68,7 +69,9 @@ def smallest_overtaking_sets(
     """
     attention, position_logits, content = checked(attention, position_logits, content)
     decision = (attention[..., None] * position_logits).sum(1).argmax(-1)
-    return _overtaking(attention, position_logits, content, decision)[0]
+    rivals = _rivals(attention, position_logits, content, decision)
+    members = _first(rivals.size, rivals.advantage, rivals.ordered, content[:, None])
+    return OvertakingSets(decision, rivals.size, members)
 
 
 def smallest_flipping_set(
@@ -88,40 +91,66 @@ def smallest_flipping_set(
     """
     attention, position_logits, content = checked(attention, position_logits, content)
     decision = (attention[..., None] * position_logits).sum(1).argmax(-1)
-    sets, advantage = _overtaking(attention, position_logits, content, decision)
+    rivals = _rivals(attention, position_logits, content, decision)
     # −1 (never) and the decision's own 0 are no sizes: both count as longer than any text
-    size, rival = torch.where(sets.size > 0, sets.size, content.shape[-1] + 1).min(-1)
+    size, rival = torch.where(rivals.size > 0, rivals.size, content.shape[-1] + 1).min(-1)
     flips = size <= content.shape[-1]
+    size = torch.where(flips, size, NEVER)
     rows = torch.arange(len(size), device=size.device)
-    members = sets.members[rows, rival]
-    kept = torch.where(members[:, None], 0, advantage).sum(-1)
+    members = _first(size, rivals.advantage[rows, rival], rivals.ordered[rows, rival], content)
+    kept = torch.where(members[:, None], 0, rivals.advantage).sum(-1)
     kept[rows, decision] = -torch.inf
-    return FlippingSet(
-        size=torch.where(flips, size, NEVER),
-        members=members & flips[:, None],
-        flips_to=torch.where(flips, kept.argmax(-1), NEVER),
-    )
+    return FlippingSet(size=size, members=members, flips_to=torch.where(flips, kept.argmax(-1), NEVER))
 
 
-def _overtaking(
+@dataclass(frozen=True)
+class _Rivals:
+    """Every class against the decision: `advantage` is α_t (z_t[k] − z_t[c]) of every position, `ordered` the content's
+    negated, ascending, then +∞: what stays longest comes first; `size` that of the smallest overtaking set."""
+
+    advantage: Float[Tensor, "batch classes seq"]
+    ordered: Float[Tensor, "batch classes seq"]
+    size: Int[Tensor, "batch classes"]
+
+
+def _rivals(
     attention: Float[Tensor, "batch seq"],
     position_logits: Float[Tensor, "batch seq classes"],
     content: Bool[Tensor, "batch seq"],
     decision: Int[Tensor, "batch"],
-) -> tuple[OvertakingSets, Float[Tensor, "batch classes seq"]]:
-    """The sets, and α_t (z_t[k] − z_t[c]) for every class and position."""
+) -> _Rivals:
     own = position_logits.gather(-1, decision[:, None, None].expand(-1, content.shape[-1], 1))
     advantage = (attention[..., None] * (position_logits - own)).transpose(1, 2).contiguous()
-    # what cannot be erased goes last in the order, and into the sum that is always kept
-    ordered, order = advantage.masked_fill(~content[:, None], torch.inf).sort(dim=-1, stable=True)
+    # what cannot be erased goes into the sum that is always kept
     fixed = advantage.masked_fill(content[:, None], 0).sum(-1, keepdim=True)
-    erasable = torch.where(ordered < torch.inf, ordered, 0)
-    kept = fixed + erasable.flip(-1).cumsum(-1).flip(-1)  # kept[n]: the n first in the order are gone
-    # n = 0 is no erasure; n = everything keeps only `fixed`
-    after = torch.cat([kept[..., 1:], fixed], -1)
+    ordered = _ascending((-advantage).masked_fill_(~content[:, None], torch.inf))
+    kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
+    length = content.sum(-1)[:, None]
     number = torch.arange(1, content.shape[-1] + 1, device=content.device)
-    overtakes = (after > 0) & (number <= content.sum(-1)[:, None, None])
-    size = torch.where(overtakes.any(-1), overtakes.int().argmax(-1) + 1, NEVER)
-    size = size.scatter(-1, decision[:, None], 0)
-    place = torch.empty_like(order).scatter_(-1, order, (number - 1).expand_as(order).contiguous())
-    return OvertakingSets(decision, size, place < size[..., None]), advantage
+    # keeping all content is no erasure; keeping none of it leaves `fixed`
+    overtakes = (kept > 0) & (number < length[..., None])
+    most = torch.where(overtakes, number, 0).amax(-1)
+    possible = (most > 0) | ((fixed[..., 0] > 0) & (length > 0))
+    size = torch.where(possible, length - most, NEVER).scatter(-1, decision[:, None], 0)
+    return _Rivals(advantage, ordered, size)
+
+
+def _ascending(values: Float[Tensor, "batch classes seq"]) -> Float[Tensor, "batch classes seq"]:
+    """Sorted rows. On a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order."""
+    return torch.from_numpy(np.sort(values.numpy(), axis=-1)) if values.device.type == "cpu" else values.sort(-1).values
+
+
+def _first(
+    size: Int[Tensor, "*rows"],
+    advantage: Float[Tensor, "*rows seq"],
+    ordered: Float[Tensor, "*rows seq"],
+    content: Bool[Tensor, "*#rows seq"],
+) -> Bool[Tensor, "*rows seq"]:
+    """The content positions that are erased first, `size` of them (none where it is not above 0): those below the
+    last one's advantage, and of those level with it the earliest. That takes no sorting order, only its values."""
+    last = (content.sum(-1) - size).clamp(0, content.shape[-1] - 1).unsqueeze(-1)
+    bound = -ordered.gather(-1, last)
+    below = content & (advantage < bound)
+    level = content & (advantage == bound)
+    earliest = level.cumsum(-1) <= (size - below.sum(-1)).unsqueeze(-1)
+    return (below | (level & earliest)) & (size > 0).unsqueeze(-1)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
+from attnprobe.report.facets import per_example
 from attnprobe.results import interval
 
 CRITERIA = {
@@ -25,6 +27,8 @@ CRITERIA = {
 """The properties that the published tests are about; there is never one score of all."""
 
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+FEWEST = 10
+"""Examples for an interval: with fewer the bootstrap draws the same few samples over and over, and is too narrow."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,17 @@ class Evidence:
         sample = np.asarray(values, np.float64)
         return cls(*interval(sample), n=int((~np.isnan(sample)).sum()))
 
+    @classmethod
+    def of_share(cls, values: Any) -> "Evidence":
+        """The mean of values from 0 to 1 as a share, with Wilson's interval, which knows that ten of ten is not
+        everything; NaN values are left out."""
+        sample = np.asarray(values, np.float64)
+        sample = sample[~np.isnan(sample)]
+        if len(sample) == 0:
+            return cls(np.nan, np.nan, np.nan, n=0)
+        found = stats.binomtest(round(sample.sum()), len(sample)).proportion_ci(method="wilson")
+        return cls(float(sample.mean()), float(found.low), float(found.high), n=len(sample))
+
     def exceeds(self, threshold: float) -> str:
         """`holds` where the whole interval is above the threshold, `fails` where all of it is at or below, else
         `undecided`; without an interval nothing is decided."""
@@ -50,6 +65,70 @@ class Evidence:
         if self.high <= threshold:
             return FAILS
         return UNDECIDED
+
+
+Measure = Callable[[pd.DataFrame], Evidence | None]
+"""From the long table of one data set, model and probe to a number; None where the table lacks what it needs."""
+
+
+def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
+    """One row per run and example, one column per metric, of a table of one probe; None where it lacks one of them."""
+    if table.empty or not set(metrics) <= set(table["metric"].unique()):
+        return None
+    return per_example(table, str(table["probe"].iloc[0]), metrics).set_index(["run_id", "split", "example_id"])
+
+
+def over_seeds(values: "pd.Series[float]") -> "pd.Series[float]":
+    """Each example's mean over the runs that have it: several seeds are no further examples."""
+    return values.groupby(level=["split", "example_id"]).mean()
+
+
+def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None) -> Measure:
+    """A measure: the mean over examples of `value(*columns)`, or of the one metric; bootstrap interval.
+
+    Examples pair by themselves: the difference of two metrics is taken within the example. NaN values are left out;
+    with fewer than `FEWEST` examples left there is no interval, with none no number.
+    """
+    return _reduced(metrics, value, Evidence.of)
+
+
+def share_of(*metrics: str, value: Callable[..., np.ndarray] | None = None) -> Measure:
+    """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
+    return _reduced(metrics, value, Evidence.of_share)
+
+
+def _reduced(
+    metrics: tuple[str, ...], value: Callable[..., np.ndarray] | None, reduce: Callable[[Any], Evidence]
+) -> Measure:
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        rows = values_of(table, *metrics)
+        if rows is None:
+            return None
+        columns = [rows[metric].to_numpy() for metric in metrics]
+        values = columns[0] if value is None else np.asarray(value(*columns), np.float64)
+        found = reduce(over_seeds(pd.Series(values, rows.index)))
+        if found.n == 0:
+            return None
+        return found if found.n >= FEWEST else Evidence(found.value, np.nan, np.nan, found.n)
+
+    return measure
+
+
+def least(*measures: Measure) -> Measure:
+    """A measure: the smallest of several numbers, for claims about all of them at once.
+
+    The interval reaches from the smallest lower to the smallest upper end: all exceed a threshold exactly when the
+    smallest lower end does, and one does not as soon as one upper end does not.
+    """
+
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        found = [evidence for evidence in (each(table) for each in measures) if evidence is not None]
+        if len(found) < len(measures):
+            return None
+        low, high = (float(np.min([getattr(evidence, end) for evidence in found])) for end in ("low", "high"))
+        return Evidence(min(evidence.value for evidence in found), low, high, min(evidence.n for evidence in found))
+
+    return measure
 
 
 @dataclass(frozen=True)
@@ -73,7 +152,7 @@ class Claim:
     criterion: str
     statement: str
     source: str
-    measure: Callable[[pd.DataFrame], Evidence | None]
+    measure: Measure
     quantity: str
     threshold: float = 0.0
     speaks: str = "neither"

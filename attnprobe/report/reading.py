@@ -88,6 +88,17 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Tabulation:
+    """A table for a paper: `build(results)` → DataFrame, one row per line, its columns headed as they are to be read;
+    no rows where the results lack its numbers. `name` is the file's, `caption` plain text that says what is counted,
+    in which unit."""
+
+    name: str
+    caption: str
+    build: Callable[[pd.DataFrame], pd.DataFrame]
+
+
+@dataclass(frozen=True)
 class Reading:
     """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
     probe's part of the report, and `about` says in a few sentences what it measures and how to read it."""
@@ -95,6 +106,7 @@ class Reading:
     probe: str
     headlines: tuple[Headline, ...] = ()
     drawings: tuple[Drawing, ...] = ()
+    tables: tuple[Tabulation, ...] = ()
     claims: tuple[Claim, ...] = ()
     title: str = ""
     about: str = ""

@@ -3,6 +3,7 @@ import torch
 
 from attnprobe.batch import Readout
 from attnprobe.erasure import erase_each, erase_in_order
+from attnprobe.erasure.ranked import erasing_order
 from attnprobe.erasure.single import decision
 from attnprobe.exact import smallest_flipping_set
 from benchmarks import reference
@@ -122,3 +123,22 @@ def test_texts_of_one_item_side_by_side_never_flip():
     logits = torch.randn(3, 1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     readout = Readout(one, one.bool(), torch.arange(3), position_logits=logits)
     assert (erase_in_order(readout, torch.stack([one, -one])).count == -1).all()
+
+
+def test_the_order_is_that_of_a_stable_sort():
+    """Scores that differ in their last bits only, ties, zeros of both signs, nothing defined, and positions left out."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(40, 300, generator=generator, dtype=torch.float64) - 0.5
+    content = torch.rand(40, 300, generator=generator) > 0.2
+    content[0] = False
+    undefined = noise.masked_fill(noise > 0.4, torch.nan)
+    infinite = noise.masked_fill(noise > 0.4, torch.inf).masked_fill(noise < -0.4, -torch.inf)
+    scores = torch.stack(
+        [noise, 1 + noise * 1e-14, (4 * noise).round(), 0 * noise, noise * 1e-310, undefined, infinite]
+    )
+    assert (scores[3] == 0).all()
+    assert scores[3].signbit().any()
+    masked = scores.masked_fill(~content, -torch.inf)
+    assert erasing_order(scores, content).equal(masked.sort(dim=-1, descending=True, stable=True).indices)
+    small = scores[:1].float()
+    assert erasing_order(small, content).equal(erasing_order(small.double(), content))

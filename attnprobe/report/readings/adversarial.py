@@ -1,5 +1,6 @@
 """Another attention, the same prediction: how different can it be? (Jain & Wallace 2019, section 4.2.2)"""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from attnprobe.report.claims import Claim, Evidence, mean_of, share_of
 from attnprobe.report.facets import (
     MAX_ATTENTION_EDGES,
     Facet,
@@ -132,9 +134,68 @@ def _against_attention(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_yticks([0, 0.2, 0.4, 0.6, LN2], ["0", "0.2", "0.4", "0.6", "ln 2"])
 
 
+FAR = 0.4
+"""Nats of JSD from which two attentions are called different, of at most ln 2 = 0.69: the bound above which Wiegreffe &
+Pinter list their best adversaries. Attentions on different words altogether have ln 2."""
+MISSED = 0.01
+"""Nats by which a search must fall short to be worth a word: far less than what the figures can show."""
+
+
+def far_share(table: pd.DataFrame) -> Evidence | None:
+    """Share of the examples for which an attention farther than `FAR` keeps the prediction.
+
+    Where the optimum is only bracketed, the best attention known counts for the lower end of the interval and the
+    certified upper bound for the upper end.
+    """
+    known = share_of("optimum_jsd", value=_far)(table)
+    possible = share_of("upper_bound", value=_far)(table)
+    return None if known is None or possible is None else replace(known, high=possible.high)
+
+
+def _far(jsd: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(jsd), np.nan, jsd > FAR)
+
+
+def missed(found: np.ndarray, optimum: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Nats that the search stays below the optimum; NaN where nothing but the search is known of it."""
+    return np.where(np.isnan(share), np.nan, optimum - found)
+
+
+CLAIMS = (
+    Claim(
+        name="another_attention_exists",
+        criterion="exclusivity",
+        statement="For most examples a very different attention gives the same prediction",
+        source="Jain & Wallace 2019, section 4.2.2",
+        measure=far_share,
+        quantity=f"share of the examples with such an attention, JSD > {FAR} nats within ε; more than half is asked for",
+        threshold=0.5,
+        speaks="against",
+    ),
+    Claim(
+        name="the_search_falls_short",
+        criterion="exclusivity",
+        statement="The published gradient search ends below the largest JSD that there is",
+        source="attnprobe: the search of Jain & Wallace 2019, section 4.2.2, beside the exact solver",
+        measure=mean_of("found_jsd", "optimum_jsd", "reached_share", value=missed),
+        quantity=f"JSD of the best attention known minus that of the one found, nats; more than {MISSED} is asked for",
+        threshold=MISSED,
+    ),
+)
+
 READING = Reading(
     probe="adversarial",
     order=20,
+    title="Adversarial attention: how different can it be with the same prediction?",
+    about=(
+        "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's attention "
+        "and any other attention whose prediction is the same within a small total variation distance ε. The gradient "
+        "search of the paper stands beside the exact optimum, or beside a certified bracket of it where there are more "
+        "than two classes. Near ln 2, an attention on wholly other words would do as well. The known critique (Wiegreffe & "
+        "Pinter 2019): such an attention exists for one text at a time and no trained model need ever produce it, so "
+        "existence alone is weak evidence; compare it with the spread over seeds."
+    ),
+    claims=CLAIMS,
     headlines=(
         Headline("found_jsd", "largest JSD, gradient adversary", published="adversarial_max_jsd_mean", by_class=True),
         Headline("optimum_jsd", "largest JSD, exact or lower bound", by_class=True),

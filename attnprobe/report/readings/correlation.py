@@ -8,8 +8,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from scipy import stats
 
+from attnprobe.report.claims import HOLDS, Claim, Evidence, Measure, mean_of
 from attnprobe.report.facets import Facet, facets, per_example, split_by_class
-from attnprobe.report.panels import grid, title
+from attnprobe.report.panels import grid, legend_columns, title
 from attnprobe.report.reading import Drawing, Headline, Reading
 from attnprobe.report.style import CLASS_COLOURS, FAINT, INK
 from attnprobe.report.violins import FEWEST
@@ -172,7 +173,7 @@ def _legend(figure: Figure, names: list[str], *more: Line2D) -> None:
     ]
     figure.legend(
         handles=[*handles, *more], title="predicted" if len(names) > 1 else None, loc="outside upper right",
-        ncols=len(handles) + len(more),
+        ncols=legend_columns(figure, [str(handle.get_label()) for handle in [*handles, *more]]),
     )  # fmt: skip
 
 
@@ -190,9 +191,81 @@ def _needs(*metrics: str) -> tuple[tuple[str, str], ...]:
     return tuple(("correlation", metric) for metric in metrics)
 
 
+SOURCE = "Jain & Wallace 2019, section 4.1"
+CEILING = "tau_gradient_leave_one_out"
+
+
+def half_of_ceiling(pair: str) -> Measure:
+    """A measure: mean of τ of a pair minus half of τ(gradient, leave-one-out) of the same example.
+
+    Nothing to compare with (None) where that ceiling is not itself above 0.
+    """
+    beside = mean_of(f"tau_{pair}", CEILING, value=lambda tau, ceiling: tau - ceiling / 2)
+    ceiling = mean_of(CEILING)
+
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        found = ceiling(table)
+        return beside(table) if found is not None and found.exceeds(0) == HOLDS else None
+
+    return measure
+
+
+def claims_of(pair: str, words: str) -> tuple[Claim, ...]:
+    """What is claimed of attention and one measure of importance: agreement at all, and agreement worth the name.
+
+    Above 0 is what a meaningful order cannot miss: a shuffled attention has τ = 0 on average. It says little (with
+    thousands of examples 0.01 is above 0), so the second bar is half of what two measures that have nothing to do with
+    attention agree on. Half is a convention: two measures of one thing, each with noise of its own, do not reach 1
+    (methodology of Neely et al. 2021), and the gradient's and leave-one-out's own agreement is the ceiling we can see.
+    """
+    return (
+        Claim(
+            name=f"{pair}_above_chance",
+            criterion="agreement",
+            statement=f"Attention and {words} rank the words more alike than chance",
+            source=SOURCE,
+            measure=mean_of(f"tau_{pair}"),
+            quantity="Kendall's τ-b, mean of the examples, −1 to 1; more than 0 is asked for",
+            speaks="for",
+        ),
+        Claim(
+            name=f"{pair}_half_of_ceiling",
+            criterion="agreement",
+            statement=f"Attention agrees with {words} at least half as well as gradient and leave-one-out agree",
+            source=f"{SOURCE}; ceiling as in Neely et al. 2021",
+            measure=half_of_ceiling(pair),
+            quantity="τ(attention, it) minus half of τ(gradient, leave-one-out), mean of the examples; above 0 is asked for",
+            speaks="for",
+        ),
+    )
+
+
+CLAIMS = (
+    *claims_of("attention_gradient", "the gradient"),
+    *claims_of("attention_leave_one_out", "leave-one-out"),
+    Claim(
+        name="importances_agree_more",
+        criterion="agreement",
+        statement="Gradient and leave-one-out agree with each other more than attention agrees with leave-one-out",
+        source=SOURCE,
+        measure=mean_of(CEILING, "tau_attention_leave_one_out", value=np.subtract),
+        quantity="τ(gradient, leave-one-out) minus τ(attention, leave-one-out), mean of the examples, −2 to 2",
+        speaks="against",
+    ),
+)
+
 READING = Reading(
     probe="correlation",
     order=50,
+    title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
+    about=(
+        "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), mean over "
+        "the texts. Gradient and leave-one-out stand beside each other as a ceiling, a shuffled attention as a floor. Low "
+        "agreement does not say which of the two measures is wrong: neither gradients nor leave-one-out is a ground truth, "
+        "τ over all words is ruled by the many weights near 0, and it depends on the length of the text (Neely et al. 2021). "
+        "So this is called agreement, not faithfulness."
+    ),
+    claims=CLAIMS,
     headlines=(
         *(number for pair in PAIRS for number in headlines(pair)),
         floor("gradient", "gradient"),

@@ -6,8 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from attnprobe.report.claims import Claim, mean_of
 from attnprobe.report.facets import MAX_ATTENTION_BINS, Facet, facets, max_attention_bin, per_example, split_by_class
-from attnprobe.report.panels import grid, title
+from attnprobe.report.panels import grid, legend_columns, title
 from attnprobe.report.reading import Drawing, Headline, Reading
 from attnprobe.report.style import CLASS_COLOURS, FAINT
 from attnprobe.report.violins import violin
@@ -33,7 +34,9 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         handles = [
             Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)
         ]
-        figure.legend(handles=handles, title="predicted", loc="outside upper right", ncols=len(names))
+        figure.legend(
+            handles=handles, title="predicted", loc="outside upper right", ncols=legend_columns(figure, names)
+        )
     return figure
 
 
@@ -65,9 +68,34 @@ def _draw(axes: Axes, facet: Facet) -> list[str]:
     return [name for name, _ in groups]
 
 
+SAME = 0.05
+"""TVD up to which two predictions are called the same: the larger of the two tolerances that Jain & Wallace give their
+adversary (0.01 for classification, 0.05 for question answering)."""
+CLAIMS = (
+    Claim(
+        name="permuting_moves_the_prediction",
+        criterion="exclusivity",
+        statement="Shuffling the attention weights over the words moves the prediction",
+        source="Jain & Wallace 2019, section 4.2.1",
+        measure=mean_of("median_tvd"),
+        quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; more than {SAME} is asked for",
+        threshold=SAME,
+        speaks="for",
+    ),
+)
+
 READING = Reading(
     probe="permutation",
     order=10,
+    title="Permutation: does it matter which words get the weights?",
+    about=(
+        "Each text's attention weights are shuffled over its words, many times; the number is the median total variation "
+        "distance between the predictions with shuffled and with the model's own weights, 0 (the prediction stays) to 1. "
+        "Near 0, the same prediction follows from attending to other words. Critics object that the states of a recurrent "
+        "encoder hold much of the whole sentence, so that little may change although the weights were learnt for a reason, "
+        "and that an even attention has nothing to shuffle: read it beside the largest weight."
+    ),
+    claims=CLAIMS,
     headlines=(
         Headline("median_tvd", "median TVD under permutation", by_class=True),
         Headline("max_attention", "largest attention weight"),

@@ -1,12 +1,53 @@
 """Do attention and the other importances point at the known reason?"""
 
+import numpy as np
+
+from attnprobe.report.claims import Claim, mean_of
 from attnprobe.report.reading import Headline, Reading
 
 NAMES = {"attention": "attention", "gradient": "gradient", "leave_one_out": "leave-one-out"}
 
+SOURCE = "DeYoung et al. 2020, section 4"
+CLAIMS = (
+    Claim(
+        name="top_token_in_rationale",
+        criterion="plausibility",
+        statement="The most attended word is in the rationale more often than a random one",
+        source=SOURCE,
+        measure=mean_of("top_in_rationale_attention", "rationale_share", value=np.subtract),
+        quantity="share of the texts whose top word is in the rationale minus the rationale's share of the words, −1 to 1",
+        speaks="for",
+    ),
+    Claim(
+        name="mass_on_rationale",
+        criterion="plausibility",
+        statement="More attention lies on the rationale than a uniform attention would put there",
+        source=SOURCE,
+        measure=mean_of("mass_in_rationale_attention", "rationale_share", value=np.subtract),
+        quantity="attention on the rationale minus the rationale's share of the words, mean of the texts, −1 to 1",
+        speaks="for",
+    ),
+    Claim(
+        name="gradient_is_more_plausible",
+        criterion="plausibility",
+        statement="The top word by gradient is in the rationale more often than the most attended one",
+        source=SOURCE,
+        measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract),
+        quantity="difference of the shares of the texts, −1 to 1",
+    ),
+)
+
 READING = Reading(
     probe="plausibility",
     order=60,
+    title="Plausibility: does it point at the known reason?",
+    about=(
+        "How often the top word of attention, gradient and leave-one-out lies in the rationale (the words that a human, or "
+        "the maker of the data, calls the reason), and what share of each lies on it: 0 to 1. The rationale's share of the "
+        "text is what chance would reach. This says that an explanation looks right, not that the model reasons that way "
+        "(Jacovi & Goldberg 2020): a faithful explanation of a wrong model looks wrong."
+    ),
+    claims=CLAIMS,
     headlines=(
         Headline("rationale_share", "share of the text that is rationale (chance)"),
         *(Headline(f"top_in_rationale_{key}", f"top token in the rationale, {name}") for key, name in NAMES.items()),

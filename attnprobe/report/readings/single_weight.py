@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from attnprobe.report.claims import Claim, mean_of, share_of
 from attnprobe.report.facets import Facet, facets, per_example
 from attnprobe.report.panels import grid, title
-from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.style import FAINT, INK
 
 PROBE = "single_weight"
@@ -79,31 +80,24 @@ def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
     return pd.DataFrame(tables, columns=["panel", *CELLS, "n"])
 
 
-def flip_latex(results: pd.DataFrame, top: str = "attention") -> str:
-    """`flip_table` in percent, as a LaTeX tabular (booktabs)."""
-    rows = []
-    table: list[Any] = flip_table(results, top).to_dict("records")
-    for row in table:
-        cells = [f"{100 * row[name]:.1f}" for name in CELLS]
-        rows.append(" & ".join([latex(row["panel"]), *cells, str(row["n"])]) + " \\\\")
-    head = [
-        "\\begin{tabular}{lrrrrr}",
-        "\\toprule",
-        f"flipped by & both & only top ({latex(TOPS[top])}) & only random & neither & $n$ \\\\",
-        "\\midrule",
+def flip_rows(results: pd.DataFrame) -> pd.DataFrame:
+    """`flip_table` for every way to choose the top item that the table has, headed in words."""
+    there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
+    parts = [
+        flip_table(results, top).assign(top=words)
+        for top, words in TOPS.items()
+        if {f"flip_top_{top}", f"flip_random_{top}"} <= there
     ]
-    return "\n".join([*head, *rows, "\\bottomrule", "\\end{tabular}", ""])
-
-
-def latex(text: str) -> str:
-    """The text with what LaTeX takes for commands escaped.
-
-    >>> print(latex("yelp_5 · 10 %"))
-    yelp\\_5 $\\cdot$ 10 \\%
-    """
-    replacements = {"\\": "\\textbackslash{}", "·": "$\\cdot$", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
-    replacements |= {character: f"\\{character}" for character in "&%$#_{}"}
-    return "".join(replacements.get(character, character) for character in text)
+    if not parts:
+        return pd.DataFrame()
+    headings = {
+        "panel": "data and model",
+        "top": "top by",
+        **{name: name.replace("_", " ") for name in CELLS},
+        "n": "n",
+    }
+    table = pd.concat(parts).query("n > 0").sort_values("panel", kind="stable")
+    return table[list(headings)].rename(columns=headings).reset_index(drop=True)
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -128,8 +122,97 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
+SOURCE = "Serrano & Smith 2019, section 4"
+SMALL_DIFFERENCE = 0.4
+"""Difference of two weights below which the paper sees ΔJS near 0."""
+NEAR_ZERO = 0.01
+"""Nats of ΔJS called near 0: a probability of 0.5 that moves to 0.36 is a JSD of 0.01."""
+IN_ORDER = 0.5
+"""Kendall's τ at which three of four pairs stand in the same order. Above 0 would be no test: a weight near 0 can do
+nothing, so that its effect is small by construction."""
+
+
+def near_zero(delta: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """1 where ΔJS is near 0, 0 where not, NaN where the weights differ much."""
+    known = (weight < SMALL_DIFFERENCE) & ~np.isnan(delta)
+    return np.where(known, np.abs(delta) < NEAR_ZERO, np.nan)
+
+
+def stays(flip: np.ndarray) -> np.ndarray:
+    """1 where the decision stays."""
+    return 1 - flip
+
+
+CLAIMS = (
+    Claim(
+        name="top_flips_more_than_random",
+        criterion="erasure",
+        statement="Erasing the most attended item flips the decision more often than erasing a random other one",
+        source=f"{SOURCE} (table 2)",
+        measure=mean_of("flip_top_attention", "flip_random_attention", value=np.subtract),
+        quantity="difference of the shares of the examples that flip, paired, −1 to 1",
+        speaks="for",
+    ),
+    Claim(
+        name="delta_js_is_positive",
+        criterion="erasure",
+        statement="Erasing the most attended item moves the prediction farther than erasing a random other one",
+        source=f"{SOURCE} (figure 3)",
+        measure=mean_of("delta_js_attention"),
+        quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
+        speaks="for",
+    ),
+    Claim(
+        name="effects_follow_attention",
+        criterion="erasure",
+        statement="The order of the weights is by and large the order of what erasing each of them does",
+        source=f"{SOURCE}, asked of every item and not of the top one alone",
+        measure=mean_of("tau_attention_effect"),
+        quantity=f"Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than {IN_ORDER} is asked for",
+        threshold=IN_ORDER,
+        speaks="for",
+    ),
+    Claim(
+        name="gradient_attention_finds_more",
+        criterion="erasure",
+        statement="The top item by gradient × attention moves the prediction farther than the most attended one",
+        source=SOURCE,
+        measure=mean_of("js_top_gradient_attention", "js_top_attention", value=np.subtract),
+        quantity="difference of the JSDs that erasing each makes, mean of the examples, nats",
+        speaks="against",
+    ),
+    # The two below hold for any long text, however good its attention: they speak neither way.
+    Claim(
+        name="one_weight_rarely_decides",
+        criterion="erasure",
+        statement="Most decisions stay when the most attended item is erased",
+        source=f"{SOURCE} (table 2)",
+        measure=share_of("flip_top_attention", value=stays),
+        quantity="share of the examples whose decision stays; more than half is asked for",
+        threshold=0.5,
+    ),
+    Claim(
+        name="small_differences_do_little",
+        criterion="erasure",
+        statement=f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which of them is erased",
+        source=f"{SOURCE} (figure 3)",
+        measure=share_of("drawn_delta_js_attention", "drawn_delta_attention_attention", value=near_zero),
+        quantity=f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for",
+        threshold=0.5,
+    ),
+)
+
 READING = Reading(
     probe=PROBE,
+    title="Erasing one weight: does the most attended item matter most?",
+    about=(
+        "One attention weight is set to 0, the others are renormalised, and the prediction is compared with the original "
+        "one: its Jensen-Shannon divergence (nats, 0 to ln 2 = 0.69), and whether the decision flips. ΔJS is that of the "
+        "most attended item minus that of a random other one: above 0 the top item matters more. In the hierarchical "
+        "models an item is a sentence, in the flat ones a word. In a long text no single item may matter, whatever the "
+        "attention, and an attended state without one weight is one that the decoder was not trained on."
+    ),
+    claims=CLAIMS,
     order=50,
     headlines=(
         *(
@@ -144,6 +227,15 @@ READING = Reading(
         ),
         Headline("tau_attention_effect", "tau(attention, effect of erasure)"),
         Headline("undefined_erasure", "share with all weight on one item"),
+    ),
+    tables=(
+        Tabulation(
+            "single_weight_flips",
+            "Does erasing one item flip the decision? Shares of the examples of two items or more: the top item and a "
+            "random other one both do, only the top one does, only the random one, neither (Serrano & Smith 2019, "
+            "table 2; the random item averaged over all others).",
+            flip_rows,
+        ),
     ),
     drawings=(
         Drawing("single_weight_delta", delta, tuple((PROBE, metric) for metric in SCATTER)),
