@@ -52,6 +52,8 @@ class TextDataModule(LightningDataModule):
         drop_extremes: where a limit is None, take the split's own shortest or longest length for it. A quirk of
             the paper's code: the strict comparison loses the longest text(s) of every split.
         max_tokens: longer texts are cut to so many tokens, and counted.
+        most: split → at most so many of its rows, drawn at random (by `split_seed`), and the others counted; splits that are
+            not named keep all. The vocabulary comes from the training rows that are left.
         pool: put all splits together and divide anew.
         validation_share: where there is no validation split, this share of the training rows (after the test share
             is taken), the same of every class.
@@ -105,6 +107,7 @@ class TextDataModule(LightningDataModule):
         max_length: int | None = None,
         drop_extremes: bool = False,
         max_tokens: int | None = 4000,
+        most: Mapping[str, int] | None = None,
         pool: bool = False,
         validation_share: float = 0.15,
         test_share: float = 0.2,
@@ -141,6 +144,8 @@ class TextDataModule(LightningDataModule):
         for setting, share in {"validation_share": validation_share, "test_share": test_share}.items():
             if not 0 < share < 1:
                 raise UserError(f"data.{setting}={share}: expected a share between 0 and 1, such as 0.2")
+        if wrong := {split: count for split, count in (most or {}).items() if split not in SPLITS or count < 1}:
+            raise UserError(f"data.most={wrong}: expected some of {', '.join(SPLITS)}, each with at least 1")
         check_sentences(sentences, rationale_kind, max_sentences, max_sentence_tokens, sentence_limits_on)
         check_answers(classes_from, candidates, candidates_pattern, labels, multi_label=multi_label)
         self.name, self.source, self.path = name, source, path
@@ -167,7 +172,7 @@ class TextDataModule(LightningDataModule):
         self.sentence_limits_on = tuple(sentence_limits_on)
         self.min_df, self.max_vocabulary = min_df, max_vocabulary
         self.min_length, self.max_length, self.drop_extremes = min_length, max_length, drop_extremes
-        self.max_tokens, self.pool = max_tokens, pool
+        self.max_tokens, self.pool, self.most = max_tokens, pool, dict(most or {})
         self.validation_share, self.test_share, self.split_seed = validation_share, test_share, split_seed
         self.weighting = class_weight
         self.vectors, self.missing_vectors, self.embedding_size = vectors, missing_vectors, embedding_size
@@ -200,6 +205,7 @@ class TextDataModule(LightningDataModule):
         numbers, self.classes = self.class_numbers(examples, words)
         examples = {split: self.known_labels(split, examples[split], numbers) for split in SPLITS}
         examples = {split: self.answerable(split, examples[split], numbers) for split in SPLITS}
+        examples = {split: self.drawn(split, examples[split]) for split in SPLITS}
         self.vocabulary = self.vocabulary_of(examples["train"], words)
         vocabulary_id = np.array(self.vocabulary.encode(words), np.int32)
 
@@ -345,6 +351,17 @@ class TextDataModule(LightningDataModule):
         count["any class may answer"] = sum(one is None for one in allowed)
         return examples if among.all() else examples.select(among)
 
+    def drawn(self, split: str, examples: Examples) -> Examples:
+        """So many of the rows as `most` allows, in their order."""
+        most = self.most.get(split)
+        if most is None or len(examples) <= most:
+            return examples
+        generator = np.random.default_rng((self.split_seed, 2 + SPLITS.index(split)))
+        kept = np.zeros(len(examples), bool)
+        kept[generator.choice(len(examples), most, replace=False)] = True
+        self.counts[split]["dropped"]["over data.most"] = int((~kept).sum())
+        return examples.select(kept)
+
     def of_sentences(self, split: str, examples: Examples) -> Examples:
         """The rows within the limits on sentences, in the splits that they hold for."""
         if examples.sentences is None or examples.longest_sentence is None:
@@ -479,8 +496,11 @@ class TextDataModule(LightningDataModule):
         return self.loader(part, BucketSampler(part.words.lengths, self.batch_size, self.seed, *self.place))
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        """All validation examples, shortest first."""
-        return self.evaluation("validation")
+        """All validation examples, shortest first, for every process of a training on several devices: its metrics are
+        then those of one device. (What the processes gather has every example as often as any other, which changes no
+        mean and no curve; and a share of a short split could be empty.)"""
+        part = self.splits["validation"]
+        return self.loader(part, SortedSampler(part.words.lengths, self.eval_batch_size))
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """All test examples, shortest first."""

@@ -274,7 +274,7 @@ class HubSource(Source):
 
 def renamed(table: datasets.Dataset, names: Mapping[str, str]) -> datasets.Dataset:
     """Rename the columns that are there; a column in the way of a new name gives way."""
-    names = {old: new for old, new in names.items() if old in table.column_names}
+    names = {old: new for old, new in names.items() if old in table.column_names and old != new}
     return table.remove_columns([name for name in names.values() if name in table.column_names]).rename_columns(names)
 
 

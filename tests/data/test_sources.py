@@ -125,6 +125,7 @@ def test_hub_is_asked_once_and_its_columns_are_renamed(monkeypatch):
     assert list(splits) == ["train"]
     assert splits["train"][:] == {"text": ["a"]}
     assert renamed(loaded["train"], {}).column_names == ["sentence", "text"]
+    assert renamed(loaded["train"], {"text": "text"}).column_names == ["sentence", "text"]
 
 
 def test_hub_rows_are_chosen_and_columns_joined():
