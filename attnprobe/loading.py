@@ -6,23 +6,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from safetensors import safe_open
 from safetensors.torch import load_file
+from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
+from attnprobe.exact import smallest_flipping_set
+from attnprobe.importance import gradients, leave_one_out
+from attnprobe.measures import normalised
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.report.strips import Explanation
 from attnprobe.results import read_manifest
 
 TRUSTED = ("attnprobe", "torch")
 """Packages whose classes a run directory may ask to be constructed."""
+IMPORTANCE = ("gradient", "leave_one_out")
+"""Measures of a token's importance that `TrainedRun.explain` can give beside the attention."""
 
 
 @dataclass(frozen=True)
@@ -71,46 +77,86 @@ class TrainedRun:
         texts: Sequence[str | Sequence[str]],
         questions: Sequence[str] | None = None,
         candidates: Sequence[Sequence[str]] | None = None,
-    ) -> pd.DataFrame:
-        """Prediction and attention for new texts.
+        *,
+        importance: Sequence[str] | None = None,
+    ) -> Explanation:
+        """Prediction, attention and importance for new texts; a notebook shows them as heat maps.
 
         Args:
             texts: raw texts.
             questions: one per text, where the run was trained with questions (`task=qa`).
             candidates: names of the classes that each text may be answered with; None: all.
+            importance: measures to compute, of `gradient` and `leave_one_out`; None: both, and neither for a model that
+                attends to sentences, where they are not defined. `()` computes none.
 
         Returns:
-            one row per text: `text`, `prediction` (name of the class; multi-label: list of names), `probability` (of
-            every class, by name), and `tokens` and `attention` as lists of the same length; the attention sums to 1. A
-            hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
-            hold the words of each.
+            a DataFrame with one row per text: `text`, `question` (where there is one), `prediction` (name of the class;
+            multi-label: list of names), `probability` (of every class, by name), and lists of the same length:
+
+            - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences: its `tokens` are
+              whole sentences, and `words` and `word_attention` hold the words of each.
+            - `gradient`: |word vector · ∂ŷ/∂word vector|, the attention held fixed, as shares that sum to 1; NaN where
+              all gradients are 0 (`attnprobe.importance.gradients`).
+            - `leave_one_out`: total variation distance, 0 to 1, between the predictions without the token and with it;
+              NaN in a text of one word (`attnprobe.importance.leave_one_out`).
+            - `flipping_set`: True for the fewest positions whose erasure from the attention changes the decision, to
+              `flips_to`; missing and all False where it is proved that no erasure does. Both are left out where that
+              optimum is not known: several labels, questions, candidates (`attnprobe.exact`).
 
         Raises:
-            UserError: no text, a text without any word, or questions that are missing or not asked for.
+            UserError: no text, a text without any word, questions that are missing or not asked for, or a measure that
+                is unknown or that this model does not allow.
         """
         batch, outputs = self.outputs(texts, questions, candidates)
+        multi_label = self.classifier.task is Task.MULTI_LABEL
         probability = probabilities(outputs.logits, self.classifier.task)
+        measured = self._importance(batch, outputs, importance)
+        readout = self.classifier.readout(batch, outputs)
+        flipping = None
+        if readout.position_logits is not None and not multi_label:
+            flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         rows = []
-        for row, text in enumerate(texts):
-            numbers = probability[row].tolist()
+        for number, text in enumerate(texts):
+            content, numbers = outputs.content[number], probability[number].tolist()
             chosen = [name for name, p in zip(self.classes, numbers, strict=True) if p > 0.5]
-            multi_label = self.classifier.task is Task.MULTI_LABEL
-            rows.append(
-                {
-                    "text": text,
-                    "prediction": chosen if multi_label else self.classes[int(probability[row].argmax())],
-                    "probability": dict(zip(self.classes, numbers, strict=True)),
-                    "tokens": self.pipeline.tokens(text),
-                    "attention": outputs.attention[row][outputs.content[row]].tolist(),
-                }
-            )
+            row: dict[str, Any] = {"text": text}
+            if questions is not None:
+                row["question"] = questions[number]
+            row |= {
+                "prediction": chosen if multi_label else self.classes[int(probability[number].argmax())],
+                "probability": dict(zip(self.classes, numbers, strict=True)),
+                "tokens": self.pipeline.tokens(text),
+                "attention": outputs.attention[number][content].tolist(),
+            }
+            row |= {name: values[number][content].tolist() for name, values in measured.items()}
+            if flipping is not None:
+                other = int(flipping.flips_to[number])
+                row["flipping_set"] = flipping.members[number][content].tolist()
+                row["flips_to"] = self.classes[other] if other >= 0 else None
             if outputs.word_attention is not None:
-                lengths = words_per_sentence(batch)[row]
-                words = by_sentence(rows[-1]["tokens"], lengths)
-                weights = outputs.word_attention[row][batch.content[row]].tolist()
-                rows[-1] |= {"words": words, "word_attention": by_sentence(weights, lengths)}
-                rows[-1]["tokens"] = [" ".join(sentence) for sentence in words]
-        return pd.DataFrame(rows)
+                lengths = words_per_sentence(batch)[number]
+                weights = outputs.word_attention[number][batch.content[number]].tolist()
+                row |= {
+                    "words": by_sentence(row["tokens"], lengths),
+                    "word_attention": by_sentence(weights, lengths),
+                }
+                row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
+            rows.append(row)
+        return Explanation(rows)
+
+    def _importance(self, batch: Batch, outputs: Outputs, names: Sequence[str] | None) -> dict[str, Tensor]:
+        """The chosen measures `[batch, seq]` by name; see `explain`."""
+        if names is None:
+            names = IMPORTANCE if outputs.content.shape == batch.ids.shape else ()
+        if isinstance(names, str) or not set(names) <= set(IMPORTANCE):
+            raise UserError(f"importance={names!r}: expected a list of any of {', '.join(IMPORTANCE)}, or None for all")
+        measured = {}
+        if "gradient" in names:
+            shares = normalised(gradients(self.classifier, batch).embedding.double(), outputs.content)
+            measured["gradient"] = shares
+        if "leave_one_out" in names:
+            measured["leave_one_out"] = leave_one_out(self.classifier, batch, outputs).distance
+        return measured
 
 
 def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = TRUSTED) -> TrainedRun:

@@ -2,9 +2,10 @@
 
 import json
 import platform
+import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,21 +14,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from lightning import seed_everything
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.sources import SPLITS
+from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
-from attnprobe.loading import construct
+from attnprobe.launching.devices import helps_to_train, several_devices
+from attnprobe.launching.lock import locked
+from attnprobe.loading import TRUSTED, construct, targets
+from attnprobe.models.attention import Attention
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.predictions import PredictionCollector
+from attnprobe.models.objectives import Objective
+from attnprobe.predictions import LessonCollector, PredictionCollector
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.progress import ExampleProgress
 from attnprobe.report.figures import draw_tables
-from attnprobe.report.tracking import log_results, open_run
 from attnprobe.results import (
     MANIFEST,
     WHOLE_SPLIT,
@@ -39,12 +45,15 @@ from attnprobe.results import (
     write_json,
     write_table,
 )
-from attnprobe.training import examine, fit
+from attnprobe.training import examine, fit, predict
 
 TRAINED = "training.json"
 """Written after training: from here on the run may be taken up again without training."""
 
 SPLIT = "test"
+UNIMPORTANT = ("eval_batch_size", "num_workers")
+"""Settings of the data that change no number."""
+
 LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
 
 
@@ -56,7 +65,14 @@ class Settings:
 
     @classmethod
     def of(cls, config: DictConfig) -> "Settings":
-        """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment."""
+        """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment.
+
+        Raises:
+            UserError: the teacher is named and not finished.
+        """
+        if config.teacher not in (None, "auto"):
+            config = config.copy()
+            config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
         content = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(content, dict)
         return cls({str(key): value for key, value in content.items()})
@@ -64,10 +80,36 @@ class Settings:
     @property
     def training(self) -> dict[str, Any]:
         """The part that decides the trained weights."""
-        without = ("eval_batch_size", "num_workers")
-        data = {key: value for key, value in self.config["data"].items() if key not in without}
+        data = {key: value for key, value in self.config["data"].items() if key not in UNIMPORTANT}
         part = {key: self.config[key] for key in ("model", "training", "seed")}
-        return part | {"data": data, "precision": self.config["trainer"]["precision"]}
+        trainer = self.config["trainer"]
+        part |= {"data": data, "precision": trainer["precision"]}
+        # several devices take a step together, on as many batches: another training than one device's
+        part |= {"devices": trainer["devices"]} if several_devices(trainer) else {}
+        return part | ({"teacher": self.teacher_id} if self.is_taught else {})
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether a teacher decides the weights: its attention is imposed, or the objective follows it."""
+        objective: dict[str, str] = self.config["training"]["recipe"].get("objective") or {}
+        goal: type[Objective] = get_class(objective.get("_target_", "attnprobe.models.objectives.CrossEntropy"))
+        attention: type[Attention] = get_class(self.config["model"]["attention"]["_target_"])
+        return goal.taught or attention.imposed
+
+    @property
+    def teacher_id(self) -> str:
+        """The teacher's run id.
+
+        Raises:
+            UserError: this run needs a teacher and has none.
+        """
+        if self.config["teacher_id"] is None:
+            raise UserError(
+                f"model={self.config['model']['name']} with training.recipe as given learns from a teacher, and "
+                f"teacher={self.config['teacher']}: name a finished run with teacher=PATH, or teacher=auto on the command "
+                f"line, which finds or trains one"
+            )
+        return str(self.config["teacher_id"])
 
     @property
     def run_id(self) -> str:
@@ -113,18 +155,26 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     directory = settings.directory
     policy = settings.config["on_finished"] or ("skip" if sweep else "error")
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
-    if claim(directory, settings, policy):
-        return directory
-    try:
-        with tracked(settings, directory) as logger:
-            write_json(carry_out(settings, directory, probes, logger), directory / MANIFEST)
-            if isinstance(logger, WandbLogger):
-                log_results(logger.experiment, directory, log_text=settings.config["logger"]["log_text"])
-    except BaseException:
-        # what is trained is kept for the next try; anything less is removed
+    if helps_to_train():
         if not (directory / TRAINED).exists():
-            discard(directory)
-        raise
+            carry_out(settings, directory, [], None)
+        return directory
+    with locked(directory):
+        if claim(directory, settings, policy):
+            return directory
+        try:
+            with tracked(settings, directory) as logger:
+                write_json(carry_out(settings, directory, probes, logger), directory / MANIFEST)
+                if isinstance(logger, WandbLogger):
+                    from attnprobe.report.tracking import log_results
+
+                    shown = {key: settings.config["logger"][key] for key in ("log_text", "log_model", "examples")}
+                    log_results(logger.experiment, directory, **shown)
+        except BaseException:
+            # what is trained is kept for the next try; anything less is removed
+            if not (directory / TRAINED).exists():
+                discard(directory)
+            raise
     return directory
 
 
@@ -137,8 +187,11 @@ def tracked(settings: Settings, directory: Path) -> Iterator[Logger | None]:
     elif choice["name"] == "csv":
         yield CSVLogger(directory, name="", version="training")
     elif choice["name"] == "wandb":
+        from attnprobe.report.tracking import open_run  # wandb takes half a second that other runs need not wait for
+
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
+        where["taken_up"] = (directory / TRAINED).exists()
         run = open_run(settings.identity("all"), probes, settings.config, directory, **where)
         try:
             yield WandbLogger(experiment=run)
@@ -183,6 +236,8 @@ def claim(directory: Path, settings: Settings, policy: str) -> bool:
         if policy == "replace" or (manifest is None and not (directory / TRAINED).exists()):
             discard(directory)
         directory.mkdir(parents=True, exist_ok=True)
+        for path in directory.rglob(".*.partial"):  # a killed process was writing them
+            path.unlink()
         write_atomically(
             directory / "config.yaml",
             lambda path: path.write_text(OmegaConf.to_yaml(settings.config), encoding="utf-8"),
@@ -192,6 +247,67 @@ def claim(directory: Path, settings: Settings, policy: str) -> bool:
             f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
         ) from error
     return False
+
+
+def is_finished(settings: Settings) -> bool:
+    """Whether everything that these settings ask for is in their run directory; changes nothing.
+
+    Raises:
+        UserError: the settings cannot be used as they are.
+    """
+    manifest = read_manifest(settings.directory)
+    if manifest is None or manifest["training_fingerprint"] != fingerprint(settings.training):
+        return False
+    return all(has_table(manifest, name, part) for name, part in settings.config["probe"].items())
+
+
+TAKEN_UP = ("run", "probe", "trainer", "logger", "launcher", "figures", "on_finished")
+"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
+everything else is as the run was trained with."""
+
+
+def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """With `run=PATH` that run's settings, with the probes and the hardware of this command line; without it, `config`.
+
+    Args:
+        config: the composed configuration.
+        overrides: the settings given on the command line, `key=value` each.
+
+    Raises:
+        UserError: no run there, a setting that is the run's own, or a class from outside the trusted packages.
+    """
+    if config.run is None:
+        return config
+    given = {one: re.split(r"[./@=]", one.lstrip("+~"))[0] for one in overrides}
+    free = tuple(f"data.{name}=" for name in UNIMPORTANT)
+    allowed = (*TAKEN_UP, "experiment", "teacher")
+    if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
+        raise UserError(
+            f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= may "
+            f"stand: probe, +experiment (for its probes), teacher, trainer, logger, figures, on_finished, {' '.join(free)}"
+        )
+    if config.teacher == "auto" and "teacher" in given.values():
+        raise UserError(f"run={config.run} with teacher=auto: name the teacher, a finished run's directory")
+    path = Path(config.run)
+    try:
+        saved: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))  # type: ignore[assignment]
+    except OSError:
+        raise UserError(
+            f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory such as "
+            f"{config.output}/testbed/lstm_additive-seed0-…"
+        ) from None
+    if foreign := [one for one in targets(saved) if one.split(".")[0] not in TRUSTED]:
+        raise UserError(
+            f"{path}/config.yaml asks for {foreign[0]}, which is outside the trusted packages ({', '.join(TRUSTED)}): "
+            f"if you trust it, give its settings on the command line (data=… model=…) instead of run={path}"
+        )
+    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    decided = {*TAKEN_UP, *given.values()}
+    merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
+    given_keys = {one.split("=")[0] for one in overrides}
+    merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}
+    merged["trainer"] |= {name: saved["trainer"][name] for name in ("precision", "devices")}  # part of the training
+    return OmegaConf.create(merged | {"run_dir": str(path), "run": None})
 
 
 def discard(directory: Path) -> None:
@@ -234,6 +350,9 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     seed_everything(config["seed"], workers=True, verbose=False)
     data: TextDataModule = instantiate(config["data"], seed=config["seed"])
     data.setup("fit")
+    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
+    if teacher is not None:
+        data.follow(teacher)
     classifier = construct(
         config["model"],
         data.embeddings(),
@@ -281,6 +400,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
         "classes": data.classes,
         "counts": data.counts,
         "chosen_epoch": trained["chosen_epoch"],
+        "teacher": None if teacher is None else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
         "tables": tables,
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
@@ -324,6 +444,9 @@ def train(
     shutil.rmtree(directory / "checkpoints", ignore_errors=True)
     data.pipeline.save(directory)
     write_atomically(weights, lambda path: save_file(classifier.state_dict(), path))
+    lessons = LessonCollector()
+    predict(classifier, data, hardware=settings.config["trainer"], callbacks=[lessons])
+    lessons.write(data, directory)
     trained = {"chosen_epoch": epoch, "data_fingerprint": data_fingerprint, "curve": curve}
     write_json(trained, state)
     return trained

@@ -1,9 +1,13 @@
 """The house keeps its shape: imports point one way, and every part is where its name says."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+import attnprobe
 
 PACKAGE = Path(__file__).parent.parent / "attnprobe"
 CONF = PACKAGE.parent / "conf"
@@ -26,12 +30,12 @@ def importers(*libraries):
     }
 
 
-def test_nothing_but_the_command_line_imports_the_run():
-    assert importers("attnprobe.run") <= {"__main__.py"}
+def test_nothing_but_the_command_line_and_the_studies_imports_the_run():
+    assert importers("attnprobe.run") <= {"__main__.py", "studies/base.py"}
 
 
 def test_only_the_run_its_parts_and_the_command_line_know_hydra():
-    assert importers("hydra") <= {"__main__.py", "run.py", "loading.py"}
+    assert importers("hydra") <= {"__main__.py", "run.py", "loading.py", "studies/base.py", "studies/timing.py"}
 
 
 def test_few_rooms_know_lightning():
@@ -47,6 +51,25 @@ def test_the_report_knows_neither_torch_nor_the_model():
         name for name in importers("torch", "lightning", "attnprobe.models", "attnprobe.probes") if "report" in name
     }
     assert not report
+
+
+def test_the_pool_knows_neither_the_model_nor_hydra():
+    """A study, a script or a sweep may use it."""
+    above = importers("hydra", "lightning", "attnprobe.models", "attnprobe.probes", "attnprobe.data", "attnprobe.run")
+    assert not {name for name in above if name.startswith("launching")}
+
+
+def test_the_command_line_starts_without_torch():
+    """Every job, --help and the report wait for what is imported here."""
+    code = "import sys, attnprobe.__main__, hydra_plugins.attnprobe_launcher; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_public_names_are_there():
+    assert all(getattr(attnprobe, name) is not None for name in attnprobe.__all__)
+    assert dir(attnprobe) == sorted(attnprobe.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'unheard_of'"):
+        _ = attnprobe.unheard_of
 
 
 @pytest.mark.parametrize("room", ["measures.py", "exact"])

@@ -1,17 +1,36 @@
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
 import attnprobe
+from attnprobe.batch import Task
+from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
-from attnprobe.results import read_examples
+from attnprobe.loading import TrainedRun
+from attnprobe.results import read_examples, read_results
 from attnprobe.run import run
 from tests.runs import small_run
+from tests.toys import VOCABULARY, toy_classifier
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    return run(small_run(tmp_path_factory.mktemp("runs")))
+    return run(small_run(tmp_path_factory.mktemp("runs"), probes="[permutation,gradient,leave_one_out]"))
+
+
+def toy_run(**settings):
+    """An untrained classifier with a vocabulary of letters, as `load_run` would give it."""
+    vocabulary = Vocabulary("abcdefghijklmnopqrstuvwxyz")
+    assert len(vocabulary) == VOCABULARY
+    classifier = toy_classifier(spread=3.0, **settings)
+    classes = ["<u>", "v", "w"][: classifier.classes]
+    rules = TextRules(tokenizer="whitespace")
+    pipeline = TextPipeline(rules, vocabulary, classes, task=classifier.task, question=settings.get("question", False))
+    return TrainedRun(classifier, pipeline, {}, Path())
 
 
 def test_explain_says_of_a_test_text_what_the_run_said(directory):
@@ -26,8 +45,109 @@ def test_explain_says_of_a_test_text_what_the_run_said(directory):
         np.testing.assert_allclose(list(mine["probability"].values()), theirs["probability"], atol=1e-5)
 
 
+@pytest.mark.parametrize("probe", ["gradient", "leave_one_out"])
+def test_importance_is_what_the_probe_measured(directory, probe):
+    texts = [" ".join(tokens) for tokens in read_examples(directory)["tokens"]]
+    explained = attnprobe.load_run(directory).explain(texts, importance=[probe])
+    assert {"gradient", "leave_one_out"} & set(explained) == {probe}
+    table = read_results(directory, probe)
+    rows = table[table["metric"] == probe].sort_values(["example_id", "step"])
+    np.testing.assert_allclose(np.concatenate(explained[probe]), rows["value"], atol=1e-5)
+
+
+def test_leave_one_out_is_what_the_shorter_text_gets():
+    loaded = toy_run(classes=3)
+    words = ["c", "a", "z", "q", "a"]
+    row = loaded.explain([" ".join(words)]).iloc[0]
+    shorter = [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))]
+    for distance, other in zip(row["leave_one_out"], loaded.explain(shorter)["probability"], strict=True):
+        assert distance == pytest.approx(sum(abs(other[k] - p) for k, p in row["probability"].items()) / 2, abs=1e-6)
+
+
+def test_the_flipping_set_flips_and_nothing_smaller_does():
+    loaded = toy_run(encoder="average", classes=3, seed=1)
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(list("abcdefgh"), 5)) for _ in range(40)]
+    explained = loaded.explain(texts)
+    batch, outputs = loaded.outputs(texts)
+    position_logits = loaded.classifier.readout(batch, outputs).position_logits.numpy()[:, 1:6]
+    found = 0
+    for number, row in enumerate(explained.to_dict("records")):
+        contribution = np.array(row["attention"])[:, None] * position_logits[number]
+        best = contribution.sum(0).argmax()
+        sets = [[bool(mask >> k & 1) for k in range(5)] for mask in range(31)]
+        flips = {tuple(chosen): (~np.array(chosen) @ contribution).argmax() for chosen in sets}
+        sizes = [sum(chosen) for chosen, decision in flips.items() if decision != best]
+        members = tuple(row["flipping_set"])
+        if isinstance(row["flips_to"], str):
+            found += 1
+            assert loaded.classes[flips[members]] == row["flips_to"] != row["prediction"]
+            assert sum(members) == min(sizes)
+        else:
+            assert not sizes
+            assert not any(members)
+    assert 0 < found < 40
+
+
+def test_several_labels_have_no_flipping_set():
+    explained = toy_run(classes=3, task=Task.MULTI_LABEL).explain(["a b c", "d e"])
+    assert "flipping_set" not in explained
+    for row in explained.to_dict("records"):
+        assert row["prediction"] == [name for name, p in row["probability"].items() if p > 0.5]
+        assert len(row["gradient"]) == len(row["leave_one_out"]) == len(row["tokens"])
+
+
+def test_questions_and_candidates():
+    loaded = toy_run(classes=3, question=True)
+    explained = loaded.explain(["a b c", "a b"], ["d <i>", "e"], [["v"], ["<u>", "w"]])
+    assert list(explained["question"]) == ["d <i>", "e"]
+    assert explained["prediction"][0] == "v"
+    assert explained["probability"][1]["v"] == 0
+    assert "flipping_set" not in explained
+    assert "d &lt;i&gt; → v (p = 1.000)" in explained._repr_html_()
+
+
+def test_sentences(tmp_path):
+    directory = run(small_run(tmp_path, "model=hanrnn", "data.sentences=rule", probes="[]"))
+    loaded = attnprobe.load_run(directory)
+    explained = loaded.explain(["a fine film . the plot is dull .", "fine ."])
+    row = explained.iloc[0]
+    assert row["tokens"] == ["a fine film .", "the plot is dull ."]
+    assert [len(weights) for weights in row["word_attention"]] == [4, 5]
+    assert len(row["flipping_set"]) == len(row["attention"]) == 2
+    assert not {"gradient", "leave_one_out"} & set(explained)
+    assert explained._repr_html_().count("within sentences</span>") == 2
+    with pytest.raises(UserError, match="attends to larger units"):
+        loaded.explain(["a fine film ."], importance=["gradient"])
+
+
+def test_unknown_words_and_markup():
+    explained = toy_run().explain(["<script>x</script>", "a <b>"])
+    assert explained["tokens"][0] == ["<script>x</script>"]
+    assert explained["attention"][0] == [1]
+    assert np.isnan(explained["leave_one_out"][0]).all()
+    html = explained._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;x&lt;/script&gt;" in html
+
+
+def test_explain_leaves_the_classifier_as_it_was():
+    loaded = toy_run()
+    before = {name: weight.clone() for name, weight in loaded.classifier.state_dict().items()}
+    first, second = (loaded.explain(["a b c d"]) for _ in range(2))
+    pd.testing.assert_frame_equal(first, second)
+    assert all((before[name] == weight).all() for name, weight in loaded.classifier.state_dict().items())
+    assert all(parameter.grad is None for parameter in loaded.classifier.parameters())
+    assert not loaded.classifier.training
+
+
 def test_explain_wants_texts(directory):
     loaded = attnprobe.load_run(directory)
+    with pytest.raises(UserError, match=r"texts=\[\]: expected a list of one or more"):
+        loaded.explain([])
+    for importance in ("gradient", ["attention"]):
+        with pytest.raises(UserError, match="expected a list of any of gradient, leave_one_out"):
+            loaded.explain(["a film"], importance=importance)
     with pytest.raises(UserError, match="expected a list"):
         loaded.explain("a film")
     with pytest.raises(UserError, match="text 1 "):

@@ -10,6 +10,8 @@ from attnprobe.errors import UserError
 from attnprobe.results import IDENTITY
 
 RUN = tuple(name for name in IDENTITY if name != "probe")
+CLASSES = "classes"
+"""Key of a table's `attrs` with the names of its runs' classes."""
 MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 """The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
@@ -45,7 +47,9 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
             f"Name one of the two, or give each its own experiment"
         )
     wide = rows.pivot(index=[*RUN, "example_id"], columns="metric", values="value")
-    return wide.reindex(columns=list(metrics)).rename_axis(columns=None).reset_index()
+    wide = wide.reindex(columns=list(metrics)).rename_axis(columns=None).reset_index()
+    wide.attrs = dict(results.attrs)
+    return wide
 
 
 def facets(rows: pd.DataFrame) -> list[Facet]:
@@ -62,7 +66,9 @@ def facets(rows: pd.DataFrame) -> list[Facet]:
     for key, part in rows.groupby(keys, sort=True):
         seeds = part["seed"].nunique()
         words = [str(word) for word in key] + ([f"{seeds} seeds"] if seeds > 1 else [])
-        panels.append(Facet(" · ".join(words), part.reset_index(drop=True)))
+        panel = part.reset_index(drop=True)
+        panel.attrs = dict(rows.attrs)
+        panels.append(Facet(" · ".join(words), panel))
     return panels
 
 
@@ -76,9 +82,28 @@ def max_attention_bin(max_attention: np.ndarray) -> np.ndarray:
 
 
 def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
-    """(name, rows) per predicted class; everything as one group where the classes are more than `most` or unknown."""
+    """(name, rows) per predicted class; everything as one group where the classes are more than `most` or unknown.
+
+    A class is called `1: positive` where the table says what its runs' classes are (`named`), else `class 1`.
+    """
     predicted = rows["predicted_class"]
     classes = sorted(predicted.dropna().unique())
     if not classes or len(classes) > most or predicted.isna().any():
         return [(f"all {len(classes)} classes" if len(classes) > most else "all examples", rows)]
-    return [(f"class {int(number)}", rows[predicted == number]) for number in classes]
+    names = rows.attrs.get(CLASSES, [])
+    return [
+        (f"{int(number)}: {names[int(number)]}" if names else f"class {int(number)}", rows[predicted == number])
+        for number in classes
+    ]
+
+
+def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFrame:
+    """The same table, its panels' classes called by name, if all its runs have the same classes: a figure has one legend.
+
+    Args:
+        results: the long table of some runs.
+        classes: the names of the classes of each run; empty where they are not known or must not be shown.
+    """
+    result = results.copy(deep=False)
+    result.attrs = {CLASSES: list(classes[0])} if len({tuple(names) for names in classes}) == 1 and classes[0] else {}
+    return result

@@ -1,5 +1,6 @@
 """All figures that the tables of some finished runs allow, as PDF for a paper and PNG for a page."""
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -8,8 +9,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnprobe.report.facets import named
+from attnprobe.report.heatmap import shorten
 from attnprobe.report.reading import Drawing, present
-from attnprobe.report.style import paper_style, save
+from attnprobe.report.style import drawable, paper_style, save
 from attnprobe.results import find_runs, read_examples, read_results
 
 
@@ -24,7 +27,7 @@ def draw_figures(
     Args:
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
         directory: where the figures go; made if it is not there.
-        words: False leaves out the figures that show texts.
+        words: False leaves out the figures that show texts, and the names of the classes.
 
     Returns:
         The files written, `<figure>.pdf` and `<figure>.png`, in the order of the probes.
@@ -39,6 +42,7 @@ def draw_tables(tables: Mapping[Path, pd.DataFrame], directory: str | os.PathLik
     """As `draw_figures`, from each run directory's tables as they are in memory."""
     directory = Path(directory)
     together = pd.concat(tables.values()) if len(tables) > 1 else next(iter(tables.values()))
+    together = named(together, [class_names(run) if words else [] for run in tables])
     written: list[Path] = []
     for reading in present(together):
         for drawing in reading.drawings:
@@ -53,6 +57,15 @@ def draw_tables(tables: Mapping[Path, pd.DataFrame], directory: str | os.PathLik
                     examples = read_examples(run, split=str(results["split"].iloc[0]))
                     written += save(draw(drawing, results, examples), directory, stem)
     return written
+
+
+def class_names(run_dir: Path) -> list[str]:
+    """The names of a run's classes, fit for a figure; none where it does not say."""
+    try:
+        names = json.loads((run_dir / "pipeline.json").read_text(encoding="utf-8"))["classes"]
+    except FileNotFoundError:
+        return []
+    return [drawable(shorten(str(name))) for name in names]
 
 
 def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:

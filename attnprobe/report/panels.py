@@ -1,5 +1,7 @@
 """Small multiples: a grid of equal panels with shared axes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,6 +11,8 @@ from attnprobe.report.style import TEXT_WIDTH, drawable, new_figure
 DOT = " · "
 TITLE_WIDTH = 31
 """Characters that fit above a third of the text width."""
+LEGEND_ENTRY, LEGEND_CHARACTER = 0.36, 0.072
+"""Inches that an entry of a legend needs, and those of each of its characters besides."""
 
 
 def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0.35) -> tuple[Figure, list[Axes]]:
@@ -44,3 +48,9 @@ def title(panel: Axes, text: str) -> None:
         longer = lines[-1] + DOT + word if lines[-1] else word
         lines = [*lines[:-1], longer] if len(longer) <= TITLE_WIDTH else [*lines, word]
     panel.set_title("\n".join(lines), loc="left")
+
+
+def legend_columns(figure: Figure, names: Sequence[str]) -> int:
+    """How many of a legend's entries stand side by side without leaving the figure, at least 1."""
+    entry = LEGEND_ENTRY + LEGEND_CHARACTER * max(map(len, names), default=0)
+    return min(len(names), max(1, int(figure.get_figwidth() / entry))) or 1

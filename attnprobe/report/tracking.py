@@ -1,9 +1,12 @@
-"""A finished run directory on Weights & Biases: numbers, tables and figures, read from the run's files."""
+"""A finished run directory on Weights & Biases: numbers, tables, figures and files, read from the run's own files."""
 
+import hashlib
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +19,17 @@ from attnprobe.report.facets import RUN, per_example
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.published import compare
 from attnprobe.report.summary import headline
+from attnprobe.report.tracked_artifacts import model_artifact, results_artifact
+from attnprobe.report.tracked_examples import HEATMAPS, example_table
 from attnprobe.results import WHOLE_SPLIT, read_examples, read_manifest, read_results
 
 Mode = Literal["online", "offline", "disabled"]
-WORDS = ("text", "tokens")
-"""The columns of the examples' table that hold somebody's words."""
-LIST_COLUMNS = ("tokens", "attention", "probability", "label")
+EXAMPLES = 200
+"""Rows of the examples' table, unless said otherwise."""
+LOGGED = "logged"
+"""In the run's summary: a fingerprint of everything that was logged, so that nothing is logged twice."""
+NO_PROBES = ("training", "performance")
+"""Tables that every run has."""
 
 
 def log_run(
@@ -32,6 +40,8 @@ def log_run(
     mode: Mode = "online",
     group: str | None = None,
     log_text: bool = True,
+    log_model: bool = True,
+    examples: int = EXAMPLES,
 ) -> None:
     """Send one finished run to W&B; arguments as in `open_run` and `log_results`.
 
@@ -45,12 +55,10 @@ def log_run(
     if results.empty:
         raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
     identity = {name: str(results[name].iloc[0]) for name in RUN}
-    probes = sorted(map(str, results["probe"].unique()))
-    run = open_run(
-        identity, probes, read_config(run_dir), run_dir, project=project, entity=entity, mode=mode, group=group
-    )
+    where: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "group": group}
+    run = open_run(identity, [], read_config(run_dir), run_dir, taken_up=True, **where)
     try:
-        log_results(run, run_dir, log_text=log_text)
+        log_results(run, run_dir, log_text=log_text, log_model=log_model, examples=examples)
     finally:
         # without it the next run of this process would go into this one
         wandb.finish()
@@ -66,25 +74,34 @@ def open_run(
     entity: str | None = None,
     mode: Mode = "online",
     group: str | None = None,
+    taken_up: bool = False,
 ) -> "wandb.Run":
     """Start a W&B run; the caller ends it with `wandb.finish()`.
 
-    Tags: data, model, seed, probes. Grouping by group and job type puts the seeds of a data set and model together.
+    Its id is the run's id, so that the same training is the same W&B run, whenever and from wherever it is logged. Its
+    name is the run's id and the probes. Tags: data, model, seed, probes. Group and job type: see `group`.
 
     Args:
         identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
-        probes: names of its probes.
+        probes: names of its probes; those that the directory's manifest lists join them.
         config: the resolved settings.
         directory: the run's directory; W&B's own files go into its folder `wandb/`.
         project: W&B project.
         entity: W&B user or team; None takes the account's default.
         mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
-        group: W&B group; None takes the experiment's name. The job type is always `data-model`.
+        group: W&B group; None takes the environment's WANDB_RUN_GROUP, and the experiment's name where that is not set
+            either. Neither depends on data, model, seed or time, so the jobs of a sweep, of the same sweep taken up
+            again, and of a later one with more seeds are in one group. The job type, `data-model`, puts the seeds of a
+            data set and model together.
+        taken_up: the training is finished, and what W&B has of it is added to. Otherwise (W&B holds the beginning of a
+            training that was killed) it is overwritten.
 
     Raises:
         UserError: W&B cannot be reached or does not know the user.
     """
     named = {name: str(value) for name, value in identity.items()}
+    done = (read_manifest(directory) or {}).get("tables", {})
+    probes = [name for name in dict.fromkeys([*done, *probes]) if name not in NO_PROBES]
     try:
         return wandb.init(
             project=project,
@@ -92,11 +109,11 @@ def open_run(
             mode=mode,
             dir=directory,
             id=identifier(named["run_id"]),
-            resume="allow" if mode == "online" else None,  # logging a run twice updates it
-            name=named["run_id"],
-            group=limited(group or named["experiment"], 128),
+            resume="allow" if mode == "online" and taken_up else None,
+            name=limited(": ".join(filter(None, [named["run_id"], ", ".join(probes)])), 128),
+            group=limited(group or os.environ.get("WANDB_RUN_GROUP") or named["experiment"], 128),
             job_type=limited(f"{named['data']}-{named['model']}", 64),
-            tags=tags(named, list(probes)),
+            tags=tags(named, probes),
             config=config,
             reinit="finish_previous",
             settings=wandb.Settings(console="off", silent=True),
@@ -108,37 +125,131 @@ def open_run(
         ) from error
 
 
-def log_results(run: "wandb.Run", run_dir: Path, *, log_text: bool = True) -> None:
-    """Log what a finished run found: the headline numbers as scalars and summary (with their interval's ends and the
-    published value as `<number>_low`, `_high`, `_published`); a `wandb.Table` per probe with one row per example (W&B
-    shows the first 10,000), one of the examples, and the published-versus-measured one; the figures as images.
+def log_results(
+    run: "wandb.Run", run_dir: Path, *, log_text: bool = True, log_model: bool = True, examples: int = EXAMPLES
+) -> None:
+    """Log what a finished run found.
+
+    - headline numbers as scalars and summary (with their interval's ends and the published value as `<number>_low`,
+      `_high`, `_published`); the training's curves, unless they were logged while training
+    - a `wandb.Table` per probe with one row per example (W&B shows the first 10,000), one of chosen examples with heat
+      maps, and published versus measured; the figures as images
+    - two artifacts: the checkpoint (type `model`) and the long tables (type `results`). Online the checkpoint is an
+      input of this W&B run and the results its output, so that the lineage leads from one to the other. W&B declares no
+      inputs offline; there both are outputs, and the results' metadata name the checkpoint and its SHA-256, as always.
+
+    What was logged before and has not changed is not logged again. What an earlier offline run of this directory holds
+    and nobody has sent is in this one too, so that one is removed.
 
     Args:
         run: an open W&B run.
         run_dir: the finished run's directory.
-        log_text: False leaves out the texts, their tokens and every figure that shows them.
+        log_text: False leaves out all words of the data: texts, tokens, vocabulary, the names of the classes, and every
+            figure that shows texts.
+        log_model: False leaves out the checkpoint.
+        examples: rows of the examples' table (`attnprobe.report.tracked_examples.choose` says which).
+
+    Raises:
+        UserError: a number of examples below 0.
     """
+    if examples < 0:
+        raise UserError(f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200")
     results = read_results(run_dir)
+    if "train/loss" not in dict(run.summary):
+        log_curves(run, results)
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
-        figures = draw_figures(run_dir, folder, words=log_text)
-        images = {f"figures/{path.stem}": wandb.Image(str(path)) for path in figures if path.suffix == ".png"}
-        run.log({**headline(results), **tables(run_dir, results, log_text=log_text), **images})
-    run.summary.update(scalars(results))
+        figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
+        found = numbers(results) | pictures(figures)
+        found |= {name: as_table(table) for name, table in tables(run_dir, results, log_text, examples).items()}
+        known = dict(run.summary.get(LOGGED) or {})
+        fresh = {name: make() for name, (print_, make) in found.items() if known.get(name) != print_}
+        if fresh:
+            run.log(fresh)
+        run.summary.update(scalars(results) | {LOGGED: {name: print_ for name, (print_, _) in found.items()}})
+        if log_model:
+            checkpoint = model_artifact(run_dir, log_text=log_text)
+            (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
+        own = Path(folder, "results")
+        own.mkdir()
+        run.log_artifact(results_artifact(run_dir, own, log_text=log_text))
+    forget_unsent(run, run_dir)
 
 
-def tables(run_dir: Path, results: pd.DataFrame, *, log_text: bool) -> dict[str, wandb.Table]:
-    """The run's tables by name: one per probe, the examples, and published versus measured."""
-    logged = {}
+def log_curves(run: "wandb.Run", results: pd.DataFrame) -> None:
+    """The training's metrics by epoch, under the names that they have while training."""
+    curves = results[results["probe"] == "training"]
+    run.define_metric("train/*", step_metric="epoch")
+    run.define_metric("validation/*", step_metric="epoch")
+    for epoch, rows in curves.groupby("step", sort=True):
+        values = zip(rows["metric"].astype(str), rows["value"], strict=True)
+        run.log({"epoch": epoch} | {name.replace("_", "/", 1): float(value) for name, value in values})
+
+
+Logged = dict[str, tuple[str, Callable[[], Any]]]
+"""What is to be logged: by name, a fingerprint of its content, and a function that makes it."""
+
+
+def numbers(results: pd.DataFrame) -> Logged:
+    """The headline numbers."""
+    return {name: (repr(value), partial(float, value)) for name, value in headline(results).items()}
+
+
+def pictures(figures: Sequence[Path]) -> Logged:
+    """The figures, as PNG."""
+    return {
+        f"figures/{path.stem}": (digest(path.read_bytes()), partial(wandb.Image, str(path)))
+        for path in figures
+        if path.suffix == ".png"
+    }
+
+
+def as_table(table: pd.DataFrame) -> tuple[str, Callable[[], Any]]:
+    """A table, its heat maps as HTML."""
+    return digest(table.to_csv(index=False).encode("utf-8", "replace")), partial(wandb_table, table)
+
+
+def wandb_table(table: pd.DataFrame) -> wandb.Table:
+    """W&B's own table of the same cells."""
+    heatmaps = set(HEATMAPS) & set(table)
+    if not heatmaps:
+        return wandb.Table(dataframe=table)
+    columns = [[html(cell) for cell in table[name]] if name in heatmaps else table[name].tolist() for name in table]
+    return wandb.Table(columns=[*map(str, table)], data=[list(row) for row in zip(*columns, strict=True)])
+
+
+def html(cell: str) -> wandb.Html | None:
+    """A heat map as W&B shows it; None for an empty cell."""
+    # inject would have every cell fetch a stylesheet of W&B's
+    return wandb.Html(cell, inject=False, data_is_not_path=True) if cell else None
+
+
+def digest(content: bytes) -> str:
+    """Ten hexadecimal digits that stand for this content."""
+    return hashlib.sha256(content).hexdigest()[:10]
+
+
+def tables(run_dir: Path, results: pd.DataFrame, log_text: bool, examples: int) -> dict[str, pd.DataFrame]:
+    """The run's tables by name: one per probe, chosen examples, and published versus measured."""
+    found = {}
     for probe in sorted(map(str, results["probe"].unique())):
         table = probe_table(results, probe)
         if not table.empty:
-            logged[f"tables/{probe}"] = wandb.Table(dataframe=table)
+            found[f"tables/{probe}"] = table
     for split in sorted(map(str, results.loc[results["example_id"] != WHOLE_SPLIT, "split"].unique())):
-        examples = example_table(read_examples(run_dir, split=split), log_text=log_text)
-        logged[f"tables/examples_{split}"] = wandb.Table(dataframe=examples)
-    logged["tables/published_versus_measured"] = wandb.Table(dataframe=compare(results).drop(columns=list(RUN)))
-    return logged
+        own = results[results["split"] == split]
+        chosen = example_table(own, read_examples(run_dir, split=split), most=examples, log_text=log_text)
+        found[f"tables/examples_{split}"] = chosen
+    found["tables/published_versus_measured"] = compare(results).drop(columns=list(RUN))
+    return found
+
+
+def forget_unsent(run: "wandb.Run", run_dir: Path) -> None:
+    """Remove earlier offline records of the same W&B run that were not sent: sent after this one, they would put older
+    results over it."""
+    for folder in run_dir.glob(f"wandb/offline-run-*-{run.id}"):
+        if folder.resolve() != Path(run.dir).parent.resolve() and not any(folder.glob("*.synced")):
+            shutil.rmtree(folder)
 
 
 def scalars(results: pd.DataFrame) -> dict[str, float]:
@@ -160,28 +271,6 @@ def probe_table(results: pd.DataFrame, probe: str) -> pd.DataFrame:
     return per_example(results, probe, metrics).drop(columns=list(RUN))
 
 
-def example_table(examples: pd.DataFrame, *, log_text: bool) -> pd.DataFrame:
-    """The examples with lists as text, `[0.12, 0.88]`: W&B shows those in a cell."""
-    table = examples if log_text else examples.drop(columns=[name for name in WORDS if name in examples])
-    for name in LIST_COLUMNS:
-        if name in table and table[name].map(is_list).any():
-            table = table.assign(**{name: table[name].map(cell)})
-    return table
-
-
-def is_list(value: object) -> bool:
-    """Whether a cell holds several values."""
-    return not isinstance(value, str) and pd.api.types.is_list_like(value)
-
-
-def cell(values: Any) -> str:
-    """A list as the text of one cell; numbers with three digits, tokens with spaces between them."""
-    items = list(values) if is_list(values) else [values]
-    if all(isinstance(item, str) for item in items):
-        return " ".join(items)
-    return "[" + ", ".join(f"{item:.3g}" for item in items) + "]"
-
-
 def tags(identity: dict[str, str], probes: list[str]) -> list[str]:
     """Data, model, seed and probes, without doubles (W&B refuses those)."""
     words = [identity["data"], identity["model"], f"seed-{identity['seed']}", *probes]
@@ -194,12 +283,12 @@ def limited(text: str, most: int) -> str:
 
 
 def identifier(run_id: str) -> str:
-    """The run's id in the characters that W&B allows.
+    """The run's id in the characters that W&B allows; a long one loses its beginning, for its end tells runs apart.
 
     >>> identifier("sst/lstm additive#1")
     'sst-lstm-additive-1'
     """
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", run_id)[:64]
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", run_id)[-64:]
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ run in its ordinary directory, so that a study that was killed goes on where it 
 use the same runs. To add a study: a file here, an experiment in conf/, a reading in attnprobe/report/studies/.
 """
 
+import json
 import os
 import time
 from abc import ABC, abstractmethod
@@ -20,8 +21,8 @@ from attnprobe.errors import UserError
 from attnprobe.results import fingerprint, read_manifest, write_json
 from attnprobe.run import Settings, run
 
-STUDY = "study.json"
-"""Written last and atomically: without it a study is not finished."""
+STUDY, PLAN = "study.json", "plan.json"
+"""The first is written last and atomically: without it a study is not finished. The second is written before it begins."""
 
 OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
 """Settings of the study itself, which its members do not inherit from the command line."""
@@ -55,10 +56,26 @@ class Done:
     directory: Path
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a study decides before it begins: settings for all of its members, and a sentence that says so."""
+
+    overrides: tuple[str, ...] = ()
+    words: str = ""
+
+
 class Study(ABC):
     """An experiment of several runs. Subclasses are dataclasses with their settings as fields."""
 
     name: ClassVar[str]
+
+    def plan(self, compose: Compose) -> Plan:
+        """Decide once what all members share; a study that is taken up again keeps its plan.
+
+        Args:
+            compose: changes to the command line → the configuration that it then gives.
+        """
+        return Plan()
 
     @abstractmethod
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
@@ -88,11 +105,12 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
     settings = OmegaConf.to_container(config.study, resolve=True)
     own = Settings.of(compose(changed(overrides, [])))
     directory = Path(config.output) / str(config.data.name) / f"{study.name}-{fingerprint([settings, own.training])}"
+    plan = planned(study, lambda changes: compose(changed(overrides, changes)), directory)
     done: list[Done] = []
     for number, stage in enumerate(study.stages(int(config.seed), str(config.model.name), done), start=1):
         for place, member in enumerate(stage, start=1):
             print(f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}", flush=True)
-            part = compose(changed(overrides, [f"seed={member.seed}", *member.overrides]))
+            part = compose(changed(overrides, [f"seed={member.seed}", *plan.overrides, *member.overrides]))
             part.experiment = f"{study.name}_{member.role}"
             done.append(Done(member, run(part, sweep=True)))
     write_json(
@@ -101,12 +119,27 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
             "data": config.data.name,
             "model": config.model.name,
             "settings": settings,
+            "plan": plan.words,
             "members": [listed(one, directory) for one in done],
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         },
         directory / STUDY,
     )
     return directory
+
+
+def planned(study: Study, compose: Compose, directory: Path) -> Plan:
+    """The study's plan, from plan.json where there is one: what was decided by this machine's speed stays decided."""
+    path = directory / PLAN
+    if path.exists():
+        content = json.loads(path.read_text(encoding="utf-8"))
+        plan = Plan(tuple(content["overrides"]), content["words"])
+    else:
+        plan = study.plan(compose)
+        write_json({"overrides": plan.overrides, "words": plan.words}, path)
+    if plan.words:
+        print(f"{study.name}: {plan.words}", flush=True)
+    return plan
 
 
 def described(member: Member) -> str:

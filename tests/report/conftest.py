@@ -1,6 +1,7 @@
 """Finished run directories made of invented numbers, of the shape that real ones have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,90 +33,127 @@ WORDS = [
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Path]:
     """A function that writes a finished run and returns its directory."""
+    return partial(invented_run, tmp_path)
 
-    def make(
-        name: str = "run", *, data: str = "sst", model: str = "lstm_additive", seed: int = 0, count: int = 60,
-        classes: int = 2, exact: bool = True, longest: int = 30, peak: float = 4.0,
-        experiment: str = "jain_adversarial",
-        probes: tuple[str, ...] = ("performance", "permutation", "adversarial"),
-    ) -> Path:  # fmt: skip
-        directory = tmp_path / name
-        draw = np.random.default_rng([seed, count, classes])
-        ids = np.arange(count)
-        lengths = draw.integers(1, longest + 1, count)
-        attention = [draw.dirichlet(np.full(n, 1 / peak)) for n in lengths]
-        largest = np.array([a.max() for a in attention])
-        predicted = draw.integers(0, classes, count)
-        labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
-        optimum = np.where(lengths == 1, 0, draw.beta(9, 2, count) * LN2)
-        found = optimum * draw.beta(8, 2, count)
-        is_exact = np.ones(count) if exact else (draw.random(count) < 0.3).astype(float)
-        bound = np.where(is_exact == 1, optimum, np.minimum(LN2, optimum + 0.05 * draw.random(count)))
 
-        performance, permutation, adversarial = Rows(), Rows(), Rows()
-        whole = np.array([-1])
-        accuracy = (predicted == labels).mean()
-        for metric, value in {
-            "accuracy": accuracy,
-            "f1_macro": accuracy - 0.01,
-            "roc_auc": 0.9,
-            "pr_auc": 0.88,
-        }.items():
-            performance.add(metric, whole, np.array([value]))
-        performance.add("examples", whole, np.array([float(count)]))
-        performance.add("f1", whole, np.full((1, classes), 0.8), np.arange(classes))
-        permutation.add("median_tvd", ids, np.clip(largest * draw.beta(1, 3, count), 0, 1))
-        for rows in (permutation, adversarial):
-            rows.add("max_attention", ids, largest)
-            rows.add("predicted_class", ids, predicted.astype(float))
-            rows.add("content_length", ids, lengths.astype(float))
-        tables = {"found_jsd": found, "optimum_jsd": optimum, "upper_bound": bound, "is_exact": is_exact}
-        tables["reached_share"] = np.where(optimum > 0, found / np.where(optimum > 0, optimum, 1), np.nan)
-        for kind in ("found", "optimum"):
-            tables[f"{kind}_tvd"] = draw.random(count) * 0.01
-            tables[f"max_attention_{kind}"] = np.full(count, 0.9)
-            tables[f"top_token_changed_{kind}"] = (lengths > 1).astype(float)
-        for metric, values in tables.items():
-            adversarial.add(metric, ids, values)
-        width = int(lengths.max())
-        steps = np.where(np.arange(width) < lengths[:, None], np.arange(width), np.nan)
-        for kind in ("found", "optimum"):
-            moved = np.zeros((count, width))
-            moved[ids, draw.integers(0, lengths)] = 1.0
-            if kind == "found":
-                moved = moved * 0.7 + 0.3 / lengths[:, None] * ~np.isnan(steps)
-            adversarial.add(f"{kind}_attention", ids, moved, steps)
+def invented_run(
+    base: Path, name: str = "run", *, data: str = "sst", model: str = "lstm_additive", seed: int = 0, count: int = 60,
+    classes: int = 2, exact: bool = True, longest: int = 30, peak: float = 4.0,
+    experiment: str = "jain_adversarial",
+    probes: tuple[str, ...] = ("performance", "permutation", "adversarial"),
+    words: Sequence[str] = WORDS, names: Sequence[str] = (), hierarchical: bool = False, questions: bool = False,
+    training: dict | None = None,
+) -> Path:  # fmt: skip
+    """Write a finished run to `base/name` and return that directory."""
+    directory = base / name
+    draw = np.random.default_rng([seed, count, classes])
+    ids = np.arange(count)
+    lengths = draw.integers(1, longest + 1, count)
+    attention = [draw.dirichlet(np.full(n, 1 / peak)) for n in lengths]
+    largest = np.array([a.max() for a in attention])
+    predicted = draw.integers(0, classes, count)
+    labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
+    optimum = np.where(lengths == 1, 0, draw.beta(9, 2, count) * LN2)
+    found = optimum * draw.beta(8, 2, count)
+    is_exact = np.ones(count) if exact else (draw.random(count) < 0.3).astype(float)
+    bound = np.where(is_exact == 1, optimum, np.minimum(LN2, optimum + 0.05 * draw.random(count)))
 
-        identity = {
-            "run_id": name,
-            "experiment": experiment,
-            "data": data,
-            "model": model,
-            "seed": seed,
-            "split": "test",
+    performance, permutation, adversarial = Rows(), Rows(), Rows()
+    whole = np.array([-1])
+    accuracy = (predicted == labels).mean()
+    for metric, value in {
+        "accuracy": accuracy,
+        "f1_macro": accuracy - 0.01,
+        "roc_auc": 0.9,
+        "pr_auc": 0.88,
+    }.items():
+        performance.add(metric, whole, np.array([value]))
+    performance.add("examples", whole, np.array([float(count)]))
+    performance.add("f1", whole, np.full((1, classes), 0.8), np.arange(classes))
+    permutation.add("median_tvd", ids, np.clip(largest * draw.beta(1, 3, count), 0, 1))
+    for rows in (permutation, adversarial):
+        rows.add("max_attention", ids, largest)
+        rows.add("predicted_class", ids, predicted.astype(float))
+        rows.add("content_length", ids, lengths.astype(float))
+    tables = {"found_jsd": found, "optimum_jsd": optimum, "upper_bound": bound, "is_exact": is_exact}
+    tables["reached_share"] = np.where(optimum > 0, found / np.where(optimum > 0, optimum, 1), np.nan)
+    for kind in ("found", "optimum"):
+        tables[f"{kind}_tvd"] = draw.random(count) * 0.01
+        tables[f"max_attention_{kind}"] = np.full(count, 0.9)
+        tables[f"top_token_changed_{kind}"] = (lengths > 1).astype(float)
+    for metric, values in tables.items():
+        adversarial.add(metric, ids, values)
+    width = int(lengths.max())
+    steps = np.where(np.arange(width) < lengths[:, None], np.arange(width), np.nan)
+    for kind in ("found", "optimum"):
+        moved = np.zeros((count, width))
+        moved[ids, draw.integers(0, lengths)] = 1.0
+        if kind == "found":
+            moved = moved * 0.7 + 0.3 / lengths[:, None] * ~np.isnan(steps)
+        adversarial.add(f"{kind}_attention", ids, moved, steps)
+
+    identity = {
+        "run_id": name,
+        "experiment": experiment,
+        "data": data,
+        "model": model,
+        "seed": seed,
+        "split": "test",
+    }
+    everything = {"performance": performance, "permutation": permutation, "adversarial": adversarial}
+    everything |= importances(ids, lengths, steps, seed)
+    for probe in probes:
+        write_table(everything[probe].table({**identity, "probe": probe}), directory / f"tables/{probe}.parquet")
+    tokens = [[words[i] for i in draw.integers(0, len(words), n)] for n in lengths]
+    spread = np.full((count, classes), 0.3 / classes)
+    spread[ids, predicted] += 0.7
+    table = pd.DataFrame(
+        {
+            "example_id": ids,
+            "text": [" ".join(words) for words in tokens],
+            "label": labels,
+            "prediction": predicted,
+            "probability": list(spread),
+            "tokens": tokens,
+            "attention": attention,
         }
-        everything = {"performance": performance, "permutation": permutation, "adversarial": adversarial}
-        for probe in probes:
-            write_table(everything[probe].table({**identity, "probe": probe}), directory / f"tables/{probe}.parquet")
-        tokens = [[WORDS[i] for i in draw.integers(0, len(WORDS), n)] for n in lengths]
-        spread = np.full((count, classes), 0.3 / classes)
-        spread[ids, predicted] += 0.7
-        table = pd.DataFrame(
-            {
-                "example_id": ids,
-                "text": [" ".join(words) for words in tokens],
-                "label": labels,
-                "prediction": predicted,
-                "probability": list(spread),
-                "tokens": tokens,
-                "attention": attention,
-            }
-        )
-        (directory / "examples").mkdir(parents=True)
-        pq.write_table(pa.Table.from_pandas(table, preserve_index=False), directory / "examples/test.parquet")
-        (directory / "config.yaml").write_text(f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n")
-        manifest = {"run_id": name, "tables": {probe: {"file": f"tables/{probe}.parquet"} for probe in probes}}
-        write_json(manifest, directory / "manifest.json")
-        return directory
+    )
+    if hierarchical:  # every token above is a sentence of one to three words
+        inside = [[[token] * (1 + at % 3) for at, token in enumerate(row)] for row in tokens]
+        table["words"] = inside
+        table["word_attention"] = [[np.full(len(part), 1 / len(part)) for part in row] for row in inside]
+        table["tokens"] = [[" ".join(part) for part in row] for row in inside]
+    if questions:
+        table["question"] = [row[:2] for row in tokens]
+        table["candidates"] = [[str(one) for one in range(classes)] for _ in tokens]
+    (directory / "examples").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), directory / "examples/test.parquet")
+    (directory / "config.yaml").write_text(f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n")
+    manifest = {"run_id": name, "tables": {probe: {"file": f"tables/{probe}.parquet"} for probe in probes}}
+    manifest |= {"classes": list(names)} if names else {}
+    manifest |= {"training": training} if training else {}
+    write_json(manifest, directory / "manifest.json")
+    return directory
 
-    return make
+
+def importances(ids: np.ndarray, lengths: np.ndarray, steps: np.ndarray, seed: int) -> dict[str, Rows]:
+    """Tables of gradient, leave-one-out, their correlation with attention, and erasure."""
+    draw = np.random.default_rng([seed, 99])
+    gradient, leave_one_out, correlation, erasure = Rows(), Rows(), Rows(), Rows()
+    shares = draw.random(steps.shape)
+    shares = np.where(np.isnan(steps), 0, shares)
+    gradient.add("gradient", ids, shares / shares.sum(1, keepdims=True), steps)
+    gradient.add("max_gradient", ids, (shares / shares.sum(1, keepdims=True)).max(1))
+    leave_one_out.add("leave_one_out", ids, shares**4, steps)
+    leave_one_out.add("max_leave_one_out", ids, (shares**4).max(1))
+    for pair in ("attention_gradient", "attention_leave_one_out", "gradient_leave_one_out"):
+        tau = draw.uniform(-0.3, 0.9, len(ids))
+        correlation.add(f"tau_{pair}", ids, np.where(lengths > 1, tau, np.nan))
+    optimal = draw.integers(1, lengths + 1).astype(float)
+    never = draw.random(len(ids)) < 0.2
+    erasure.add("never_flips", ids, never.astype(float))
+    for order, more in (("optimal", 0), ("attention", 1)):
+        count = np.where(never, np.nan, np.minimum(optimal + more, lengths))
+        erasure.add(f"removed_count_{order}", ids, count)
+        erasure.add(f"removed_fraction_{order}", ids, count / lengths)
+    return {"gradient": gradient, "leave_one_out": leave_one_out, "correlation": correlation, "erasure": erasure}

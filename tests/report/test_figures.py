@@ -1,4 +1,5 @@
 import ast
+import json
 import shutil
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 import attnprobe.report
 from attnprobe.errors import UserError
 from attnprobe.report import figures
 from attnprobe.report.facets import facets, max_attention_bin, per_example, split_by_class
-from attnprobe.report.panels import title
+from attnprobe.report.panels import grid, legend_columns, title
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
 from attnprobe.report.style import drawable, new_figure, paper_style
 from attnprobe.results import Rows, read_results
@@ -203,3 +205,54 @@ def test_a_table_that_lacks_a_metric_gives_nan():
     wide = per_example(rows.table(identity).to_pandas(), "permutation", METRICS)
     assert wide["median_tvd"].tolist() == [0.1, 0.2]
     assert wide["max_attention"].isna().all()
+
+
+def with_classes(run: Path, names: list[str]) -> Path:
+    (run / "pipeline.json").write_text(json.dumps({"classes": names}))
+    return run
+
+
+def legend_of(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def drawn(monkeypatch, tmp_path, runs, name: str, **options) -> Figure:
+    """The figure as it was when it was saved."""
+    kept = {}
+    monkeypatch.setattr(figures, "save", lambda figure, directory, stem: kept.update({stem: figure}) or [])
+    figures.draw_figures(runs, tmp_path / "f", **options)
+    return kept[name]
+
+
+def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
+    one, two = (with_classes(make_run(f"run{n}", seed=n, count=20), ["_bad_", "映画 $5"]) for n in range(2))
+    assert legend_of(drawn(monkeypatch, tmp_path, [one, two], "permutation")) == [
+        f"0: {drawable('_bad_')}", f"1: {drawable('映画 $5')}",
+    ]  # fmt: skip
+    assert legend_of(drawn(monkeypatch, tmp_path, one, "permutation", words=False)) == ["class 0", "class 1"]
+    with_classes(two, ["no", "yes"])
+    assert legend_of(drawn(monkeypatch, tmp_path, [one, two], "permutation")) == ["class 0", "class 1"]
+    nameless = make_run("run2", seed=2, count=20)
+    assert legend_of(drawn(monkeypatch, tmp_path, [one, nameless], "permutation")) == ["class 0", "class 1"]
+
+
+def test_panels_of_classes_have_their_names(make_run, tmp_path, monkeypatch):
+    run = with_classes(make_run(count=20), ["bad", "good"])
+    shown = texts(drawn(monkeypatch, tmp_path, run, "adversarial_by_attention"))
+    assert {"sst · lstm_additive · 0: bad", "sst · lstm_additive · 1: good"} <= set(shown)
+
+
+@pytest.mark.parametrize("names", [["0: x"], ["0: hallway"] * 6, ["0: a name of twenty-two l"] * 6, []])
+def test_a_legend_stays_inside_its_figure(names):
+    with paper_style():
+        figure, _ = grid(1, panel_height=1.5)
+        columns = legend_columns(figure, names)
+        if names:
+            legend = figure.legend(
+                handles=[Patch(label=name) for name in names], loc="outside upper right", ncols=columns
+            )
+            figure.draw_without_rendering()
+            box = legend.get_window_extent()
+            assert box.x0 >= 0
+            assert box.x1 <= figure.bbox.x1
+    assert columns >= 1

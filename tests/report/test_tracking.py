@@ -1,20 +1,31 @@
+import hashlib
 import json
+import re
+import shutil
 import struct
 import time
 from collections.abc import Iterable
+from html import unescape
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import wandb
 from wandb.proto import wandb_internal_pb2
 
+import attnprobe
 from attnprobe.errors import UserError
 from attnprobe.report import tracking
+from attnprobe.report.style import new_figure, save
 from attnprobe.results import read_examples, read_results
+from attnprobe.run import run
+from tests.runs import small_run
 
 BLOCK, HEADER = 32768, 7
+IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
 
 
 def records(path: Path) -> list[wandb_internal_pb2.Record]:
@@ -52,9 +63,38 @@ def values(items: Iterable[Any]) -> dict[tuple[str, ...], Any]:
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Nobody's settings, and W&B's own folders; returns the one where it keeps what it will upload."""
     for name in ("WANDB_MODE", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_DIR", "WANDB_NAME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "wandb-cache"))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "wandb-data"))
+    return tmp_path / "wandb-data"
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes seconds."""
+    monkeypatch.setattr(tracking, "draw_figures", lambda *given, **named: [])
+
+
+def of_kind(written: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
+    """The records of one kind."""
+    return [getattr(record, kind) for record in written if record.WhichOneof("record_type") == kind]
+
+
+def history_of(written: list[wandb_internal_pb2.Record]) -> dict[tuple[str, ...], Any]:
+    """The last value of everything in the history."""
+    return values(item for history in of_kind(written, "history") for item in history.item)
+
+
+def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str, Path]]:
+    """The files of every artifact that somebody logged (W&B makes others of the tables) by their names in it."""
+    return {
+        artifact.type: {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
+        for artifact in of_kind(written, "artifact")
+        if artifact.type in ("model", "results")
+    }
 
 
 def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_run, offline):
@@ -63,37 +103,216 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     assert wandb.run is None  # finished, so that the next run of this process is another one
     (path,) = run.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
-    (start,) = [r.run for r in written if r.WhichOneof("record_type") == "run"]
+    (start,) = of_kind(written, "run")
     assert start.project == "attention"
+    assert start.display_name == "jain/sst #1: permutation, adversarial"
     assert start.run_group == "jain_adversarial"
     assert start.job_type == "sst-lstm_additive"
-    assert set(start.tags) == {"sst", "lstm_additive", "seed-0", "performance", "permutation", "adversarial"}
+    assert set(start.tags) == {"sst", "lstm_additive", "seed-0", "permutation", "adversarial"}
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["data"] == {"name": "sst"}
-    history = values(item for r in written if r.WhichOneof("record_type") == "history" for item in r.history.item)
+    history = history_of(written)
     assert history["adversarial/found_jsd",] > 0
     assert history["tables/adversarial", "_type"] == "table-file"
     assert history["tables/adversarial", "nrows"] == 20
     assert history["figures/adversarial_heatmaps", "_type"] == "image-file"
     assert (path.parent / "files" / history["figures/permutation", "path"]).stat().st_size > 1000
-    examples = json.loads((path.parent / "files" / history["tables/examples_test", "path"]).read_text())
-    assert "text" in examples["columns"]
-    summary = values(item for r in written if r.WhichOneof("record_type") == "summary" for item in r.summary.update)
+    summary = values(item for part in of_kind(written, "summary") for item in part.update)
     assert summary["performance/accuracy_published",] == pytest.approx(0.808116)
     assert summary["adversarial/found_jsd/class_1_low",] < summary["adversarial/found_jsd/class_1",]
 
 
-def test_without_text_no_word_reaches_the_files(make_run, offline):
-    run = make_run("quiet", count=12)
-    tracking.log_run(run, project="attention", mode="offline", group="mine", log_text=False)
-    (folder,) = run.glob("wandb/offline-run-*")
+def test_examples_are_heat_maps_in_cells(make_run, offline, no_figures):
+    run = make_run(count=20)
+    tracking.log_run(run, project="attention", mode="offline", examples=8)
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    (table,) = [
+        {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
+        for artifact in of_kind(finished_records(path), "artifact")
+        if any("tables/examples_test" in entry.path for entry in artifact.manifest.contents)
+    ]
+    (content,) = [json.loads(file.read_text()) for name, file in table.items() if name.endswith(".table.json")]
+    rows = [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
+    assert len(rows) == 8
+    examples = read_examples(run).set_index("example_id")
+    moved = read_results(run)
+    moved = moved[moved["metric"] == "found_attention"]
+    for row in rows:
+        example = examples.loc[row["example_id"]]
+        assert row["text"] == example["text"]
+        found = moved[moved["example_id"] == row["example_id"]].sort_values("step")["value"]
+        for column, weights in (("attention", example["attention"]), ("adversarial attention", found)):
+            html = table[row[column]["path"]].read_text(encoding="utf-8")
+            cells = re.findall(r'<i[^>]* title="(\d+): (.*?) — (\S+)">(.*?)</i>', html)
+            assert [unescape(word) for _, _, _, word in cells] == list(example["tokens"])
+            assert [float(number) for _, _, number, _ in cells] == pytest.approx(list(weights), abs=6e-4)
+
+
+def test_curves_are_logged_where_the_training_did_not_log_them(offline, tmp_path, no_figures):
+    directory = run(small_run(tmp_path))
+    tracking.log_run(directory, project="attention", mode="offline")
+    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
+    steps = [values(history.item) for history in of_kind(finished_records(path), "history")]
+    measured = read_results(directory, "training")
+    losses = measured[measured["metric"] == "train_loss"].sort_values("step")["value"].tolist()
+    assert [step["train/loss",] for step in steps if ("train/loss",) in step] == losses
+    assert [step["epoch",] for step in steps if ("epoch",) in step] == [0, 1]
+    assert ("validation/roc_auc",) in steps[0]
+
+
+def test_what_the_training_logged_is_logged_once(offline, tmp_path, no_figures):
+    directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline"))
+    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
+    written = finished_records(path)
+    steps = [values(history.item) for history in of_kind(written, "history")]
+    assert sum(("train/loss",) in step for step in steps) == 2  # one per epoch
+    assert set(artifacts_of(written)) == {"model", "results"}
+
+
+def test_an_added_probe_joins_what_is_there(offline, tmp_path, no_figures):
+    for probe in ("permutation", "gradient"):
+        directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]"))
+    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
+    written = finished_records(path)
+    (start,) = of_kind(written, "run")
+    assert {"permutation", "gradient"} <= set(start.tags)
+    assert start.display_name.endswith(": permutation, gradient")
+    steps = [{name[0] for name in values(history.item)} for history in of_kind(written, "history")]
+    assert sum("train/loss" in step for step in steps) == 2
+    for name in ("tables/permutation", "tables/gradient", "tables/examples_test", "performance/accuracy"):
+        assert sum(name in step for step in steps) == 1
+
+
+def test_the_two_artifacts_together_are_the_run(offline, tmp_path, no_figures):
+    directory = run(small_run(tmp_path / "runs"))
+    tracking.log_run(directory, project="attention", mode="offline")
+    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
+    written = finished_records(path)
+    for files in artifacts_of(written).values():
+        for name, local in files.items():
+            place = tmp_path / "downloaded" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(local, place)
+    pd.testing.assert_frame_equal(read_results(tmp_path / "downloaded"), read_results(directory))
+    texts = ["a fine film"]
+    again, first = (attnprobe.load_run(place).explain(texts) for place in (tmp_path / "downloaded", directory))
+    pd.testing.assert_frame_equal(again, first)
+    facts = {
+        artifact.type: json.loads(artifact.metadata)
+        for artifact in of_kind(written, "artifact")
+        if artifact.type in ("model", "results")
+    }
+    weights = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
+    assert facts["results"]["checkpoint_sha256"] == facts["model"]["checkpoint_sha256"] == weights
+    names = {artifact.type: artifact.name for artifact in of_kind(written, "artifact")}
+    assert facts["results"]["model_artifact"] == names["model"]
+
+
+def test_without_text_no_word_leaves(offline, tmp_path):
+    """Words of the data, the names of the classes and the questions' words, in whatever file W&B would send."""
+    overrides = ("task=qa", "data=stories", "data.source.train_size=60", "data.source.validation_size=20")
+    directory = run(small_run(tmp_path / "runs", *overrides, "figures=false", probes="[permutation,gradient]"))
+    tracking.log_run(directory, project="attention", mode="offline", log_text=False)
+    words = set(json.loads((directory / "vocabulary.json").read_text())) - {"<PAD>", "<UNK>", "<SOS>", "<EOS>"}
+    long = {word.encode() for word in words if len(word) > 5}
+    assert len(long) > 5
+    (folder,) = directory.glob("wandb/offline-run-*")
     written = finished_records(next(folder.glob("*.wandb")))
-    content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.suffix in (".wandb", ".json"))
-    for word in ("moving", "_under_", "[red]bold[/red]"):
-        assert word.encode() not in content
+    sent = {path for place in (folder, offline) for path in place.rglob("*") if path.is_file()}
+    sent |= {path for files in artifacts_of(written).values() for path in files.values()}
+    content = b""
+    for path in sent:
+        raw = path.read_bytes()
+        if raw[:4] == b"PAR1":  # compressed
+            table = pq.read_table(path)
+            raw = str(table.schema).encode() + json.dumps(table.to_pydict(), default=str).encode()
+        # what is installed is no word of the data
+        content += b"" if path.name in ("requirements.txt", "conda-environment.yaml") else raw
+    assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
+    assert b'title="0: 0' in content  # positions stand where the words would
     assert not list(folder.rglob("*heatmaps*"))
-    (start,) = [r.run for r in written if r.WhichOneof("record_type") == "run"]
+    assert {path.name for path in directory.glob("*.json")} >= {"vocabulary.json"}  # nothing is lost here
+    assert "vocabulary.json" not in artifacts_of(written)["model"]
+    assert pq.read_table(artifacts_of(written)["results"]["examples/test.parquet"]).num_rows == len(
+        read_examples(directory)
+    )
+
+
+def test_the_checkpoint_may_stay(make_run, offline, no_figures):
+    run = make_run(count=5)
+    tracking.log_run(run, project="attention", mode="offline", log_model=False)
+    assert set(artifacts_of(finished_records(next(run.glob("wandb/offline-run-*/*.wandb"))))) == {"results"}
+
+
+def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures):
+    run = make_run(count=5)
+    tracking.log_run(run, project="attention", mode="offline")
+    (first,) = run.glob("wandb/offline-run-*")
+    finished_records(next(first.glob("*.wandb")))
+    second = first.with_name(first.name.replace("offline-run-2", "offline-run-1"))
+    first.rename(second)  # two in one second would share a folder
+    tracking.log_run(run, project="attention", mode="offline", group="mine")
+    (left,) = run.glob("wandb/offline-run-*")
+    assert left != second
+    (start,) = of_kind(finished_records(next(left.glob("*.wandb"))), "run")
     assert start.run_group == "mine"
+    (left / "run.wandb.synced").touch()
+    sent = left.rename(second)
+    tracking.log_run(run, project="attention", mode="offline")
+    assert sent.exists()
+    assert len(list(run.glob("wandb/offline-run-*"))) == 2
+
+
+def test_logging_twice_into_one_run_adds_only_what_changed(make_run, offline, monkeypatch, tmp_path):
+    drawn = [save(new_figure(), tmp_path, "permutation")[1]]
+    monkeypatch.setattr(tracking, "draw_figures", lambda *given, **named: drawn)
+    directory = make_run(count=5)
+    run = tracking.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", taken_up=True)
+    try:
+        for examples in (5, 5, 3):
+            tracking.log_results(run, directory, examples=examples)
+    finally:
+        run.finish()
+    written = finished_records(next(directory.glob("wandb/offline-run-*/*.wandb")))
+    steps = [{name[0] for name in values(history.item)} for history in of_kind(written, "history")]
+    steps = [{name for name in step if not name.startswith("_")} for step in steps]
+    assert len(steps) == 2
+    assert {"adversarial/found_jsd", "tables/permutation", "figures/permutation"} <= steps[0]
+    assert steps[1] == {"tables/examples_test"}
+
+
+def test_online_the_checkpoint_is_an_input_and_a_taken_up_run_goes_on(make_run, monkeypatch, no_figures):
+    directory = make_run(count=5)
+    done: dict[str, Any] = {}
+    run = MagicMock(offline=False, disabled=False, summary={}, dir=str(directory / "wandb/run-1/files"), id="run")
+    monkeypatch.setattr(tracking.wandb, "init", lambda **given: done.update(given) or run)
+    for taken_up, resume in ((True, "allow"), (False, None)):
+        tracking.open_run(IDENTITY, ["gradient"], {}, directory, project="p", taken_up=taken_up)
+        assert done["resume"] == resume
+    assert done["name"] == "run: permutation, adversarial, gradient"
+    tracking.log_results(run, directory)
+    (used,) = run.use_artifact.call_args.args
+    (logged,) = run.log_artifact.call_args.args
+    assert (used.type, logged.type) == ("model", "results")
+
+
+def test_the_group(make_run, monkeypatch):
+    done: dict[str, Any] = {}
+    monkeypatch.setattr(tracking.wandb, "init", lambda **given: done.update(given))
+    monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
+    directory = make_run(count=5)
+
+    def group(**given: Any) -> str:
+        tracking.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
+        return done["group"]
+
+    one = group()
+    assert one == "jain"
+    for changed in ({"data": "imdb"}, {"seed": 3}, {"model": "cnn"}, {"run_id": "other"}):
+        assert group(identity=changed) == one
+    monkeypatch.setenv("WANDB_RUN_GROUP", "tuesday")
+    assert group() == "tuesday"
+    assert group(group="mine") == "mine"
 
 
 def test_probe_tables_are_one_row_per_example(make_run):
@@ -105,17 +324,6 @@ def test_probe_tables_are_one_row_per_example(make_run):
     assert table.loc[4, "optimum_jsd"] == row["value"].item()
     assert "found_attention" not in table
     assert tracking.probe_table(results, "performance").empty
-
-
-def test_lists_become_cells(make_run):
-    examples = read_examples(make_run(count=5))
-    table = tracking.example_table(examples, log_text=True)
-    assert table["tokens"].tolist() == examples["text"].tolist()
-    assert table["probability"][0].startswith("[0.")
-    assert table["label"].tolist() == examples["label"].tolist()
-    assert set(tracking.example_table(examples, log_text=False)) == set(examples) - {"text", "tokens"}
-    several = pd.DataFrame({"label": [[0, 1], [1, 1]]})
-    assert tracking.example_table(several, log_text=True)["label"].tolist() == ["[0, 1]", "[1, 1]"]
 
 
 def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch):
@@ -130,6 +338,8 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, 
     monkeypatch.setattr(tracking.wandb, "init", refuse)
     with pytest.raises(UserError, match=r"no API key configured.*wandb login.*mode=offline"):
         tracking.log_run(make_run(), project="p")
+    with pytest.raises(UserError, match=r"logger\.examples=-1: expected how many"):
+        tracking.log_results(MagicMock(), tmp_path, examples=-1)
 
 
 def test_the_run_is_finished_even_where_logging_fails(make_run, monkeypatch, offline):
@@ -147,3 +357,6 @@ def test_names_that_wandb_refuses_are_put_right():
     words = tracking.tags(identity, ["permutation", "m"])
     assert words == ["d" * 63 + "…", "m", "seed-3", "permutation"]
     assert tracking.identifier("a/b:c") == "a-b-c"
+    long = [f"{'d' * 80}-seed{seed}-0123456789" for seed in (1, 2)]
+    assert len({tracking.identifier(run_id) for run_id in long}) == 2
+    assert all(len(tracking.identifier(run_id)) == 64 for run_id in long)

@@ -14,10 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
@@ -38,6 +34,7 @@ class StudyReading:
         model: the base's model.
         directory: where it was read from.
         findings: its statements, each with a number, an interval and a verdict.
+        runs: directories of the runs whose own tests belong beside it, on a page about this study alone.
         readings: two sentences in words for each finding, by the claim's name.
         tables: caption → table, ready to be shown; numbers as numbers.
         figures: (name, caption, figure).
@@ -50,6 +47,7 @@ class StudyReading:
     model: str
     directory: Path
     findings: list[Finding]
+    runs: list[Path] = field(default_factory=list)
     readings: dict[str, str] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     figures: list[tuple[str, str, Figure]] = field(default_factory=list)
@@ -97,22 +95,23 @@ def write_study(reading: StudyReading) -> None:
             save(figure, reading.directory / "figures", name)
 
 
-def print_study(directory: Path) -> None:
-    """Write a study's tables and figures, and show its statements and tables on the terminal."""
-    reading = read_study(directory)
-    write_study(reading)
-    console = Console()
-    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
-    for caption, table in reading.tables.items():
-        shown = Table(title=Text(caption), title_justify="left", box=lines)
-        for name in table.columns:
-            shown.add_column(Text(str(name)), justify="right" if table[name].dtype.kind in "if" else "left")
-        for row in table.itertuples(index=False):
-            shown.add_row(*[Text(cell(value)) for value in row])
-        console.print(shown)
-    for finding in reading.findings:
-        console.print(Text(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
-    console.print(Text(f"study: {directory}"))
+def with_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its cells as text, and each number's ends, in columns called `<name> low` and `<name> high`, put into
+    the number's own column.
+
+    >>> with_intervals(pd.DataFrame({"F1": [0.5], "F1 low": [0.4], "F1 high": [0.6], "n": [3]})).to_dict("list")
+    {'F1': ['0.500 [0.400, 0.600]'], 'n': ['3']}
+    """
+    ends = {f"{name} {end}" for name in table.columns for end in ("low", "high")}
+    shown = {}
+    for name in [name for name in table.columns if name not in ends]:
+        cells = [cell(value) for value in table[name]]
+        if f"{name} low" in table:
+            lows, highs = ([cell(value) for value in table[f"{name} {end}"]] for end in ("low", "high"))
+            spans = zip(cells, lows, highs, strict=True)
+            cells = [f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans]
+        shown[name] = cells
+    return pd.DataFrame(shown)
 
 
 def cell(value: object) -> str:

@@ -152,6 +152,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         model=model,
         directory=directory,
         findings=[],
+        runs=list(members.of("base")["path"]),
         notes=[
             "The released code chooses the best epoch on the test split; here the validation split alone chooses, the "
             "guiding adversary included.",
@@ -194,7 +195,7 @@ def shown(evidence: Evidence, digits: int = 3) -> str:
 def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
     """A line of a table of F1 values."""
     return {
-        "model": name, "seeds": evidence.n, "F1": evidence.value, "low": evidence.low, "high": evidence.high,
+        "model": name, "seeds": evidence.n, "F1": evidence.value, "F1 low": evidence.low, "F1 high": evidence.high,
         "published (unverified)": paper, "difference": evidence.value - paper,
     }  # fmt: skip
 
@@ -202,12 +203,13 @@ def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
 def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 2: learned against uniform attention."""
     base, even = members.by_seed("base"), members.by_seed("uniform")
-    reading.tables["Uniform attention, frozen (the paper's table 2)"] = pd.DataFrame(
+    table = pd.DataFrame(
         [
             row("learned attention", over_seeds(base), papers.get("f1_base", np.nan)),
             row("uniform attention", over_seeds(even), papers.get("f1_uniform", np.nan)),
         ]
     )
+    reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
     gain = difference(base, even)
     claim = statement(
         "attention_is_needed", "necessity", "Learned attention classifies better than uniform attention",
@@ -243,7 +245,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
         line: dict[str, Any] = {"largest attention weight": label, "examples": len(part)}
         for column, name in names.items():
             mean, low, high = interval(part[column])
-            line |= {f"JSD, {name}": mean, f"{name}: low": low, f"{name}: high": high}
+            line |= {f"JSD, {name}": mean, f"JSD, {name} low": low, f"JSD, {name} high": high}
         lines.append(line)
     reading.tables["JSD of attention to the base's: other seeds, and adversaries against single predictions"] = (
         pd.DataFrame(lines)
@@ -288,7 +290,7 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = pd.DataFrame(
         [row(words, over_seeds(groups[name]), marks[name]) for name, words in GUIDES.items()]
-    )
+    ).dropna(axis="columns", how="all")
     gain = difference(groups["base"], groups["uniform"])
     claim = statement(
         "attention_guides", "transfer", "The base's attention helps a model without context more than uniform attention does",

@@ -1,0 +1,65 @@
+"""The command line: python -m attnprobe.report RUNS… [-o report.html] [--title …] [--no-text]"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnprobe.errors import UserError
+from attnprobe.report.page.browser import MEGABYTES
+from attnprobe.report.page.build import TITLE, write_report
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write a report; a mistake of the user ends it with one message and status 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attnprobe.report",
+        description="One self-contained HTML page out of finished runs: verdicts, tests, published numbers beside "
+        "measured ones, and a browser over the examples. Beside it, figures as PDF and tables as CSV and LaTeX.",
+    )
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUNS", help="run directories, directories above runs, or glob patterns"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="the page (default: report.html)"
+    )
+    parser.add_argument("--title", default=TITLE, help="heads the page")
+    parser.add_argument(
+        "--no-text", action="store_true", help="leave the texts out; positions, numbers and the classes' names stay"
+    )
+    parser.add_argument(
+        "--megabytes", type=float, default=MEGABYTES, metavar="MB",
+        help=f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps",
+    )  # fmt: skip
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.output.suffix.lower() not in (".html", ".htm"):
+            raise UserError(f"--output={asked.output}: expected a name that ends in .html, for example -o report.html")
+        if not asked.megabytes > 0:
+            raise UserError(f"--megabytes={asked.megabytes:g}: expected a number above 0, for example --megabytes 60")
+        page = write_report(
+            asked.runs,
+            asked.output,
+            title=asked.title,
+            words=not asked.no_text,
+            megabytes=asked.megabytes,
+            tell=progress,
+        )
+    except UserError as error:
+        progress("")
+        print(f"attnprobe.report: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    progress("")
+    print(
+        f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {page.with_name(page.stem + '_files')}"
+    )
+
+
+def progress(step: str) -> None:
+    """One line on a terminal that is written over at every step; nothing into files and pipes."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{step}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

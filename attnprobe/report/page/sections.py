@@ -1,0 +1,180 @@
+"""What stands in the page about each probe: its headline numbers side by side, and the published ones beside ours."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.report.page.pictures import Picture
+from attnprobe.report.page.runs import Group
+from attnprobe.report.page.verdicts import Outcome
+from attnprobe.report.published import REMARKS
+from attnprobe.report.reading import Reading
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of one group. With one run: its value and interval, if it has one, over `n` examples; with several seeds:
+    the mean of their values, and the smallest and the largest of them."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One headline number across all groups; None where a group does not have it. `inner`: it belongs to the row above."""
+
+    title: str
+    inner: bool
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published number beside ours."""
+
+    title: str
+    group: str
+    where: str
+    seed: int
+    value: float
+    low: float
+    high: float
+    published: float
+    difference: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A probe's part of the page. `columns` are the groups that have it."""
+
+    probe: str
+    title: str
+    about: str
+    columns: tuple[Group, ...]
+    rows: tuple[Row, ...]
+    published: tuple[Beside, ...]
+    remarks: tuple[str, ...]
+    pictures: tuple[Picture, ...]
+    outcomes: tuple[Outcome, ...]
+    words: str
+
+    @property
+    def claims(self) -> list[tuple[Any, list[Outcome]]]:
+        """Each claim with its findings, in the reading's order."""
+        found: dict[str, list[Outcome]] = {}
+        for outcome in self.outcomes:
+            found.setdefault(outcome.finding.claim.name, []).append(outcome)
+        return [(outcomes[0].finding.claim, outcomes) for outcomes in found.values()]
+
+
+def heading(reading: Reading) -> str:
+    """The title of a probe's part, made of its name where the reading has none.
+
+    >>> heading(Reading("single_weight"))
+    'Single weight'
+    """
+    return reading.title or reading.probe.replace("_", " ").capitalize()
+
+
+def section(
+    reading: Reading,
+    groups: Sequence[Group],
+    compared: pd.DataFrame,
+    drawn: Sequence[Picture],
+    outcomes: Sequence[Outcome],
+    words: str,
+) -> Section:
+    """A probe's part of the page.
+
+    Args:
+        reading: of the probe.
+        groups: all of the report.
+        compared: `attnprobe.report.published.compare` of all runs.
+        drawn: its figures.
+        outcomes: its claims put to the test.
+        words: two sentences on these.
+    """
+    numbers = compared[compared["probe"] == reading.probe]
+    there = set(map(str, numbers["run_id"].unique()))
+    columns = tuple(group for group in groups if any(run.run_id in there for run in group.runs))
+    beside = published_rows(numbers, columns)
+    papers = dict.fromkeys(row.source.split(",")[0] for row in beside)
+    return Section(
+        probe=reading.probe,
+        title=heading(reading),
+        about=reading.about,
+        columns=columns,
+        rows=tuple(matrix(reading, numbers, columns)),
+        published=tuple(beside),
+        remarks=tuple(f"{paper}: {REMARKS[paper]}" for paper in papers),
+        pictures=tuple(drawn),
+        outcomes=tuple(outcomes),
+        words=words,
+    )
+
+
+def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Row]:
+    """The headline numbers over all classes, a column per group; numbers that no group has are left out."""
+    overall = numbers[numbers["group"] == "overall"]
+    records: list[Any] = overall.to_dict("records")
+    by_key: dict[tuple[str, str], dict[str, Any]] = {(row["metric"], str(row["run_id"])): row for row in records}
+    rows = []
+    for headline in reading.headlines:
+        cells = tuple(cell(by_key, headline.key, group) for group in columns)
+        if any(one is not None for one in cells):
+            rows.append(Row(headline.title.strip(), headline.title.startswith(" "), cells))
+    return rows
+
+
+def cell(by_key: Mapping[tuple[str, str], Mapping[str, Any]], metric: str, group: Group) -> Cell | None:
+    """One group's number."""
+    found = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
+    if not found:
+        return None
+    if len(found) == 1:
+        row = found[0]
+        return Cell(row["mean"], row["low"], row["high"], int(row["n"]), 1)
+    values = np.array([row["mean"] for row in found], float)
+    if np.isnan(values).all():
+        return Cell(np.nan, np.nan, np.nan, 0, len(found))
+    return Cell(
+        float(np.nanmean(values)),
+        float(np.nanmin(values)),
+        float(np.nanmax(values)),
+        sum(int(row["n"]) for row in found),
+        len(found),
+    )
+
+
+def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Beside]:
+    """Every number that a paper has too, in the order of the headlines, then of the groups."""
+    titles = {run.run_id: group.title for group in columns for run in group.runs}
+    rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
+    order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
+    places = {run.run_id: place for place, run in enumerate(run for group in columns for run in group.runs)}
+    rows.sort(
+        key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], places[str(row["run_id"])])
+    )
+    return [
+        Beside(
+            title=row["title"].strip(),
+            group="" if row["group"] == "overall" else f"predicted {row['group'].replace('_', ' ')}",
+            where=titles[str(row["run_id"])],
+            seed=int(row["seed"]),
+            value=row["mean"],
+            low=row["low"],
+            high=row["high"],
+            published=row["published"],
+            difference=row["difference"],
+            source=row["source"],
+        )
+        for row in rows
+    ]

@@ -1,0 +1,78 @@
+"""Studies in the page: their findings, tables and figures, made ready to be shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnprobe.report.claims import Claim, Finding
+from attnprobe.report.page.formats import cell
+from attnprobe.report.page.pictures import Picture, picture
+from attnprobe.report.page.runs import DOT, Group
+from attnprobe.report.page.verdicts import Outcome
+from attnprobe.report.studies import StudyReading
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A study's table, its cells as text, each with whether it is a number."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[tuple[str, bool]]]
+
+
+@dataclass(frozen=True)
+class ShownStudy:
+    """A study's part of the page."""
+
+    title: str
+    where: str
+    about: str
+    sentences: list[str]
+    pictures: list[Picture]
+    claims: list[tuple[Claim, list[tuple[str, Finding]]]]
+    tables: list[ShownTable]
+    notes: list[str]
+
+
+def by_claim(findings: Sequence[tuple[str, Finding]]) -> list[tuple[Claim, list[tuple[str, Finding]]]]:
+    """Findings by their claim, in the order in which they came."""
+    found: dict[str, list[tuple[str, Finding]]] = {}
+    for where, finding in findings:
+        found.setdefault(finding.claim.name, []).append((where, finding))
+    return [(rows[0][1].claim, rows) for rows in found.values()]
+
+
+def of_studies(studies: Sequence[StudyReading], groups: Sequence[Group]) -> list[Outcome]:
+    """The studies' findings, each with the group of its data set and model."""
+    found = []
+    for place, study in enumerate(studies, start=1):
+        own = [group for group in groups if (group.data, group.model) == (study.data, study.model)]
+        found += [Outcome(finding, group, f"study-{place}") for group in own[:1] for finding in study.findings]
+    return found
+
+
+def show_study(study: StudyReading, place: int, folder: Path) -> ShownStudy:
+    """A study's part of the page; its figures are written as PDF too. `place` counts the studies from 1."""
+    where = f"{study.data}{DOT}{study.model}"
+    return ShownStudy(
+        title=study.title,
+        where=where,
+        about=study.about,
+        sentences=[study.readings[f.claim.name] for f in study.findings if f.claim.name in study.readings],
+        pictures=[picture(figure, f"study{place}-{name}", caption, folder) for name, caption, figure in study.figures],
+        claims=by_claim([(where, finding) for finding in study.findings]),
+        tables=[show_table(caption, table) for caption, table in study.tables.items()],
+        notes=list(study.notes),
+    )
+
+
+def show_table(caption: str, table: pd.DataFrame) -> ShownTable:
+    """A DataFrame's cells as text."""
+    records: list[list[Any]] = table.astype(object).to_numpy().tolist()
+    return ShownTable(
+        caption, [str(name) for name in table.columns], [[cell(value) for value in row] for row in records]
+    )

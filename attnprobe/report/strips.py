@@ -1,0 +1,203 @@
+"""A text as strips of coloured tokens in HTML, one strip per measure: for a notebook, and for a cell of a table."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import accumulate
+from math import isnan
+from typing import Any
+
+import pandas as pd
+
+MOST_TEXTS = 25
+"""A notebook shows no more texts than these: every token of every measure is an element of the page."""
+NAMED = 3
+"""Positions that are named to a reader who does not see the colours."""
+MEASURES = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
+"""Columns of an explanation that hold a number per token, and what they are called above a strip."""
+
+# One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes before the system's,
+# and the background is set as well, so that a theme that is not known here costs looks and not legibility.
+_LIGHT = "--paper: #ffffff; --heat: 8 81 156; --ink: #000000; --over: #ffffff; --faint: #5c5c5c; --line: #8a8a8a"
+_DARK = "--paper: #111111; --heat: 94 153 187; --ink: #ffffff; --over: #000000; --faint: #b0b0b0; --line: #8a8a8a"
+MUCH = 0.77
+"""Depth of colour from which the word changes colour: it is legible at any depth (contrast 4.5 or more)."""
+STYLE = f"""<style>
+.attnprobe-strips {{ {_LIGHT}; background: var(--paper); color: var(--ink); font: 14px/1.6 system-ui, sans-serif;
+  text-align: start; padding: .3em .6em }}
+@media (prefers-color-scheme: dark) {{ .attnprobe-strips {{ {_DARK} }} }}
+[data-jp-theme-light=true] .attnprobe-strips, .vscode-light .attnprobe-strips {{ {_LIGHT} }}
+[data-jp-theme-light=false] .attnprobe-strips, .vscode-dark .attnprobe-strips, html[theme=dark] .attnprobe-strips {{
+  {_DARK} }}
+@media print {{ html:root .attnprobe-strips {{ {_LIGHT} }} }}
+.attnprobe-strips section {{ border-top: 1px solid var(--line); margin: 0; padding: .4em 0 .6em }}
+.attnprobe-strips p {{ margin: 0 0 .2em }}
+.attnprobe-strips .strip {{ display: flex; flex-wrap: wrap; gap: 0 .8em; margin: .15em 0 }}
+.attnprobe-strips .name {{ flex: 0 0 auto; min-width: 8.5em; color: var(--faint); font-size: .9em }}
+.attnprobe-strips .tokens {{ flex: 1 1 20em; min-width: 0; overflow-wrap: anywhere }}
+.attnprobe-strips i {{ font-style: normal; unicode-bidi: isolate; padding: .05em .2em; border-radius: .2em;
+  min-width: .5em; background: rgb(var(--heat) / var(--w, 0)); print-color-adjust: exact;
+  -webkit-print-color-adjust: exact }}
+.attnprobe-strips i.much {{ color: var(--over) }}
+.attnprobe-strips i.undefined {{ color: var(--faint); text-decoration: underline dotted }}
+.attnprobe-strips i.member {{ text-decoration: line-through 2px; font-weight: bold; outline: 1px solid var(--line) }}
+</style>"""
+"""Self-contained: no font, script or picture is fetched."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One measure over one text.
+
+    Attributes:
+        name: stands before the strip.
+        values: per position, 0 to 1, NaN where undefined; more is a deeper colour.
+        tokens: the words at these positions; None shows the positions' numbers in their place.
+        ends: positions behind which a new line begins.
+        is_set: the values are 0 or 1, and those of 1 are shown struck out: a set of positions that is erased.
+    """
+
+    name: str
+    values: Sequence[float]
+    tokens: Sequence[str] | None = None
+    ends: Sequence[int] = ()
+    is_set: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tokens is not None and len(self.tokens) != len(self.values):
+            raise ValueError(f"{self.name}: {len(self.tokens)} tokens but {len(self.values)} values")
+
+    @property
+    def words(self) -> list[str]:
+        """What is shown at the positions."""
+        return [str(number) for number in range(len(self.values))] if self.tokens is None else list(self.tokens)
+
+
+def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
+    """One text's strips below each other, without the style; `head` is plain text above them."""
+    above = f"<p>{shown(head)}</p>" if head else ""
+    return f"<section>{above}{''.join(map(strip_html, strips))}</section>"
+
+
+def page(fragments: Iterable[str]) -> str:
+    """Fragments of `strips_html` with the style that they need."""
+    return f'<div class="attnprobe-strips">{STYLE}{"".join(fragments)}</div>'
+
+
+def strip_html(strip: Strip) -> str:
+    """One strip: a name, and the tokens on their colours with the number as a tooltip."""
+    ends = set(strip.ends)
+    tokens = " ".join(
+        token_html(strip, position, word) + ("<br>" if position in ends else "")
+        for position, word in enumerate(strip.words)
+    )
+    return (
+        f'<div class="strip"><span class="name">{shown(strip.name)}</span>'
+        f'<span class="tokens" role="group" aria-label="{shown(label(strip))}">{tokens}</span></div>'
+    )
+
+
+def token_html(strip: Strip, position: int, word: str) -> str:
+    """One token; its colour's depth is the square root of the value: a weight of 0.05 must be seen beside one of 1."""
+    value = float(strip.values[position])
+    title = shown(f"{position}: {word} — {number(strip, value)}")
+    if isnan(value):
+        look = ' class="undefined"'
+    elif strip.is_set:
+        look = ' class="member"' if value else ""
+    else:
+        depth = min(max(value, 0.0), 1.0) ** 0.5
+        much = ' class="much"' if depth > MUCH else ""
+        look = much + (f' style="--w:{depth:.2f}"' if depth >= 0.005 else "")
+    return f'<i{look} title="{title}">{shown(word)}</i>'
+
+
+def number(strip: Strip, value: float) -> str:
+    """A value as its tooltip says it."""
+    if isnan(value):
+        return "undefined"
+    if strip.is_set:
+        return "erased" if value else "kept"
+    return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
+
+
+def label(strip: Strip) -> str:
+    """The strip in words: its largest values, or the members of its set."""
+    values = [(float(value), position) for position, value in enumerate(strip.values)]
+    words = strip.words
+    if strip.is_set:
+        members = [words[position] for value, position in values if value == 1]
+        return f"{strip.name}: {', '.join(members) or 'none'}"
+    known = sorted((pair for pair in values if not isnan(pair[0])), key=lambda pair: (-pair[0], pair[1]))
+    largest = ", ".join(f"{words[position]} {number(strip, value)}" for value, position in known[:NAMED])
+    return f"{strip.name}: {f'largest {largest}' if known else 'undefined'}; {len(values)} in all"
+
+
+def shown(text: str) -> str:
+    """Text for a page: markup escaped, and what no page may hold (control characters, halves of pairs) as �.
+
+    >>> shown('<b>"Tom" & Jerry</b>\\x00')
+    '&lt;b&gt;&quot;Tom&quot; &amp; Jerry&lt;/b&gt;�'
+    """
+    plain = re.sub(r"\s", " ", text)
+    return escape("".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in plain))
+
+
+class Explanation(pd.DataFrame):
+    """What a classifier says about some texts, one row per text (`TrainedRun.explain` has the columns): a DataFrame
+    that a notebook shows as heat maps.
+
+    Selecting rows keeps the heat maps; without the columns that they need, the ordinary table is shown.
+    """
+
+    @property
+    def _constructor(self) -> type["Explanation"]:
+        return Explanation
+
+    def _repr_html_(self) -> str | None:
+        if not {"prediction", "probability", "tokens", "attention"} <= set(self.columns):
+            return pd.DataFrame(self)._repr_html_()  # type: ignore[operator]
+        rows: list[Any] = self.head(MOST_TEXTS).to_dict("records")
+        fragments = [strips_html(strips_of(row), head=head_of(row)) for row in rows]
+        note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
+        if len(self) > MOST_TEXTS:
+            note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
+        return page([f"<p>{note}</p>", *fragments])
+
+
+def strips_of(row: dict[str, Any]) -> list[Strip]:
+    """The strips of one row of an explanation: attention, other measures, the smallest flipping set. For a
+    hierarchical model the attention to sentences, and a line per sentence with the attention among its words."""
+    tokens = list(row["tokens"])
+    sentences = row.get("words") is not None
+    attention = Strip("attention", floats(row["attention"]), tokens, range(len(tokens)) if sentences else ())
+    strips = [attention]
+    if sentences:
+        words = [word for sentence in row["words"] for word in sentence]
+        weights = [weight for sentence in row["word_attention"] for weight in sentence]
+        ends = [end - 1 for end in accumulate(map(len, row["words"]))]
+        strips.append(Strip("within sentences", floats(weights), words, ends))
+    strips += [Strip(name, floats(row[column]), tokens) for column, name in MEASURES.items() if column in row]
+    if isinstance(row.get("flips_to"), str):
+        name = f"erased: {row['flips_to']}"
+        strips.append(Strip(name, floats(row["flipping_set"]), tokens, attention.ends, is_set=True))
+    return strips
+
+
+def floats(values: Iterable[Any]) -> list[float]:
+    """Numbers of any kind as floats; None is NaN."""
+    return [float("nan") if value is None else float(value) for value in values]
+
+
+def head_of(row: dict[str, Any]) -> str:
+    """Question, prediction and what no erasure changes, in a line."""
+    probability = row["probability"]
+    if isinstance(row["prediction"], str):
+        said = f"{row['prediction']} (p = {probability[row['prediction']]:.3f})"
+    else:
+        said = ", ".join(f"{name} (p = {probability[name]:.3f})" for name in row["prediction"]) or "no label"
+    asked = f"{row['question']} " if "question" in row else ""
+    never = "flips_to" in row and not isinstance(row["flips_to"], str)
+    return f"{asked}→ {said}" + ("; no erasure from the attention changes that" if never else "")

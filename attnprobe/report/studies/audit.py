@@ -1,0 +1,30 @@
+"""The audit of one's own data: is attention needed, and is it stable?"""
+
+from pathlib import Path
+from typing import Any
+
+from attnprobe.report.studies import StudyReading
+from attnprobe.report.studies.wiegreffe import Members, seeds, uniform
+
+
+def read(directory: Path, content: dict[str, Any]) -> StudyReading:
+    """Both questions, which need several runs; the other tests are in the first run's tables."""
+    members = Members(directory, content)
+    data, model = str(content["data"]), str(content["model"])
+    reading = StudyReading(
+        title=f"Audit of {data}, {model}: is attention needed, and is it stable?",
+        about=(
+            "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
+            "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "
+            "are Student's over seeds, those of distances are bootstrapped over examples."
+        ),
+        data=data,
+        model=model,
+        directory=directory,
+        findings=[],
+        runs=list(members.of("base")["path"]),
+        notes=[f"Planned: {content['plan']}."] if content.get("plan") else [],
+    )
+    uniform(reading, members, {})
+    seeds(reading, members)
+    return reading

@@ -1,0 +1,110 @@
+"""Audit your own: from a file of labelled texts to the verdict, by the core tests of all three papers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnprobe.errors import UserError
+from attnprobe.studies.base import Compose, Done, Member, Plan, Study
+from attnprobe.studies.timing import Costs, measure
+
+FEWEST = {"train": 2000, "test": 400}
+"""However short the time, no fewer examples than these are taken: fewer would leave every interval too wide to decide."""
+
+
+@dataclass(frozen=True)
+class Audit(Study):
+    """Trains the command line's model, examines it with the core probes, and repeats the training with other seeds and
+    with uniform attention (is attention needed, is it stable?).
+
+    The time that all this takes is estimated first. Where it is more than `minutes`, rows are left out at random, of the
+    test split before the training split, and counted; the plan is kept, so that an interrupted audit goes on with it.
+
+    Attributes:
+        seeds: further seeds, beside the command line's.
+        probes: probes of the first run.
+        minutes: about what the audit may take on this machine.
+    """
+
+    name: ClassVar[str] = "audit"
+    seeds: Sequence[int] = (1, 2)
+    probes: Sequence[str] = ()
+    minutes: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.minutes > 0:
+            raise UserError(f"study.minutes={self.minutes}: expected more than 0")
+        if not self.probes:
+            raise UserError("study.probes is empty: name the probes of the audit, such as [permutation,adversarial]")
+
+    @property
+    def examined(self) -> str:
+        """The probes of the first run as an override."""
+        return f"probe=[{','.join(self.probes)}]"
+
+    def plan(self, compose: Compose) -> Plan:
+        """As many rows as the time allows, and what that means in words."""
+        config = compose([self.examined])
+        costs, epochs = measure(config), int(config.training.epochs)
+        trainings = 2 * (1 + len(self.seeds))
+        kept = rows_within(costs, epochs, trainings, self.minutes * 60)
+        most = dict(config.data.most or {}) | kept
+        overrides = [f"data.most={{{', '.join(f'{split}: {count}' for split, count in most.items())}}}"] if kept else []
+        sizes = costs.rows | kept
+        estimate = Costs(sizes, costs.training, costs.probing, costs.device).seconds(epochs, trainings)
+        words = (
+            f"{trainings} trainings of {epochs} epochs on {sizes['train']:,} texts, {len(self.probes)} probes on "
+            f"{sizes['test']:,}: about {duration(estimate)} on this machine ({costs.device})"
+        )
+        if kept:
+            full = duration(costs.seconds(epochs, trainings))
+            left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
+            words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
+        return Plan(tuple(overrides), words)
+
+    def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
+        """The examined run; the same with other seeds, and with uniform attention."""
+        further = [other for other in self.seeds if other != seed]
+        yield [Member("base", seed, (self.examined,))]
+        base = f"teacher={done[0].directory}"
+        yield [
+            *(Member("base", other, ("probe=[teacher]", base)) for other in further),
+            *(Member("uniform", other, ("model/attention=uniform", "probe=[]")) for other in [seed, *further]),
+        ]
+
+
+def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> dict[str, int]:
+    """How many rows of which split to take so that the estimate is within `seconds`; splits that keep all are left out.
+
+    >>> costs = Costs({"train": 10_000, "validation": 1000, "test": 5000}, training=0.001, probing=0.1, device="cpu")
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=3600)
+    {}
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=600)
+    {'test': 1200}
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=120)
+    {'test': 400, 'train': 2000}
+    """
+    if costs.seconds(epochs, trainings) <= seconds:
+        return {}
+    kept = {}
+    training = trainings * epochs * costs.rows["train"] * costs.training
+    test = max(FEWEST["test"], int((seconds - training) / costs.probing)) if costs.probing else costs.rows["test"]
+    if test < costs.rows["test"]:
+        kept["test"] = test
+    left = seconds - min(test, costs.rows["test"]) * costs.probing
+    train = max(FEWEST["train"], int(left / (trainings * epochs * costs.training)))
+    if train < costs.rows["train"]:
+        kept["train"] = train
+    return kept
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(200), duration(9000)
+    ('1 minute', '3 minutes', '2.5 hours')
+    """
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} minute{'s' if minutes > 1 else ''}"

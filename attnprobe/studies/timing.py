@@ -1,0 +1,121 @@
+"""How long will it take? Measured on a few batches of the data at hand, before anything long begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.data import DataLoader
+
+from attnprobe.batch import Batch
+from attnprobe.data.module import TextDataModule
+from attnprobe.loading import construct
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.probes.base import Probe, Subject
+from attnprobe.probes.randomness import Draws
+from attnprobe.training import examined_in_double
+
+BATCHES = 5
+"""Batches that are timed, spread over the lengths of the texts."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the data and the model cost on this machine.
+
+    Attributes:
+        rows: examples per split.
+        training: seconds per training example and epoch, validation included.
+        probing: seconds per test example, all probes together.
+        device: where it was measured.
+    """
+
+    rows: dict[str, int]
+    training: float
+    probing: float
+    device: str
+
+    def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
+        """An estimate for so many trainings, of which so many are probed."""
+        return trainings * epochs * self.rows["train"] * self.training + probed * self.rows["test"] * self.probing
+
+
+def measure(config: DictConfig) -> Costs:
+    """Time training and probes on a few batches with an untrained model; nothing is written.
+
+    Args:
+        config: the configuration of a run.
+
+    Raises:
+        UserError: the data cannot be used.
+    """
+    content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    data: TextDataModule = instantiate(content["data"], seed=content["seed"])
+    data.setup("fit")
+    with torch.random.fork_rng():
+        torch.manual_seed(content["seed"])
+        classifier = construct(
+            content["model"],
+            data.embeddings(),
+            classes=len(data.classes),
+            task=data.task,
+            class_weight=data.class_weight,
+            recipe=instantiate(content["training"]["recipe"]),
+        )
+    probes = [instantiate(part) for part in content["probe"].values()]
+    wanted = content["trainer"]["accelerator"]
+    device = "cuda" if torch.cuda.is_available() and wanted in ("auto", "gpu", "cuda") else "cpu"
+    classifier.to(device)
+    steps = [training_seconds(classifier.train(), batch.to(device)) for batch in some(data.train_dataloader())]
+    with examined_in_double(classifier.eval()):
+        words = data.vocabulary.words
+        passes = [
+            probing_seconds(classifier, batch.to(device), probes, words) for batch in some(data.test_dataloader())
+        ]
+    # the first of each pays for what is set up once; an epoch ends with a pass over the validation split
+    share = 1 + data.sizes["validation"] / data.sizes["train"] / 3
+    return Costs(data.sizes, median(steps[-4:]) * share, sum(passes[-4:]) / len(passes[-4:]), device)
+
+
+def some(loader: DataLoader[Batch]) -> list[Batch]:
+    """A few batches, evenly spread, the middle one first and once more, as a warm-up."""
+    batches = list(loader)
+    places = sorted({round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)})
+    return [batches[len(batches) // 2], *(batches[place] for place in places)]
+
+
+def training_seconds(classifier: AttentionClassifier, batch: Batch) -> float:
+    """Seconds per example of one step, without the update's effect on later ones being of interest."""
+    assert classifier.recipe is not None
+    groups = [{"params": [p for p in classifier.parameters() if p.requires_grad]}]
+    optimizer = classifier.recipe.optimizer(groups)
+    start = now(classifier)
+    optimizer.zero_grad()
+    classifier.losses(classifier(batch), batch)["loss"].mean().backward()
+    optimizer.step()
+    return (now(classifier) - start) / len(batch)
+
+
+def probing_seconds(
+    classifier: AttentionClassifier, batch: Batch, probes: Sequence[Probe], words: Sequence[str]
+) -> float:
+    """Seconds per example of one test batch under all probes."""
+    start = now(classifier)
+    with torch.no_grad():
+        outputs = classifier(batch)
+    subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs), words)
+    for probe in probes:
+        for _ in probe.examine(subject, Draws(0, probe.name)):
+            pass
+    return (now(classifier) - start) / len(batch)
+
+
+def now(classifier: AttentionClassifier) -> float:
+    """The time at which everything that was asked of the device is done."""
+    if classifier.device.type == "cuda":
+        torch.cuda.synchronize()
+    return perf_counter()

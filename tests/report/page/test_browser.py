@@ -1,0 +1,190 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnprobe.errors import UserError
+from attnprobe.report.page.browser import browse, choose, spans
+from attnprobe.report.page.packing import restored
+from attnprobe.report.page.runs import grouped, read_runs
+from attnprobe.results import read_examples, read_results
+from tests.report.page.conftest import EVERYTHING
+from tests.report.page.test_packing import read
+
+LEVELS = 2**16 - 2
+
+
+def packed(run, **settings):
+    return browse(grouped(read_runs(run)), **settings)
+
+
+def maps_of(browser, run):
+    """Every map's weights of one run, all blocks in a row."""
+    blocks = [read(browser.blocks[block["name"]])[1] for block in run["blocks"]]
+    return {m["key"]: restored(np.concatenate([block[m["key"]] for block in blocks])) for m in run["maps"]}
+
+
+def test_weights_are_those_of_the_tables_position_by_position(make_run):
+    directory = make_run(count=23, probes=EVERYTHING)
+    browser = packed(directory)
+    found = maps_of(browser, browser.index["runs"][0])
+    results, examples = read_results(directory), read_examples(directory)
+    metrics = {"found": "found_attention", "farthest": "optimum_attention", "gradient": "gradient",
+               "leave_one_out": "leave_one_out"}  # fmt: skip
+    assert set(found) == {"attention", *metrics}
+    place = 0
+    for example in examples.itertuples():
+        count = len(example.tokens)
+        np.testing.assert_allclose(found["attention"][place : place + count], example.attention, atol=2e-5)
+        for key, metric in metrics.items():
+            rows = results[(results["metric"] == metric) & (results["example_id"] == example.example_id)]
+            for row in rows.dropna(subset="step").itertuples():
+                assert found[key][place + int(row.step)] == pytest.approx(row.value, abs=2e-5)
+        place += count
+    assert place == len(found["attention"])
+
+
+def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
+    directory = make_run(count=23, probes=EVERYTHING)
+    browser = packed(directory)
+    run = browser.index["runs"][0]
+    _, columns = read(browser.blocks[run["numbers"]])
+    results = read_results(directory)
+
+    def table(metric):
+        return (
+            results[results["metric"] == metric].drop_duplicates("example_id").set_index("example_id")["value"].loc[:22]
+        )
+
+    for key, metric in {"farthest_jsd": "optimum_jsd", "flip_size": "removed_count_optimal", "never_flips": "never_flips",
+                        "median_tvd": "median_tvd", "max_attention": "max_attention"}.items():  # fmt: skip
+        np.testing.assert_allclose(columns[key], table(metric), atol=1e-6)
+    np.testing.assert_allclose(columns["against_gradient"], 1 - table("tau_attention_gradient"), atol=1e-6)
+    assert np.isnan(columns["flip_size"]).any()
+    examples = read_examples(directory)
+    sure = np.sort(np.stack(examples["probability"]), axis=1)
+    np.testing.assert_allclose(columns["margin"], sure[:, -1] - sure[:, -2], atol=1e-6)
+    np.testing.assert_array_equal(columns["label"], examples["label"])
+
+
+def test_runs_that_read_the_same_texts_share_them(make_run, tmp_path):
+    for model in ("lstm_additive", "cnn_additive"):
+        make_run(model, model=model, count=9)
+    make_run("other", data="imdb", count=8)
+    browser = packed(tmp_path)
+    assert browser.index["texts"] == ["texts-0", "texts-1"]
+    used = {run["title"]: run["texts"] for run in browser.index["runs"]}
+    assert (
+        used["sst · lstm_additive · seed 0"]
+        == used["sst · cnn_additive · seed 0"]
+        != used["imdb · lstm_additive · seed 0"]
+    )
+
+
+@pytest.mark.parametrize("hierarchical", [False, True])
+def test_texts_come_back_word_by_word(make_run, hierarchical):
+    directory = make_run(count=12, hierarchical=hierarchical, questions=True)
+    browser = packed(directory)
+    facts, arrays = read(browser.blocks["texts-0"])
+    words = [facts["vocabulary"][number] for number in arrays["words"]]
+    examples = read_examples(directory)
+    rows = examples["words" if hierarchical else "tokens"]
+    if hierarchical:
+        assert words == [word for row in rows for sentence in row for word in sentence]
+        assert arrays["sentence"].tolist() == [len(sentence) for row in rows for sentence in row]
+    else:
+        assert words == [word for row in rows for word in row]
+    assert arrays["items"].tolist() == [len(row) for row in rows]
+    asked = [facts["vocabulary"][number] for number in arrays["question"]]
+    assert asked == [word for row in examples["question"] for word in row]
+    found = maps_of(browser, browser.index["runs"][0])
+    assert ("word_attention" in found) == hierarchical
+    if hierarchical:
+        expected = np.concatenate([np.concatenate(list(row)) for row in examples["word_attention"]])
+        np.testing.assert_allclose(found["word_attention"], expected, atol=2e-5)
+
+
+def test_without_words_positions_remain(make_run):
+    secret = "sesame"
+    browser = packed(make_run(words=[secret], questions=True), words=False)
+    for block in browser.blocks.values():
+        facts, arrays = read(block)
+        assert secret not in str(facts)
+        assert "words" not in arrays
+        assert "question" not in arrays
+    assert read(browser.blocks["texts-0"])[1]["items"].sum() > 0
+
+
+def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_numbers(make_run):
+    directory = make_run(count=200)
+    whole = packed(directory)
+    assert whole.remark == ""
+    assert whole.index["runs"][0]["levels"] == LEVELS
+    texts = len(whole.blocks["texts-0"]) / 1e6
+    fewer = packed(directory, megabytes=texts + 0.004)
+    run = fewer.index["runs"][0]
+    assert run["levels"] == 254
+    _, columns = read(fewer.blocks[run["numbers"]])
+    kept = columns["kept"].astype(bool)
+    assert 0 < kept.sum() < 200
+    assert sum(block["count"] for block in run["blocks"]) == kept.sum()
+    assert f"{kept.sum() / 200:.0%}"[:1] == fewer.remark.split("kept for ")[1][:1]
+    items = read(fewer.blocks["texts-0"])[1]["items"]
+    weights, every = maps_of(fewer, run)["attention"], maps_of(whole, whole.index["runs"][0])["attention"]
+    np.testing.assert_allclose(weights, every[np.repeat(kept, items)], atol=0.005)
+    # the extremes of what the list can be sorted by are there
+    assert kept[np.nanargmax(columns["farthest_jsd"])]
+    assert kept[np.nanargmin(columns["farthest_jsd"])]
+    assert len(columns["farthest_jsd"]) == 200
+
+
+def test_chosen_examples_are_as_many_as_asked_half_of_them_evenly_spread():
+    values = np.random.default_rng(0).random(1000)
+    kept = choose({"farthest_jsd": values}, 1000, 0.1)
+    assert kept.sum() == 100
+    assert kept[[0, 999]].all()
+    extremes = np.flatnonzero(kept & ~np.isin(np.arange(1000), np.linspace(0, 999, 50).round().astype(int)))
+    rank = values.argsort().argsort()[extremes]
+    assert ((rank < 30) | (rank >= 970)).all()
+    assert choose({}, 7, 1.0).all()
+
+
+def test_blocks_cover_all_examples_in_order():
+    lengths = np.array([5, 0, 7, 30, 1, 1, 0, 9])
+    found = spans(lengths, 10)
+    assert [row for first, stop in found for row in range(first, stop)] == list(range(8))
+    assert max(lengths[first:stop].sum() for first, stop in found) <= 10 + 30
+    assert spans(np.zeros(0, int), 10) == []
+
+
+def test_a_position_that_the_text_does_not_have_is_named(make_run):
+    directory = make_run(count=5)
+    path = directory / "examples/test.parquet"
+    table = pq.read_table(path)
+    shorter = [row[:-1] for row in table["tokens"].to_pylist()]
+    kept = [row[:-1] for row in table["attention"].to_pylist()]
+    table = table.set_column(table.column_names.index("tokens"), "tokens", pa.array(shorter))
+    pq.write_table(table.set_column(table.column_names.index("attention"), "attention", pa.array(kept)), path)
+    with pytest.raises(ValueError, match="has a position that its text does not have"):
+        packed(directory)
+
+
+def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
+    directory = make_run(count=4)
+    path = directory / "examples/test.parquet"
+    table = pq.read_table(path)
+    for side, rows in {"label": [[0, 1], [1, 1], [0, 0], [1, 0]], "prediction": [[0, 1], [1, 0], [0, 0], [0, 1]]}.items():
+        table = table.set_column(table.column_names.index(side), side, pa.array(rows))
+    pq.write_table(table, path)
+    browser = packed(directory)
+    facts, columns = read(browser.blocks["numbers-0"])
+    assert (facts["label"], facts["prediction"]) == ([[1], [0, 1], [], [0]], [[1], [0], [], [1]])
+    assert not {"margin", "label"} & set(columns)
+    assert "margin" not in {measure["key"] for measure in browser.index["runs"][0]["measures"]}
+
+
+def test_a_run_without_its_examples_is_named(make_run):
+    directory = make_run()
+    (directory / "examples/test.parquet").unlink()
+    with pytest.raises(UserError, match=r"examples/test\.parquet does not exist: expected the examples"):
+        packed(directory)

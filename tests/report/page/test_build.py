@@ -1,0 +1,221 @@
+"""What stands in the page and beside it, read without a browser."""
+
+import html
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from attnprobe.report.__main__ import main
+from attnprobe.report.claims import CRITERIA, Claim, Evidence, Finding, put_to_test
+from attnprobe.report.page import build
+from attnprobe.report.page.runs import read_runs
+from attnprobe.report.reading import readings
+from attnprobe.report.studies import StudyReading
+from attnprobe.results import read_results
+from attnprobe.run import run
+from tests.report.conftest import invented_run
+from tests.report.page.conftest import EVERYTHING
+from tests.runs import SMALL_ADVERSARY, small_run
+
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, ids, links, and the headings' words."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.headings: list[str] = []
+        self.inside = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.inside = tag
+
+    def handle_data(self, data):
+        if self.inside in ("h1", "h2", "h3"):
+            self.headings.append(data.strip())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A page of three runs; tests only read it."""
+    base = tmp_path_factory.mktemp("three")
+    invented_run(base, "a", probes=EVERYTHING)
+    invented_run(base, "b", probes=EVERYTHING, seed=1)
+    invented_run(base, "c", model="cnn_additive")
+    return build.write_report(base, base / "out" / "report.html")
+
+
+@pytest.fixture
+def page(made) -> Page:
+    return Page(made)
+
+
+def test_the_page_is_complete_in_itself(page):
+    outside = [*page.all("link"), *page.all("iframe")]
+    outside += [
+        a for name in ("script", "img") for a in page.all(name) if not a.get("src", "data:").startswith("data:")
+    ]
+    assert outside == []
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_headings_ids_links_and_names_hold_together(page):
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    links = [a["href"] for a in page.all("a")]
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    for attribute in ("aria-labelledby", "for"):
+        assert {a[attribute] for _, a in page.elements if attribute in a} <= set(ids)
+    assert {"main", "nav", "header", "footer"} <= {name for name, _ in page.elements}
+    levels = [int(name[1]) for name, _ in page.elements if re.fullmatch(r"h[1-4]", name)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert all(image["alt"] for image in page.all("img"))
+
+
+def test_files_beside_the_page_are_linked_and_there(page, made):
+    links = [a["href"] for a in page.all("a") if not a["href"].startswith("#")]
+    assert {Path(link).suffix for link in links} == {".pdf", ".csv", ".tex"}
+    assert all((made.parent / link).is_file() for link in links)
+    headlines = pd.read_csv(made.parent / "report_files/headlines.csv")
+    assert set(headlines["model"]) == {"lstm_additive", "cnn_additive"}
+    findings = pd.read_csv(made.parent / "report_files/findings.csv")
+    assert set(findings["verdict"]) <= {"holds", "fails", "undecided"}
+
+
+def test_every_test_has_its_title_and_every_criterion_its_line(page, made):
+    expected = {readings()[probe].title for probe in EVERYTHING if readings()[probe].headlines}
+    assert expected <= set(page.headings)
+    text = made.read_text(encoding="utf-8")
+    for criterion in CRITERIA:
+        assert len(re.findall(rf"<h4>{criterion.capitalize()}</h4>", text)) == 2  # two groups
+
+
+def test_the_verdicts_numbers_are_the_findings_numbers(make_run, tmp_path):
+    directory = make_run(probes=EVERYTHING)
+    text = build.write_report(directory, tmp_path / "report.html").read_text(encoding="utf-8")
+    table = read_results(directory)
+    found = [f for r in readings().values() for f in put_to_test(r.claims, table[table["probe"] == r.probe])]
+    assert found
+    for finding in found:
+        assert html.escape(finding.claim.statement, quote=False).replace("'", "&#39;") in text
+        assert build.number(finding.evidence.value) in text
+
+
+def test_no_claim_and_no_table_needs_the_weights_per_position(tmp_path):
+    overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
+    probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
+    directory = run(small_run(tmp_path / "runs", *overrides, probes=probes))
+    whole, numbers = read_results(directory), read_runs(directory)[0].numbers
+    assert len(numbers) < len(whole)
+    for reading in readings().values():
+        own = [table[table["probe"] == reading.probe] for table in (whole, numbers)]
+        first, second = (put_to_test(reading.claims, table) for table in own)
+        assert [f.evidence for f in first] == [f.evidence for f in second]
+        for table in reading.tables:
+            pd.testing.assert_frame_equal(table.build(whole), table.build(numbers))
+    # and a real run's page is made of it
+    page = Page(build.write_report(tmp_path / "runs", tmp_path / "report.html"))
+    assert {f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")} <= {
+        a.get("id") for a in page.all("section")
+    }
+
+
+def test_hostile_words_stay_words(make_run, tmp_path):
+    run_ = make_run("a", words=[HOSTILE, "&amp;", "\"'"], names=[HOSTILE, "<b>"], data="<i>x", model="a&b")
+    path = build.write_report(run_, tmp_path / "report.html", title="<img src=x onerror=alert(1)>")
+    page = Page(path)
+    assert "i" not in {name for name, _ in page.elements}
+    assert all("onerror" not in a for _, a in page.elements)
+    text = path.read_text(encoding="utf-8")
+    assert text.count("<script") == text.count("</script>") == len(page.all("script"))
+    index = json.loads(re.search(r'id="browser-index">(.*?)</script>', text, re.S)[1])
+    assert index["runs"][0]["classes"] == [HOSTILE, "<b>"]
+
+
+def test_no_text_leaves_every_word_out(make_run, tmp_path, capsys):
+    run_ = make_run("a", words=["sesame"], probes=EVERYTHING)
+    main([str(run_), "-o", str(tmp_path / "report.html"), "--no-text", "--title", "Quiet"])
+    assert "report: " in capsys.readouterr().out
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h1>Quiet</h1>" in text
+    assert "sesame" not in text
+    assert not [path for path in (tmp_path / "report_files").iterdir() if "heatmaps" in path.name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "no finished run at nowhere: nowhere does not exist"),
+        (["nowhere", "-o", "page.pdf"], "--output=page.pdf: expected a name that ends in .html"),
+        (["nowhere", "--megabytes", "0"], "--megabytes=0: expected a number above 0"),
+    ],
+)
+def test_a_mistake_ends_with_one_message_and_status_2(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, monkeypatch):
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1])
+    claim = Claim(
+        "needed", "necessity", "The model needs <it>", "Somebody 2019", lambda _: None, "accuracy lost", speaks="for"
+    )
+    study = StudyReading(
+        title="Is it needed?", about="Weights were frozen.", data="sst", model="lstm_additive", directory=tmp_path,
+        findings=[Finding(claim, Evidence(0.2, 0.1, 0.3, 50), "sst", "lstm_additive")],
+        readings={"needed": "It lost 0.2. That is above 0."},
+        tables={"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
+        figures=[("needed", "What was lost.", figure)], notes=["One seed only."],
+    )  # fmt: skip
+    monkeypatch.setattr(build, "find_studies", lambda places: [study])
+    text = build.write_report(make_run(), tmp_path / "report.html").read_text(encoding="utf-8")
+    for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
+                 "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
+        assert part in text
+    assert re.search(r"<h4>Necessity</h4> <span class=\"badge meets\">", text)
+    assert (tmp_path / "report_files/study1-needed.pdf").is_file()
+
+
+def test_several_seeds_are_one_mean_with_their_range(make_run, tmp_path):
+    for seed in range(3):
+        make_run(f"s{seed}", seed=seed)
+    text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
+    table = read_results(tmp_path)
+    accuracy = table[table["metric"] == "accuracy"]["value"]
+    assert f"{accuracy.mean():.3f}" in text
+    assert f"({accuracy.min():.3f} to {accuracy.max():.3f})" in text
+    assert np.ptp(accuracy) > 0
+
+
+def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
+    make_run("bare", probes=("performance",))
+    text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "No claim could be put to the test" in text
+    assert 'class="card"' not in text
+    make_run("more", model="cnn_additive")
+    text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.count('class="card"') == 1
+    assert "Not put to the test by themselves: sst · lstm_additive." in text

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from attnprobe.errors import UserError
+from attnprobe.report.page.runs import POSITIONS, grouped, read_runs, together
+from attnprobe.results import read_results
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_group(make_run, tmp_path):
+    for seed in (1, 0):
+        make_run(f"a{seed}", seed=seed)
+    make_run("b", model="cnn_additive")
+    groups = grouped(read_runs(tmp_path))
+    assert [(group.title, group.seeds) for group in groups] == [
+        ("sst · cnn_additive", [0]),
+        ("sst · lstm_additive", [0, 1]),
+    ]
+
+
+def test_settings_tell_runs_of_one_seed_apart(make_run, tmp_path):
+    for name, epochs in (("a", 2), ("b", 8)):
+        make_run(name, training={"seed": 0, "training": {"epochs": epochs, "patience": 3}})
+    assert [group.note for group in grouped(read_runs(tmp_path))] == ["training.epochs=2", "training.epochs=8"]
+
+
+def test_the_experiment_does_where_settings_do_not_and_the_id_where_nothing_does(make_run, tmp_path):
+    for name in ("sst-lstm-seed0-aa", "sst-lstm-seed0-bb"):
+        make_run(name)
+    assert [group.note for group in grouped(read_runs(tmp_path))] == ["aa", "bb"]
+    make_run("other/c", data="imdb", experiment="jain")
+    make_run("other/d", data="imdb", experiment="serrano")
+    assert [group.note for group in grouped(read_runs(tmp_path / "other"))] == ["jain", "serrano"]
+
+
+def test_a_run_that_is_there_twice_is_named(make_run, tmp_path):
+    run = make_run("a")
+    (tmp_path / "copy").mkdir()
+    for part in run.rglob("*"):
+        target = tmp_path / "copy" / part.relative_to(run)
+        target.mkdir(parents=True, exist_ok=True) if part.is_dir() else target.write_bytes(part.read_bytes())
+    with pytest.raises(UserError, match=r"run a is there twice, in .*Name one"):
+        read_runs(tmp_path)
+
+
+def test_together_is_what_read_results_gives_without_positions(make_run, tmp_path):
+    make_run("a", count=9)
+    make_run("b", count=7, data="imdb")
+    found = together(read_runs(tmp_path))
+    every = read_results(tmp_path)
+    expected = every[~every["metric"].isin([metric for _, metric in POSITIONS])]
+    keys = ["run_id", "probe", "metric", "example_id", "step"]
+    for column in expected.columns:
+        ordered = [table.astype(dict.fromkeys(keys[:3], str)).sort_values(keys)[column] for table in (found, expected)]
+        assert list(map(str, ordered[0])) == list(map(str, ordered[1]))
+    assert found["value"].dtype == np.float64

@@ -1,0 +1,181 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnprobe.report import strips
+from attnprobe.report.strips import Explanation, Strip, page, strip_html, strips_html
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '" onmouseover="x',
+    "&amp;",
+    "\u202eabc",
+    "\x00\x1b[31m",
+    "\ud800",
+    "مرحبا",
+    "👩‍👩‍👧",
+]
+
+
+class Reader(HTMLParser):
+    """What a browser would make of a fragment: (tag, attributes, text) of every element."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append([tag, dict(attributes), ""])
+
+    def handle_data(self, content):
+        if self.elements:
+            self.elements[-1][2] += content
+
+    def of(self, tag):
+        return [(attributes, text) for name, attributes, text in self.elements if name == tag]
+
+
+def tokens_of(strip):
+    return [(attributes, text.strip()) for attributes, text in Reader(strip_html(strip)).of("i")]
+
+
+def explained(count=3, **columns):
+    rows = [
+        {
+            "text": f"text {n}",
+            "prediction": "<b>good</b>",
+            "probability": {"bad": 0.25, "<b>good</b>": 0.75},
+            "tokens": ["a", "film"],
+            "attention": [0.25, 0.75],
+        }
+        | {name: values[n] for name, values in columns.items()}
+        for n in range(count)
+    ]
+    return Explanation(rows)
+
+
+def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
+    found = tokens_of(Strip("attention", [0.0, 0.01, 0.25, 1.0, 0.0001, np.nan], list("abcdef")))
+    assert [text for _, text in found] == list("abcdef")
+    assert [attributes.get("style") for attributes, _ in found] == [
+        None, "--w:0.10", "--w:0.50", "--w:1.00", "--w:0.01", None,
+    ]  # fmt: skip
+    assert [attributes["title"].split(" — ")[1] for attributes, _ in found] == [
+        "0.000", "0.010", "0.250", "1.000", "1.0e-04", "undefined",
+    ]  # fmt: skip
+    assert [attributes.get("class") for attributes, _ in found] == [None, None, None, "much", None, "undefined"]
+
+
+def test_without_tokens_positions_are_shown():
+    assert [text for _, text in tokens_of(Strip("attention", [0.5, 0.2, 0.3]))] == ["0", "1", "2"]
+
+
+def test_a_set_is_told_by_more_than_colour():
+    strip = Strip("erased: bad", [1.0, 0.0], ["good", "film"], is_set=True)
+    found = tokens_of(strip)
+    assert [attributes.get("class") for attributes, _ in found] == ["member", None]
+    assert [attributes["title"] for attributes, _ in found] == [
+        "0: good — erased", "1: film — kept",
+    ]  # fmt: skip
+    assert strips.label(strip) == "erased: bad: good"
+
+
+def test_a_strip_in_words_names_the_largest():
+    strip = Strip("attention", [0.1, 0.5, np.nan, 0.2, 0.2], list("abcde"))
+    assert strips.label(strip) == "attention: largest b 0.500, d 0.200, e 0.200; 5 in all"
+    assert strips.label(Strip("gradient", [np.nan], ["a"])) == "gradient: undefined; 1 in all"
+
+
+def test_hostile_words_are_text():
+    html = page([strips_html([Strip("<i>", [0.1] * len(HOSTILE), HOSTILE)], head="<img src=x>")])
+    html.encode("utf-8")
+    read = Reader(html)
+    assert {tag for tag, _, _ in read.elements} == {"div", "style", "section", "p", "span", "i"}
+    assert all(set(attributes) <= {"class", "style", "title"} for attributes, _ in read.of("i"))
+    assert [text.strip() for _, text in read.of("i")][:4] == HOSTILE[:4]
+    assert [text.strip() for _, text in read.of("i")][4:] == ["��[31m", "�", *HOSTILE[6:]]
+
+
+def test_nothing_is_fetched():
+    assert not re.search(r"https?:|url\(|@import|<link|<script", strips.STYLE)
+
+
+def luminance(colour):
+    parts = np.asarray(colour) / 255
+    parts = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return parts @ [0.2126, 0.7152, 0.0722]
+
+
+@pytest.mark.parametrize("theme", [strips._LIGHT, strips._DARK], ids=["light", "dark"])
+def test_words_are_legible_at_every_depth(theme):
+    """WCAG's contrast of 4.5, by its own formula."""
+
+    def colour(name):
+        return [int(part, 16) for part in re.search(f"--{name}: #(..)(..)(..)", theme).groups()]
+
+    heat = np.array([int(part) for part in re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()])
+    for depth in np.linspace(0, 1, 101):
+        ground = luminance(depth * heat + (1 - depth) * np.array(colour("paper")))
+        word = luminance(colour("over" if depth > strips.MUCH else "ink"))
+        assert (max(ground, word) + 0.05) / (min(ground, word) + 0.05) >= 4.5
+    faint, paper = luminance(colour("faint")), luminance(colour("paper"))
+    assert (max(faint, paper) + 0.05) / (min(faint, paper) + 0.05) >= 4.5
+
+
+def test_values_must_fit_the_tokens():
+    with pytest.raises(ValueError, match="gradient: 2 tokens but 1 values"):
+        Strip("gradient", [1.0], ["a", "b"])
+
+
+def test_an_explanation_is_a_dataframe_with_heat_maps():
+    frame = explained(3, gradient=[[0.5, 0.5]] * 3, flips_to=["bad", None, "bad"], flipping_set=[[True, False]] * 3)
+    assert isinstance(frame, pd.DataFrame)
+    read = Reader(frame._repr_html_())
+    names = [text for attributes, text in read.of("span") if attributes["class"] == "name"]
+    assert names == [
+        "attention",
+        "gradient",
+        "erased: bad",
+        "attention",
+        "gradient",
+        "attention",
+        "gradient",
+        "erased: bad",
+    ]
+    heads = [text for _, text in read.of("p")][1:]
+    assert heads[0] == "→ <b>good</b> (p = 0.750)"
+    assert heads[1].endswith("no erasure from the attention changes that")
+    chosen = frame[frame["flips_to"] == "bad"]
+    assert len(Reader(chosen._repr_html_()).of("section")) == 2
+    assert "<table" in frame[["text"]]._repr_html_()
+    assert "<table" in explained(0)._repr_html_()
+
+
+def test_several_labels_a_question_and_sentences():
+    frame = explained(1, prediction=[["bad", "<b>good</b>"]], question=["Where?"])
+    assert "Where? → bad (p = 0.250), &lt;b&gt;good&lt;/b&gt; (p = 0.750)" in frame._repr_html_()
+    assert "→ no label" in explained(1, prediction=[[]])._repr_html_()
+    rows = explained(
+        1,
+        tokens=[["it rains .", "stay"]],
+        words=[[["it", "rains", "."], ["stay"]]],
+        word_attention=[[[0.1, 0.8, 0.1], [1]]],
+    ).to_dict("records")
+    sentences, words = strips.strips_of(rows[0])
+    assert (sentences.words, list(sentences.ends)) == (["it rains .", "stay"], [0, 1])
+    assert (words.words, list(words.values), list(words.ends)) == (
+        ["it", "rains", ".", "stay"],
+        [0.1, 0.8, 0.1, 1],
+        [2, 3],
+    )
+    assert len(re.findall("<br>", strip_html(words))) == 2
+
+
+def test_long_frames_are_cut_and_say_so():
+    html = explained(strips.MOST_TEXTS + 5)._repr_html_()
+    assert f"The first {strips.MOST_TEXTS} of {strips.MOST_TEXTS + 5} texts" in html
+    assert html.count("<section>") == strips.MOST_TEXTS
