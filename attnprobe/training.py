@@ -73,6 +73,8 @@ def quiet_lightning() -> Iterator[None]:
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated.*")
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
+        # torchmetrics has gathered these from all processes already
+        warnings.filterwarnings("ignore", ".*sync_dist=True.* when logging on epoch level in distributed setting.*")
         warnings.filterwarnings("ignore", ".*number of training batches .* is smaller than the logging interval.*")
         yield
 

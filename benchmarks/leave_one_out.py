@@ -30,11 +30,12 @@ BATCH = 32
 
 
 def batches(run: TrainedRun, texts: list[list[str]], count: int) -> list[Batch]:
-    """So many of the split's batches, evenly over the lengths."""
+    """So many of the split's batches (the last one may be smaller), evenly over the lengths."""
     texts = sorted(texts, key=len)
-    whole = len(texts) // BATCH
+    whole = -(-len(texts) // BATCH)
+    count = min(count, whole)
     made = []
-    for number in np.linspace(0, whole, min(count, whole) + 1)[:-1] + 0.5 * whole / min(count, whole):
+    for number in (np.arange(count) + 0.5) * whole / count:
         start = int(number) * BATCH
         rows = [[START, *run.vocabulary.encode(text), END] for text in texts[start : start + BATCH]]
         ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
@@ -55,15 +56,15 @@ def compare(run: TrainedRun, parts: list[Batch], dtype: torch.dtype, repeats: in
         lambda: [reference.leave_one_out(classifier, batch) for batch in parts],
         lambda: [leave_one_out(classifier, b, o).distance for b, o in zip(parts, outputs, strict=True)],
     ]
-    seconds, found = [], []
-    for job in jobs:
-        times = []
-        for _ in range(repeats):
+    times: list[list[float]] = [[] for _ in jobs]
+    found: list[list[Tensor]] = [[] for _ in jobs]
+    # in turn, so that whatever else the machine does meets all of them
+    for _ in range(repeats):
+        for number, job in enumerate(jobs):
             start = process_time()
-            result = job()
-            times.append(process_time() - start)
-        seconds.append(median(times))
-        found.append(result)
+            found[number] = job()
+            times[number].append(process_time() - start)
+    seconds = [median(each) for each in times]
     apart = max(
         float((ours - other)[batch.content].abs().nan_to_num().max())
         for others in found[:2]
@@ -83,7 +84,7 @@ def main() -> None:
     torch.set_num_threads(1)
     run = load_run(arguments.run)
     tokens = [list(text) for text in read_examples(arguments.run)["tokens"]]
-    parts = batches(run, tokens, max(1, arguments.examples // BATCH))
+    parts = batches(run, tokens, max(1, -(-arguments.examples // BATCH)))
     lengths = torch.cat([batch.content.sum(1) for batch in parts]).tolist()
     print(f"{len(lengths)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)})")
     print(f"{'':8} {'published':>10} {'unpacked':>10} {'attnprobe':>10} {'times faster':>19} {'differ':>8}")

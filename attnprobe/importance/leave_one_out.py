@@ -9,14 +9,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
-from attnprobe.measures import total_variation
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.shortened import Affine
+from attnprobe.models.shortened import Affine, ChangedStates, Encoded, View
 
 TOLERANCE = 1e-6
 """Where a shortened text's state counts as being back at the unchanged one's: on IMDB, predictions agree to 2e-7."""
+LONG = 64
+"""Content tokens from which derivatives are worth their cost; shorter texts end before they are of use."""
 CHUNK = 2048
 """Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
 
@@ -75,7 +76,7 @@ def leave_one_out(
             other, base = probabilities(logits.double(), classifier.task), original[example]
             left = (content.sum(1) > 1)[example]
             multi_label = classifier.task is Task.MULTI_LABEL
-            apart = (other - base).abs().mean(-1) if multi_label else total_variation(other, base)
+            apart = prediction_distance(other, base, classifier.task)
             flipped = ((other > 0.5) != (base > 0.5)).any(-1) if multi_label else other.argmax(-1) != base.argmax(-1)
             distance[example, removed] = torch.where(left, apart, torch.nan)
             flips[example, removed] = torch.where(left, flipped.double(), torch.nan)
@@ -204,13 +205,28 @@ def _recombined(
     width = len(for_score.bias)
     distinct, which = batch.ids.unique(return_inverse=True)
     words = classifier.embed(distinct.unsqueeze(0)).squeeze(0)
-    changes = classifier.encoder.without_each(words, which, batch.mask, batch.content, outputs.hidden, both, tolerance)
+    texts = Encoded(words, which, batch.mask, batch.content, outputs.hidden)
+    values = F.linear(outputs.hidden, *as_value).double()
+    slopes = spare = None
+    long = batch.content.sum(1, keepdim=True) >= LONG
+    if classifier.decoder.linear and tolerance > 0 and long.any():
+        slopes = _slopes(score_of, F.linear(outputs.hidden, *both), values, outputs, width)
+        spare = torch.where(long, 1 - outputs.attention, -1)
+    changes = classifier.encoder.without_each(texts, View(both, tolerance, slopes, spare))
     if changes is None:
         return None
     example, removed = batch.content.nonzero(as_tuple=True)
     first, last = removed.clone(), removed.clone()
     gathered = Gathered(outputs.scores.double().amax(1)[example], len(as_value.bias))
-    for text, position, seen in changes:
+    effects = values.new_zeros(len(example), len(as_value.bias) + 1)
+
+    def kept(changes: Iterator[ChangedStates]) -> Iterator[tuple[Tensor, ...]]:
+        for *states, settled, effect in changes:
+            if settled is not None and effect is not None:
+                effects.index_add_(0, settled, effect.double())
+            yield tuple(states)
+
+    for text, position, seen in _blocks(kept(changes)):
         of = example.index_select(0, text)
         score = score_of(seen[:, :width], None if outputs.query is None else outputs.query[of])
         gathered.add(text, score.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:])
@@ -218,10 +234,13 @@ def _recombined(
         last.scatter_reduce_(0, text, position, "amax")
 
     changed = gathered.means()
-    scores, values = outputs.scores.double(), F.linear(outputs.hidden, *as_value).double()
+    scores = outputs.scores.double()
     before, behind = running(scores, values, reverse=False), running(scores, values, reverse=True)
     for side, at in ((before, first), (behind, last + 1)):
         changed = merged(changed, Attended(side.weight[example, at], side.mean[example, at]))
+    if slopes is not None:
+        unchanged = Attended(*(x[:, -1][example] for x in before))
+        changed = Attended(changed.weight, _moved(changed, unchanged, effects))
     candidates = None if batch.candidates is None else batch.candidates[example]
     if classifier.decoder.linear:
         logits = changed.mean if candidates is None else changed.mean.masked_fill(~candidates, -torch.inf)
@@ -229,6 +248,50 @@ def _recombined(
     query = None if outputs.query is None else outputs.query[example]
     attended = changed.mean.to(outputs.hidden.dtype).unsqueeze(1)
     return example, removed, classifier.decode(attended, torch.ones_like(attended[..., 0]), query, candidates)
+
+
+def _blocks(items: Iterator[tuple[Tensor, ...]], rows: int = 1024) -> Iterator[tuple[Tensor, ...]]:
+    """Items one behind the other, at least so many rows at a time: fewer operations, still within the cache."""
+    waiting: list[tuple[Tensor, ...]] = []
+    for item in items:
+        waiting.append(item)
+        if sum(len(text) for text, *_ in waiting) >= rows:
+            yield tuple(torch.cat(column) for column in zip(*waiting, strict=True))
+            waiting = []
+    if waiting:
+        yield tuple(torch.cat(column) for column in zip(*waiting, strict=True))
+
+
+def _slopes(
+    score_of: Callable[[Tensor, Tensor | None], Tensor],
+    seen: Float[Tensor, "batch seq out"],
+    values: Float[Tensor, "batch seq values"],
+    outputs: Outputs,
+    width: int,
+) -> Float[Tensor, "batch seq sums out"]:
+    """∂(Σ e^s, Σ e^s (z − m)) / ∂seen per position, in units of the unchanged text's Σ e^s; z are the values and m their
+    mean in the unchanged text."""
+    attention = outputs.attention.detach().unsqueeze(-1)
+    away = values.to(seen.dtype) - (attention * values.to(seen.dtype)).sum(1, keepdim=True)
+    with torch.enable_grad():
+        inner = seen[..., :width].detach().flatten(0, 1).requires_grad_()
+        query = outputs.query
+        of = None if query is None else query.detach().repeat_interleave(seen.shape[1], 0)
+        (slope,) = torch.autograd.grad(score_of(inner, of).sum(), inner)
+    of_score = slope.view(*seen.shape[:2], 1, width) * torch.cat([torch.ones_like(attention), away], -1).unsqueeze(-1)
+    of_value = F.pad(torch.eye(away.shape[-1], dtype=seen.dtype, device=seen.device), (0, 0, 1, 0))
+    of_value = of_value.expand(*seen.shape[:2], *of_value.shape)
+    return attention.unsqueeze(-1) * torch.cat([of_score, of_value], -1)
+
+
+def _moved(
+    changed: Attended, unchanged: Attended, effects: Float[Tensor, "texts sums"]
+) -> Float[Tensor, "texts values"]:
+    """The mean after `effects` (see `_slopes`) were added to the sums."""
+    # in units of the changed text's own sum of weights
+    effects = effects * (unchanged.weight - changed.weight).exp().unsqueeze(1)
+    more, moved = effects[:, :1], effects[:, 1:]
+    return (changed.mean + moved + more * unchanged.mean) / (1 + more)
 
 
 def _everything(hidden: Float[Tensor, "batch seq hidden"]) -> Affine:

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.batch import Batch
-from attnprobe.models.shortened import Affine, ChangedStates, convolution_changes, recurrent_changes
+from attnprobe.models.shortened import (
+    ChangedStates,
+    Encoded,
+    Reading,
+    View,
+    convolution_changes,
+    recurrent_changes,
+)
 
 
 class TextEncoder(nn.Module, ABC):
@@ -35,16 +42,7 @@ class TextEncoder(nn.Module, ABC):
     def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
         """The states that attention may be given to."""
 
-    def without_each(
-        self,
-        words: Float[Tensor, "distinct embed"],
-        which: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-        hidden: Float[Tensor, "batch tokens hidden"],
-        layer: Affine,
-        tolerance: float,
-    ) -> Iterator[ChangedStates] | None:
+    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates] | None:
         """See `Encoder.without_each`."""
         return None
 
@@ -80,19 +78,8 @@ class Encoder(TextEncoder):
         weight = mask.to(hidden.dtype).unsqueeze(-1)
         return (hidden * weight).sum(1) / weight.sum(1)
 
-    def without_each(
-        self,
-        words: Float[Tensor, "distinct embed"],
-        which: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-        hidden: Float[Tensor, "batch tokens hidden"],
-        layer: Affine,
-        tolerance: float,
-    ) -> Iterator[ChangedStates] | None:
-        """The states that change when each content token in turn is taken out of its text; `hidden` are the states of
-        the unchanged texts, which read `words[which]`, `layer` how the changed ones are seen. `tolerance`: a state this
-        close to the unchanged one may be taken for it.
+    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates] | None:
+        """The states that change when each content token in turn is taken out of its text.
 
         None: this encoder has no short cut, and the shortened texts have to be encoded.
         """
@@ -134,37 +121,38 @@ class LSTMEncoder(Encoder):
         forward = hidden[torch.arange(len(hidden), device=hidden.device), last, :half]
         return torch.cat([forward, hidden[:, 0, half:]], -1)
 
-    def without_each(
-        self,
-        words: Float[Tensor, "distinct embed"],
-        which: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-        hidden: Float[Tensor, "batch tokens hidden"],
-        layer: Affine,
-        tolerance: float,
-    ) -> Iterator[ChangedStates]:
+    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates]:
         """The changed states: behind a removed token those of the first network, before it those of the second."""
-        half = self.size // 2
+        half, content = self.size // 2, texts.content
         number = (content.flatten().cumsum(0) - 1).view_as(content)
         position = torch.arange(content.shape[1], device=content.device).expand_as(content)
         starts = content.shape[1] * torch.arange(len(content), device=content.device).unsqueeze(1)
-        first, second = layer.weight[:, :half], layer.weight[:, half:]
-        left, right = hidden[..., :half], hidden[..., half:]
+        first, second = view.layer.weight[:, :half], view.layer.weight[:, half:]
+        left, right = texts.hidden[..., :half], texts.hidden[..., half:]
         for rnn, order, own, weight, others in (
-            (self.forwards, position, left, first, F.linear(right, second, layer.bias)),
-            (self.backwards, turned(mask), right, second, F.linear(left, first, layer.bias)),
+            (self.forwards, position, left, first, F.linear(right, second, view.layer.bias)),
+            (self.backwards, turned(texts.mask), right, second, F.linear(left, first, view.layer.bias)),
         ):
             # step by step in this network's reading order, the examples of a step side by side
             rows = (order + starts).t().flatten()
-            read, states, rest, removable, numbers, places = (
-                x.flatten(0, 1).index_select(0, rows).unflatten(0, order.t().shape)
-                for x in (which, own, others, content, number, position)
+
+            def ordered(values: Tensor, rows: Tensor = rows) -> Tensor:
+                return values.flatten(0, 1).index_select(0, rows).unflatten(0, (-1, len(content)))
+
+            places = ordered(position)
+            reading = Reading(
+                which=ordered(texts.which),
+                hidden=ordered(own),
+                content=ordered(content),
+                number=ordered(number),
+                others=ordered(others),
+                slopes=None if view.slopes is None else ordered(view.slopes) @ weight,
+                spare=None if view.spare is None else ordered(view.spare),
             )
-            for text, example, step, seen in recurrent_changes(
-                rnn, words, read, states, removable, numbers, rest, weight, tolerance
+            for step, text, example, seen, settled, effect in recurrent_changes(
+                rnn, texts.words, reading, weight, view.tolerance
             ):
-                yield ChangedStates(text, places[step].index_select(0, example), seen)
+                yield ChangedStates(text, places[step].index_select(0, example), seen, settled, effect)
 
 
 class GRUEncoder(Encoder):
@@ -271,19 +259,12 @@ class CNNEncoder(Encoder):
         states = torch.cat([convolution(channels) for convolution in self.convolutions], 1).relu()
         return self.dropout(states.transpose(1, 2)) * content.unsqueeze(-1)
 
-    def without_each(
-        self,
-        words: Float[Tensor, "distinct embed"],
-        which: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-        hidden: Float[Tensor, "batch tokens hidden"],
-        layer: Affine,
-        tolerance: float,
-    ) -> Iterator[ChangedStates]:
+    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates]:
         """The changed states: those whose window holds the removed token."""
         convolutions = [module for module in self.convolutions if isinstance(module, nn.Conv1d)]
-        return convolution_changes(convolutions, words[which] * mask.unsqueeze(-1), content, layer)
+        return convolution_changes(
+            convolutions, texts.words[texts.which] * texts.mask.unsqueeze(-1), texts.content, view.layer
+        )
 
 
 class AverageEncoder(Encoder):

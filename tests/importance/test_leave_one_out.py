@@ -1,4 +1,5 @@
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -6,10 +7,11 @@ import torch
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out, shortened
-from attnprobe.models.shortened import Affine
+from attnprobe.models.shortened import Affine, Encoded, View
 from benchmarks import reference
 from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
 
+importance = import_module("attnprobe.importance.leave_one_out")  # the package's name is the function
 LENGTHS = [6, 1, 9, 4, 2]
 
 
@@ -106,22 +108,67 @@ def test_batch_padding_and_chunks_change_no_number(encoder):
         torch.testing.assert_close(alone, expected.distance[row, : len(alone)], atol=1e-10, rtol=0, equal_nan=True)
 
 
+def changed_rows(classifier, batch, outputs, tolerance):
+    """How many states are computed anew, without derivatives."""
+    texts = Encoded(classifier.embedding.weight, batch.ids, batch.mask, batch.content, outputs.hidden)
+    layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
+    return sum(len(item.text) for item in classifier.encoder.without_each(texts, View(layer, tolerance)))
+
+
 def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
     classifier, batch, outputs = subject(lengths=[150, 41])
-    counts = {}
-    for tolerance in (0.0, 1e-8, 1e-3):
-        words = classifier.embedding.weight
-        layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
-        changes = classifier.encoder.without_each(
-            words, batch.ids, batch.mask, batch.content, outputs.hidden, layer, tolerance
-        )
-        counts[tolerance] = sum(len(item.text) for item in changes)
+    counts = {tolerance: changed_rows(classifier, batch, outputs, tolerance) for tolerance in (0.0, 1e-8, 1e-3)}
     assert counts[0.0] > 1.5 * counts[1e-8] > 2 * counts[1e-3]
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
     near = leave_one_out(classifier, batch, outputs, tolerance=1e-8).distance
     rough = leave_one_out(classifier, batch, outputs, tolerance=1e-3).distance
     torch.testing.assert_close(near, exact, atol=1e-7, rtol=0, equal_nan=True)
     assert (rough - exact).abs().nan_to_num().max() > 1e-7
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("weights", [1.0, 3.0])
+@pytest.mark.parametrize("facts", [{}, {"classes": 3}, {"classes": 3, "task": Task.MULTI_LABEL}])
+def test_what_is_left_of_a_difference_is_supplied_by_its_derivative(attention, weights, facts, monkeypatch):
+    classifier, batch, outputs = subject("lstm", attention, lengths=[150, 70, 30], **facts)
+    with torch.no_grad():
+        for name, parameter in classifier.encoder.named_parameters():
+            if "weight" in name:
+                parameter.mul_(weights)
+    outputs = classifier(batch)
+    exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
+    collect, rows, counts = importance.Gathered.add, [], []
+
+    def counting(self, text, *rest):
+        rows.append(len(text))
+        collect(self, text, *rest)
+
+    monkeypatch.setattr(importance.Gathered, "add", counting)
+    for long in (1000, 64):
+        monkeypatch.setattr(importance, "LONG", long)
+        found = leave_one_out(classifier, batch, outputs, tolerance=1e-6).distance
+        torch.testing.assert_close(found, exact, atol=1e-5, rtol=0, equal_nan=True)
+        counts.append(sum(rows))
+        rows.clear()
+    if weights == 1:
+        assert counts[1] < 0.9 * counts[0]
+    rough = leave_one_out(classifier, batch, outputs, tolerance=1e-3).distance
+    torch.testing.assert_close(rough, exact, atol=1e-3, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_attention_in_two_steps_gives_the_same_scores(attention, question):
+    classifier, _, outputs = subject(attention=attention, question=question)
+    parts = classifier.attention.in_two()
+    if parts is None:
+        assert (attention, question) == ("dot", True)
+        return
+    layer, score_of = parts
+    states = outputs.hidden.flatten(0, 1)
+    query = None if outputs.query is None else outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
+    found = score_of(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
+    torch.testing.assert_close(found, classifier.attention(outputs.hidden, outputs.query), atol=1e-12, rtol=0)
 
 
 def test_float32_is_close_to_float64():
