@@ -7,11 +7,15 @@ attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for n
 attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
 """
 
-from attnprobe import exact, measures
-from attnprobe.batch import Batch, Outputs, Readout, Task
-from attnprobe.errors import UserError
-from attnprobe.loading import TrainedRun, load_run
-from attnprobe.results import read_examples, read_results
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnprobe import exact, measures
+    from attnprobe.batch import Batch, Outputs, Readout, Task
+    from attnprobe.errors import UserError
+    from attnprobe.loading import TrainedRun, load_run
+    from attnprobe.results import read_examples, read_results
 
 __all__ = [
     "Batch",
@@ -26,3 +30,30 @@ __all__ = [
     "read_examples",
     "read_results",
 ]
+
+HOMES = {
+    "Batch": "attnprobe.batch",
+    "Outputs": "attnprobe.batch",
+    "Readout": "attnprobe.batch",
+    "Task": "attnprobe.batch",
+    "TrainedRun": "attnprobe.loading",
+    "UserError": "attnprobe.errors",
+    "load_run": "attnprobe.loading",
+    "read_examples": "attnprobe.results",
+    "read_results": "attnprobe.results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: torch and Lightning take seconds, which --help, the report and the
+    start of a sweep need not wait for."""
+    if name in ("exact", "measures"):
+        return import_module(f"attnprobe.{name}")
+    if name not in HOMES:
+        raise AttributeError(f"module 'attnprobe' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

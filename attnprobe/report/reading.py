@@ -1,6 +1,7 @@
 """How a probe is read: its headline numbers and its figures, declared in one file per probe.
 
-`attnprobe/report/readings/<probe>.py` holds a `READING`; it is found by being there. The summary, the comparison with
+`attnprobe/report/readings/<probe>.py` holds a `READING`; it is found by being there. An installed package brings readings of
+its own probes by entry points of the group `attnprobe.readings` (docs/extending.md). The summary, the comparison with
 published numbers, W&B and the figures all go through the readings, so a new probe costs a new file and no edits.
 """
 
@@ -9,11 +10,13 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import entry_points
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from attnprobe.errors import UserError
 from attnprobe.report.claims import Claim
 
 Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
@@ -115,12 +118,20 @@ class Reading:
 
 @cache
 def readings() -> dict[str, Reading]:
-    """Every probe's reading, by the probe's name, in the summary's order."""
+    """Every probe's reading, by the probe's name, in the summary's order.
+
+    Raises:
+        UserError: an installed package brings a reading of a probe that has one.
+    """
     package = importlib.import_module("attnprobe.report.readings")
     modules = [
         importlib.import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
     ]
-    found = sorted((module.READING for module in modules), key=lambda reading: (reading.order, reading.probe))
+    installed: list[Reading] = [entry.load() for entry in entry_points(group="attnprobe.readings")]
+    found = sorted([*(module.READING for module in modules), *installed], key=lambda one: (one.order, one.probe))
+    names = [reading.probe for reading in found]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"{', '.join(sorted(twice))}: two readings of one probe; give your own probe another name")
     return {reading.probe: reading for reading in found}
 
 

@@ -7,6 +7,7 @@ use the same runs. To add a study: a file here, an experiment in conf/, a readin
 
 import json
 import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -167,16 +168,21 @@ def listed(one: Done, directory: Path) -> dict[str, Any]:
 def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
     """A command line with some of its settings replaced, and without those of the study itself.
 
-    A replaced choice takes the choices below it along: `model=average` replaces `model/attention=dot` as well.
+    A replaced choice takes the choices below it along: `model=average` replaces `model/attention=dot` as well. A probe's
+    settings stay where the changes have that probe.
 
     >>> changed(["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"], ["seed=2", "model=average"])
     ['data=sst', 'seed=2', 'model=average']
+    >>> changed(["probe.adversarial.steps=9", "probe.permutation.samples=9"], ["probe=[adversarial]"])
+    ['probe.adversarial.steps=9', 'probe=[adversarial]']
     """
     replaced = [key(change) for change in changes]
+    probes = {name for change in changes if key(change) == "probe" for name in re.findall(r"\w+", change.split("=")[1])}
     kept = []
     for override in overrides:
         name = key(override)
-        own = name.split(".")[0].split("/")[0] in OWN
+        parts = re.split(r"[./]", name)
+        own = parts[0] in OWN and not (parts[0] == "probe" and len(parts) > 1 and parts[1] in probes)
         if not own and not any(name == other or name.startswith(f"{other}/") for other in replaced):
             kept.append(override)
     return kept + list(changes)

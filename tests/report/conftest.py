@@ -156,4 +156,6 @@ def importances(ids: np.ndarray, lengths: np.ndarray, steps: np.ndarray, seed: i
         count = np.where(never, np.nan, np.minimum(optimal + more, lengths))
         erasure.add(f"removed_count_{order}", ids, count)
         erasure.add(f"removed_fraction_{order}", ids, count / lengths)
+    members = np.where(never[:, None], np.nan, steps < optimal[:, None])
+    erasure.add("smallest_set", ids, members, steps)
     return {"gradient": gradient, "leave_one_out": leave_one_out, "correlation": correlation, "erasure": erasure}

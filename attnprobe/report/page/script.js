@@ -4,6 +4,7 @@
   const PAGE_SIZE = matchMedia("(min-width: 900px)").matches ? 20 : 8;
   const KEPT_BLOCKS = 24;
   const SNIPPET = 24;
+  const DEEP = 0.75; // from here on light letters are easier to read on the shade than dark ones
   const MINUS = "\u2212";
   const $ = (id) => document.getElementById(id);
 
@@ -529,7 +530,7 @@
       const token = element("span", { className: "token", tabIndex: i === (ranked[0] ?? 0) ? 0 : -1, dir: "auto" }, bySentence ? label.split(" ").map(visible).join(" ") : visible(label));
       const depth = Math.sqrt(Math.min(1, own[i] / scale));
       token.style.setProperty("--depth", depth.toFixed(3));
-      if (depth > 0.62) token.classList.add("deep");
+      if (depth > DEEP) token.classList.add("deep");
       if (top.has(i)) token.classList.add("top");
       token.dataset.i = i;
       box.append(token, " ");
@@ -675,7 +676,7 @@
     for (const swatch of document.querySelectorAll("[data-weight]")) {
       const depth = Math.sqrt(Number(swatch.dataset.weight));
       swatch.style.setProperty("--depth", depth.toFixed(3));
-      swatch.classList.toggle("deep", depth > 0.62);
+      swatch.classList.toggle("deep", depth > DEEP);
     }
     const byData = new Map();
     index.runs.forEach((run, i) => {

@@ -1,6 +1,7 @@
 """Finished studies read back: statements with intervals, tables and figures drawn from their members' tables.
 
 `attnprobe/report/studies/<study>.py` has `read(directory, content)` → `StudyReading`; it is found by being there.
+An installed package names such a function, for a study of its own, in the entry points' group `attnprobe.studies`.
 """
 
 import importlib
@@ -10,6 +11,7 @@ import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from glob import glob
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pandas as pd
@@ -77,9 +79,15 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
         raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
     content = json.loads(path.read_text(encoding="utf-8"))
     known = [module.name for module in pkgutil.iter_modules(__path__)]
-    if content["study"] not in known:
-        raise UserError(f"{path} is of the study {content['study']!r}: expected one of {', '.join(known)}")
-    reading: StudyReading = importlib.import_module(f"{__name__}.{content['study']}").read(directory, content)
+    installed = {entry.name: entry for entry in entry_points(group="attnprobe.studies")}
+    if content["study"] in known:
+        read = importlib.import_module(f"{__name__}.{content['study']}").read
+    elif content["study"] in installed:
+        read = installed[content["study"]].load()
+    else:
+        names = ", ".join([*known, *installed])
+        raise UserError(f"{path} is of the study {content['study']!r}: expected one of {names}")
+    reading: StudyReading = read(directory, content)
     return reading
 
 

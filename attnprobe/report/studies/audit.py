@@ -12,7 +12,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     members = Members(directory, content)
     data, model = str(content["data"]), str(content["model"])
     reading = StudyReading(
-        title=f"Audit of {data}, {model}: is attention needed, and is it stable?",
+        title=f"Audit of {data}, {model}: may this attention be read as an explanation?",
         about=(
             "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
             "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "

@@ -26,10 +26,11 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def examples(runs):
-    """The first run's examples with their exact JSD."""
+    """The first run's examples with their exact JSD, and whether their decision can flip."""
     table = read_results(runs[0])
-    jsd = table[table["metric"] == "optimum_jsd"].set_index("example_id")["value"]
-    return read_examples(runs[0]).assign(jsd=lambda frame: frame["example_id"].map(jsd))
+    jsd, never = (table[table["metric"] == m].set_index("example_id")["value"] for m in ("optimum_jsd", "never_flips"))
+    frame = read_examples(runs[0])
+    return frame.assign(jsd=frame["example_id"].map(jsd), flips=frame["example_id"].map(never) == 0)
 
 
 TOKENS = "[...document.querySelector('#browser-maps .words').children]"
@@ -150,7 +151,7 @@ def test_filters_by_class_and_by_being_right(visit, runs, examples):
 def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples):
     driver = visit(runs[1])
     choose_run(driver, "sst")
-    example = examples[examples["tokens"].map(len) > 5].iloc[0]
+    example = examples[(examples["tokens"].map(len) > 5) & examples["flips"]].iloc[0]
     put(driver, "query", f"#{example['example_id']}")
     until(
         driver,
@@ -160,7 +161,8 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     maps = driver.execute_script(
         "return [...document.querySelectorAll('#browser-maps h4')].map(h => h.firstChild.textContent)"
     )
-    assert maps == ["Attention", "Adversary, found by search", "Farthest attention", "Gradient", "Leave-one-out"]
+    assert maps == ["Attention", "Adversary, found by search", "Farthest attention", "Gradient", "Leave-one-out",
+                    "Smallest flipping set"]  # fmt: skip
     words = driver.execute_script(f"return {TOKENS}.map(t => t.textContent)")
     assert words == [*example["tokens"]]
     depth = driver.execute_script(f"return {TOKENS}.map(t => Number(t.style.getPropertyValue('--depth')))")
@@ -168,7 +170,7 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
     # one stop of the tab key per map, the arrows go on from there
     boxes = "[...document.querySelectorAll('#browser-maps .words')]"
     stops = f"return {boxes}.map(w => w.querySelectorAll('[tabindex=\"0\"]').length)"
-    assert driver.execute_script(stops) == [1] * 5
+    assert driver.execute_script(stops) == [1] * 6
     from selenium.webdriver.common.keys import Keys
 
     driver.execute_script("document.querySelector('#browser-maps .token[tabindex=\"0\"]').focus()")

@@ -1,0 +1,103 @@
+"""Hydra's door to attnprobe's pool of jobs. Hydra takes launchers only from this namespace, and imports this file at
+every start: what takes time to import is imported when a sweep begins."""
+
+import copy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus, setup_globals
+from hydra.errors import CompactHydraException, HydraException
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+
+class PoolLauncher(Launcher):
+    """One process per job of a sweep: see conf/launcher and docs/sweeps.md."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra before the jobs are known."""
+        self.context, self.config = hydra_context, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
+        """Run the jobs.
+
+        Raises:
+            CompactHydraException: a job asks for what no job of a sweep can have; nothing was started.
+        """
+        setup_globals()
+        from attnprobe.errors import UserError
+        from attnprobe.launching.sweep import objective, run_sweep
+
+        try:
+            planned, on_gpu = self.plan(job_overrides, initial_job_idx)
+            outcomes = run_sweep(
+                planned,
+                launcher=self.config.launcher,
+                on_gpu=on_gpu,
+                logs=Path(self.config.hydra.sweep.dir),
+                output=Path(self.config.output),
+                options=self.options(),
+            )
+        except UserError as error:
+            raise CompactHydraException(f"attnprobe: {error}") from None
+        except KeyboardInterrupt:
+            print("attnprobe: interrupted; the same command again goes on from here", file=sys.stderr)
+            raise SystemExit(130) from None
+        failed = sum(not outcome.succeeded for outcome in outcomes)
+        returns = []
+        for job, outcome in zip(planned, outcomes, strict=True):
+            result = JobReturn(overrides=list(job.overrides), working_dir=str(Path.cwd()))
+            if outcome.succeeded:
+                result.status = JobStatus.COMPLETED
+                result.return_value = None if job.directory is None else objective(job.directory)
+            else:
+                result.status = JobStatus.FAILED
+                result.return_value = CompactHydraException(
+                    f"attnprobe: {failed} of {len(outcomes)} jobs failed, first {job.name}: {outcome.error}"
+                )
+            returns.append(result)
+        return returns
+
+    def plan(self, job_overrides: Sequence[Sequence[str]], first: int) -> tuple[list[Any], bool]:
+        """The jobs, and whether one of them may use a graphics card."""
+        from attnprobe.errors import UserError
+        from attnprobe.launching.devices import refuse_several_devices
+        from attnprobe.launching.sweep import Planned, names, stem
+        from attnprobe.run import Settings, is_finished, taken_up
+
+        planned, on_gpu = [], False
+        for number, (overrides, name) in enumerate(zip(job_overrides, names(job_overrides), strict=True), start=first):
+            composed = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+            config = copy.deepcopy(composed)
+            with open_dict(config):
+                del config["hydra"]
+            refuse_several_devices(config.trainer)
+            on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
+            directory, content, done = None, None, False
+            try:
+                if config.study is not None:  # it sees to its members itself
+                    raise UserError("a study has no run directory of its own")
+                settings = Settings.of(taken_up(config, list(overrides)))
+                directory, content = settings.directory, settings.config
+                done = config.on_finished in (None, "skip") and is_finished(settings)
+            except (UserError, OmegaConfBaseException, HydraException, KeyError):
+                pass  # the job will say so itself, in its log, and the others go on
+            planned.append(Planned(tuple(overrides), name, stem(number, content), directory, done))
+        return planned, on_gpu
+
+    def options(self) -> list[str]:
+        """What else stood on the command line and decides a job's settings."""
+        hydra = self.config.hydra
+        found = [
+            part
+            for source in hydra.runtime.config_sources
+            if source.provider == "command-line"
+            for part in ("--config-dir", source.path)
+        ]
+        if hydra.job.config_name != "config":
+            found += ["--config-name", hydra.job.config_name]
+        return found + [one for one in hydra.overrides.hydra if one.lstrip("+~").startswith("hydra.searchpath")]

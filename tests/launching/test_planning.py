@@ -1,0 +1,206 @@
+"""What a sweep finds out before it starts a job."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import HydraContext
+from omegaconf import OmegaConf
+
+from attnprobe.__main__ import CONFIGURATION
+from attnprobe.errors import UserError
+from attnprobe.launching import Job, Outcome
+from attnprobe.launching.devices import several_devices
+from attnprobe.launching.sweep import Planned, command, headline_numbers, objective, run_sweep, slots_of
+from attnprobe.results import read_manifest, read_results
+from attnprobe.run import Settings, is_finished, run, taken_up
+from hydra_plugins.attnprobe_launcher import PoolLauncher
+from tests.runs import SMALL, composed, small_run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(small_run(tmp_path_factory.mktemp("runs"), "model=average", probes="[permutation,single_weight]"))
+
+
+def plan(*jobs):
+    with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
+        config = compose("config", return_hydra_config=True)
+        launcher = PoolLauncher()
+        context = HydraContext(config_loader=GlobalHydra.instance().config_loader(), callbacks=Callbacks())
+        launcher.setup(hydra_context=context, task_function=lambda config: None, config=config)
+        HydraConfig.instance().set_config(config)
+        return launcher.plan([list(job) for job in jobs], 5)
+
+
+def job(finished, *overrides):
+    return [*SMALL, f"output={finished.parent.parent}", "model=average", *overrides]
+
+
+def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
+    planned, on_gpu = plan(
+        job(finished, "probe=[permutation]"),
+        job(finished, "probe=[permutation,single_weight]"),
+        job(finished, "probe=[permutation,adversarial]"),
+        job(finished, "probe=[permutation]", "probe.permutation.samples=7"),
+        job(finished, "probe=[permutation]", "seed=1"),
+        job(finished, "probe=[permutation]", "on_finished=replace"),
+        ["run=nowhere", "trainer.accelerator=cpu"],
+        [f"run={finished}", "probe=[permutation]", "trainer.accelerator=cpu"],
+    )
+    assert [one.done for one in planned] == [True, True, False, False, False, False, False, True]
+    assert [one.directory == finished for one in planned] == [True, True, True, True, False, True, False, True]
+    assert planned[6].directory is None  # the job itself will say why not
+    assert [one.stem for one in planned[4:7]] == ["9-testbed-average_additive-seed1",
+                                                  "10-testbed-average_additive-seed0", "11"]  # fmt: skip
+    assert not on_gpu
+
+
+@pytest.mark.parametrize("stem", sorted(path.stem for path in (CONFIGURATION / "launcher").glob("*.yaml")))
+def test_every_launcher_can_be_chosen(stem):
+    if stem == "ray":
+        pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason="pip install 'attnprobe[ray]'")
+    with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
+        config = compose("config", [f"launcher={stem}"], return_hydra_config=True)
+    assert config.launcher.name == stem
+    target = {"inline": "BasicLauncher", "ray": "RayLauncher"}.get(stem, "PoolLauncher")
+    assert config.hydra.launcher._target_.endswith(target)
+
+
+def test_a_job_may_need_a_card_unless_it_asks_for_the_processor():
+    assert plan([])[1]
+    assert not plan(["trainer.accelerator=cpu"])[1]
+
+
+def test_several_devices_per_job_are_refused_with_the_reason():
+    with pytest.raises(UserError, match=r"trainer\.devices=2 in a sweep: .* start single runs, without -m"):
+        plan(["trainer.devices=1"], ["trainer.devices=2"])
+
+
+@pytest.mark.parametrize(
+    ("trainer", "several"),
+    [
+        ({"devices": 1}, False), ({"devices": 3}, True), ({"devices": "1"}, False), ({"devices": "2"}, True),
+        ({"devices": [0]}, False), ({"devices": [0, 1]}, True), ({"devices": "0,"}, False), ({"devices": "0, 3"}, True),
+        ({"devices": "auto"}, False), ({"devices": -1}, False), ({"devices": 1, "num_nodes": 2}, True),
+    ],
+)  # fmt: skip
+def test_how_many_devices_are_several(trainer, several):
+    assert several_devices(trainer) is several
+    assert several_devices(OmegaConf.create(trainer)) is several
+
+
+def test_jobs_leave_finished_runs_as_they_are_unless_told_otherwise():
+    assert command(["seed=1"], ["--config-dir", "x"])[1:] == (
+        "-m", "attnprobe", "--config-dir", "x", "seed=1", "on_finished=skip",
+    )  # fmt: skip
+    assert command(["on_finished=replace"])[3:] == ("on_finished=replace",)
+
+
+def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
+    monkeypatch.setattr("attnprobe.launching.sweep.visible_gpus", lambda: ["0", "1"])
+
+    def words(workers, on_gpu=True, jobs=9):
+        slots, where = slots_of({"name": "local", "workers": workers}, on_gpu=on_gpu, jobs=jobs, logs=tmp_path)
+        return len(slots), where
+
+    assert words(None) == (2, "on GPUs 0, 1")
+    assert words(6) == (6, "on 6 workers on GPUs 0, 1")
+    assert words(6, on_gpu=False, jobs=2) == (2, "on 6 CPU workers")
+    with pytest.raises(UserError, match=r"launcher\.workers=0"):
+        words(0)
+
+
+def test_a_sweep_of_finished_jobs_starts_nothing_and_shows_their_numbers(finished, tmp_path, capsys):
+    planned = [Planned(("seed=0",), "seed=0", "0", finished, True)]
+    outcomes = run_sweep(
+        planned, launcher={"name": "local", "workers": 1}, on_gpu=False, logs=tmp_path / "logs", output=Path("runs")
+    )
+    assert [outcome.status for outcome in outcomes] == [0]
+    assert not (tmp_path / "logs").exists()
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 job: 1 done, nothing to run\n")
+    accuracy = read_results(finished, probe="performance").set_index("metric")["value"]["accuracy"]
+    assert f"{accuracy:.3f}" in shown
+    assert "done before" in shown
+
+
+def test_the_closing_table_has_the_means_of_the_tables(finished):
+    numbers = headline_numbers(finished)
+    assert [name.split("/")[0] for name in numbers] == ["performance", "permutation", "single_weight"]
+    table = read_results(finished, probe="permutation")
+    assert numbers["permutation/median_tvd"] == pytest.approx(table[table["metric"] == "median_tvd"]["value"].mean())
+
+
+def test_a_search_optimises_what_chose_the_epoch(finished, tmp_path):
+    curve = read_results(finished, probe="training").query("metric == 'validation_roc_auc'")
+    chosen = read_manifest(finished)["chosen_epoch"]
+    assert objective(finished) == curve.set_index("step")["value"][chosen]
+    with pytest.raises(UserError, match="no finished run"):
+        objective(tmp_path)
+
+
+def again(finished, *overrides):
+    overrides = [f"run={finished}", "trainer.accelerator=cpu", "figures=false", *overrides]
+    return taken_up(composed(*overrides), overrides)
+
+
+def test_probes_are_added_to_a_run_that_is_named(finished):
+    before = (finished / "model.safetensors").stat().st_mtime_ns
+    config = again(finished, "probe=[erasure]", "data.eval_batch_size=5")
+    assert config.data.eval_batch_size == 5
+    assert not is_finished(Settings.of(config))
+    assert run(config) == finished
+    assert is_finished(Settings.of(config))
+    assert set(read_manifest(finished)["tables"]) >= {"permutation", "single_weight", "erasure"}
+    assert (finished / "model.safetensors").stat().st_mtime_ns == before
+    assert set(read_results(finished)["experiment"]) == {"default"}
+
+
+def test_a_run_trained_on_several_devices_is_known_by_them(tmp_path):
+    config = small_run(tmp_path, "trainer.devices=2")
+    assert Settings.of(config).directory != Settings.of(small_run(tmp_path)).directory
+    OmegaConf.save(config, tmp_path / "config.yaml", resolve=True)
+    assert Settings.of(again(tmp_path)).training == Settings.of(config).training
+
+
+def test_an_experiment_gives_a_named_run_its_probes_and_its_name(finished):
+    config = again(finished, "+experiment=serrano")
+    assert (config.experiment, list(config.probe)) == ("serrano", ["single_weight", "erasure"])
+    assert config.model.name == "average_additive"
+    assert config.training == again(finished).training
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["seed=1"], r"has its own data, model, training and seed: leave out seed=1\. Beside run= may stand: probe"),
+        (["model/attention=dot", "data=sst"], "leave out model/attention=dot data=sst"),
+        (["teacher=auto"], "teacher=auto: name the teacher"),
+    ],
+)
+def test_a_named_run_keeps_its_settings(finished, overrides, message):
+    with pytest.raises(UserError, match=message):
+        again(finished, *overrides)
+
+
+def test_a_named_run_must_be_there_and_trustworthy(finished, tmp_path):
+    with pytest.raises(UserError, match=r"no run of attnprobe there \(no config\.yaml\)"):
+        again(tmp_path)
+    saved = (finished / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(saved.replace("attnprobe.data.module.TextDataModule", "os.system"))
+    with pytest.raises(UserError, match=r"asks for os\.system, which is outside the trusted packages"):
+        again(tmp_path)
+
+
+def test_without_a_named_run_nothing_changes():
+    config = composed()
+    assert taken_up(config, ["seed=1"]) is config
+
+
+def test_an_outcome_knows_whether_it_succeeded(tmp_path):
+    one = Job("a", ("true",), tmp_path / "log")
+    assert [Outcome(one, status).succeeded for status in (0, 1, -9, None)] == [True, False, False, False]

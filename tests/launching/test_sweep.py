@@ -1,0 +1,179 @@
+"""Sweeps through the command line: small models, real processes, real signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from attnprobe.results import find_runs, read_examples, read_results
+from attnprobe.run import run
+from tests.runs import SMALL, small_run
+
+
+def start(folder, *arguments):
+    with (folder / "output.txt").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "attnprobe", *arguments],
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def finish(folder, *arguments):
+    """Exit status and output of a command."""
+    before = (folder / "output.txt").stat().st_size if (folder / "output.txt").exists() else 0
+    status = start(folder, *arguments).wait(timeout=1200)
+    return status, (folder / "output.txt").read_bytes()[before:].decode()
+
+
+def content(folder):
+    """Every table, every example and all weights below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for directory in find_runs(folder)
+        for pattern in ("tables/*", "examples/*", "model.safetensors")
+        for path in directory.glob(pattern)
+    }
+
+
+def wait_for(condition, seconds=300):
+    last = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < last
+        time.sleep(0.02)
+
+
+def killed(folder, *arguments, after):
+    """Start a sweep and kill its process group with SIGKILL in the middle of a run, once `after` runs are finished; how
+    many are."""
+
+    def finished():
+        return len(list(folder.glob("runs/*/*/manifest.json")))
+
+    def begun():
+        return len(list(folder.glob("runs/*/*/config.yaml")))
+
+    process = start(folder, *arguments)
+    wait_for(lambda: (finished() >= after and begun() > finished()) or process.poll() is not None)
+    assert process.poll() is None, (folder / "output.txt").read_text()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return finished()
+
+
+def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
+    # with no tokens left a job fails: every second one
+    sweep = ["-m", *SMALL, "probe=[permutation]", "model=average,cnn", "data.max_tokens=4000,0", "launcher.workers=2"]
+    done = killed(tmp_path, *sweep, after=1)
+    assert done == 1
+    status, output = finish(tmp_path, *sweep)  # at once: no time for orphans to end
+    assert status == 1
+    assert "4 jobs: 1 done, 3 to run on 2 CPU workers; logs in runs/logs\n" in output
+    for model in ("average", "cnn"):
+        assert f"FAILED model={model} data.max_tokens=0 (status 2) after" in output
+    assert "s: attnprobe: data.max_tokens=0: expected at least 1, or null for no limit\n" in output
+    assert "log: runs/logs/3-testbed-cnn_additive-seed0.log\n" in output
+    assert "attnprobe: 2 of 4 jobs failed, first model=average data.max_tokens=0: attnprobe: data" in output
+    assert "report: python -m attnprobe.report runs\n" in output
+    assert "Traceback" not in output
+    for model in ("average", "cnn"):
+        run(small_run(tmp_path / "single", f"model={model}", "data.max_tokens=4000"))
+    assert content(tmp_path / "runs") == content(tmp_path / "single")
+    left = {str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob(".*")}
+    assert not left
+
+
+@pytest.mark.slow
+def test_two_data_sets_three_encoders_two_attentions_two_seeds(tmp_path):
+    """Killed three times on the way, the sweep ends with the tables of one that nobody touched."""
+    for name, seed in {"red": 1, "blue": 2}.items():
+        path = tmp_path / "conf" / "data" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"defaults: [testbed, _self_]\nname: {name}\nsource:\n  seed: {seed}\n")
+    sweep = [
+        "--config-dir", str(tmp_path / "conf"), "-m", *SMALL, "launcher.workers=2", "probe=[permutation,single_weight]",
+        "data=red,blue", "model=lstm,cnn,average", "model/attention=additive,dot", "seed=1,2",
+    ]  # fmt: skip
+    for name in ("touched", "untouched"):
+        (tmp_path / name).mkdir()
+    for after in (1, 7, 16):
+        assert after <= killed(tmp_path / "touched", *sweep, after=after) < 24
+    status, output = finish(tmp_path / "touched", *sweep)
+    assert status == 0, output
+    status, output = finish(tmp_path / "untouched", *sweep)
+    assert status == 0, output
+    assert "24 jobs: 0 done, 24 to run on 2 CPU workers; logs in runs/logs\n" in output
+    expected = content(tmp_path / "untouched" / "runs")
+    assert len(expected) > 24 * 5
+    assert content(tmp_path / "touched" / "runs") == expected
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_jobs_and_says_how_to_go_on(tmp_path):
+    process = start(tmp_path, "-m", *SMALL, "seed=0,1,2", "launcher.workers=2")
+    wait_for(lambda: list(tmp_path.glob("runs/*/*/config.yaml")))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert "attnprobe: interrupted; the same command again goes on from here" in (tmp_path / "output.txt").read_text()
+    before = sorted(tmp_path.rglob("*"))
+    time.sleep(3)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_probes_are_added_to_several_runs_at_once(tmp_path):
+    runs = [run(small_run(tmp_path / "runs", f"seed={seed}", "model=average")) for seed in (0, 1)]
+    weights = [(directory / "model.safetensors").stat().st_mtime_ns for directory in runs]
+    named = ",".join(str(directory.relative_to(tmp_path)) for directory in runs)
+    arguments = ["-m", f"run={named}", "probe=[single_weight]", "trainer.accelerator=cpu", "launcher.workers=2"]
+    status, output = finish(tmp_path, *arguments)
+    assert status == 0, output
+    assert "2 jobs: 0 done, 2 to run" in output
+    assert all((directory / "tables" / "single_weight.parquet").exists() for directory in runs)
+    assert [(directory / "model.safetensors").stat().st_mtime_ns for directory in runs] == weights
+    status, output = finish(tmp_path, *arguments)
+    assert status == 0, output
+    assert "2 jobs: 2 done, nothing to run" in output
+
+
+@pytest.mark.slow
+def test_a_cluster_runs_the_jobs(tmp_path):
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'")
+    sweep = ["-m", *SMALL, "launcher=submitit", "launcher.cluster=local", "launcher.parameters.gpus_per_node=0",
+             "model=average", "probe=[permutation]", "data.max_tokens=4000,0"]  # fmt: skip
+    status, output = finish(tmp_path, *sweep)
+    assert status == 1
+    assert "2 jobs: 0 done, 2 to run on local through submitit, at most 100 at a time; logs in runs/logs\n" in output
+    assert "FAILED data.max_tokens=0 (status 2)" in output
+    run(small_run(tmp_path / "single", "model=average", "data.max_tokens=4000"))
+    assert content(tmp_path / "runs") == content(tmp_path / "single")
+
+
+@pytest.mark.slow
+def test_two_devices_train_together_and_one_examines(tmp_path):
+    status, output = finish(tmp_path, *SMALL, "trainer.devices=2", "probe=[permutation]", "data.eval_batch_size=7")
+    assert status == 0, output
+    assert "sync_dist" not in output
+    (directory,) = find_runs(tmp_path / "runs")
+    results = read_results(directory)
+    per_example = results[results["metric"] == "median_tvd"]["example_id"]
+    assert sorted(per_example) == sorted(read_examples(directory)["example_id"]) == list(range(30))
+    # the same weights examined anew on one device
+    arguments = [f"run={directory.relative_to(tmp_path)}", "on_finished=skip", "probe=[single_weight]", "figures=false"]
+    status, output = finish(tmp_path, *arguments)
+    assert status == 0, output
+    shown = ["metric", "step", "value"]
+    before, after = (
+        table.loc[table["probe"] == "performance", shown].astype({"metric": str}).reset_index(drop=True)
+        for table in (results, read_results(directory))
+    )
+    pd.testing.assert_frame_equal(before, after)
+    examples = read_examples(directory)
+    accuracy = before.set_index("metric")["value"]["accuracy"]
+    assert accuracy == pytest.approx((examples["label"] == examples["prediction"]).mean())

@@ -1,0 +1,142 @@
+"""From a CSV to the verdict, without code, on three shapes of files."""
+
+import csv
+import json
+import random
+
+import pytest
+
+from attnprobe.report.claims import CRITERIA
+from attnprobe.report.study_summary import publish_study
+from attnprobe.results import read_manifest, read_results
+from attnprobe.run import Settings
+from attnprobe.studies.audit import rows_within
+from attnprobe.studies.base import carry_out_study
+from attnprobe.studies.timing import Costs, measure
+from tests.runs import SMALL_ADVERSARY, composed
+
+QUICK = ("training.epochs=2", "data.embedding_size=12", "study.seeds=[1]", "trainer.accelerator=cpu", *SMALL_ADVERSARY)
+
+
+def compose(overrides):
+    return composed(*overrides)
+
+
+def written(path, rows, header=("review", "verdict")):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def texts(words, count, draw):
+    rest = ["the", "a", "film", "plot", "it", "was", "really", "quite", "and", "scenes", "with", "of", "to", "me"]
+    for _ in range(count):
+        sentence = draw.choices(rest, k=draw.randint(4, 9))
+        sentence[draw.randrange(len(sentence))] = draw.choice(words)
+        yield " ".join(sentence)
+
+
+def binary(path):
+    draw = random.Random(0)
+    good, bad = texts(["lovely", "superb"], 70, draw), texts(["awful", "dull"], 70, draw)
+    return written(path, [*((text, "good") for text in good), *((text, "bad") for text in bad)])
+
+
+def five_uneven(path):
+    draw = random.Random(0)
+    rows = []
+    for stars, count in zip("12345", (8, 10, 20, 30, 90), strict=True):
+        rows += [(text, stars) for text in texts([f"star{stars}", f"grade{stars}"], count, draw)]
+    return written(path, rows)
+
+
+def with_holes(path):
+    words = {"да": ["прекрасно", "чудесно", "素晴らしい"], "нет": ["ужасно", "скучно", "退屈な"]}
+    draw = random.Random(0)
+    rows = [(text, label) for label, own in words.items() for text in texts(own, 60, draw)]
+    rows[5:5] = [("", "да"), ("   ", "нет"), ("<script>alert('x')</script> & прекрасно", "да"), ("без оценки", "")]
+    return written(path, rows)
+
+
+@pytest.mark.parametrize("shape", [binary, five_uneven, with_holes])
+def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
+    path = shape(tmp_path / "reviews.csv")
+    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
+    directory = carry_out_study([*command, f"output={tmp_path / 'runs'}"], compose)
+    said = capsys.readouterr().out
+    assert "audit: 4 trainings of 2 epochs on " in said
+    assert "on this machine (cpu)" in said
+    publish_study(directory)
+    shown = capsys.readouterr().out
+    assert all(criterion in shown for criterion in CRITERIA)
+    assert "May this attention be read as an explanation?" in shown
+    page = (directory / "report.html").read_text(encoding="utf-8")
+    assert "Audit of files" in page
+    assert "<script>alert" not in page
+    content = json.loads((directory / "study.json").read_text())
+    base = read_manifest(directory / content["members"][0]["directory"])
+    expected = {"binary": 2, "five_uneven": 5, "with_holes": 2}[shape.__name__]
+    assert len(base["classes"]) == expected
+    assert set(base["tables"]) >= {"permutation", "adversarial", "correlation", "single_weight", "erasure"}
+    if shape is with_holes:
+        dropped = {reason: 0 for count in base["counts"].values() for reason in count.get("dropped", {})}
+        for count in base["counts"].values():
+            for reason, number in count.get("dropped", {}).items():
+                dropped[reason] += number
+        assert sum(dropped.values()) == 3, dropped  # two without words, one without a label
+
+
+def test_a_plan_is_kept_when_an_audit_is_taken_up_again(tmp_path, monkeypatch, capsys):
+    path = binary(tmp_path / "reviews.csv")
+    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
+    command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation,adversarial]"]
+    monkeypatch.setattr(
+        "attnprobe.studies.audit.measure",
+        lambda config: Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu"),
+    )
+    monkeypatch.setattr("attnprobe.studies.audit.FEWEST", {"train": 60, "test": 20})
+    first = carry_out_study(command, compose)
+    said = capsys.readouterr().out
+    assert "taking 20 of 28 test rows and 60 of 95 train rows, at random; study.minutes=… allows more" in said
+    members = json.loads((first / "study.json").read_text())["members"]
+    manifest = read_manifest(first / members[0]["directory"])
+    assert manifest["counts"]["test"]["kept"] == 20
+    assert manifest["counts"]["train"]["kept"] == 60
+    (first / "study.json").unlink()
+    monkeypatch.setattr("attnprobe.studies.audit.measure", lambda config: pytest.fail("planned twice"))
+    assert carry_out_study(command, compose) == first
+    assert json.loads((first / "study.json").read_text())["members"] == members
+
+
+def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
+    config = composed(
+        "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=12", "trainer.accelerator=cpu"
+    )
+    costs = measure(config)
+    assert costs.rows["train"] == 300
+    assert costs.device == "cpu"
+    assert 1e-6 < costs.training < 0.1
+    assert 1e-6 < costs.probing < 10
+    assert not Settings.of(config).directory.exists()  # nothing is written
+    assert costs.seconds(4, 3, probed=2) == pytest.approx(12 * 300 * costs.training + 2 * 60 * costs.probing)
+
+
+def test_rows_are_left_out_until_the_time_suffices():
+    costs = Costs({"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu")
+    for minutes in (20, 60, 120, 600):
+        kept = rows_within(costs, epochs=8, trainings=6, seconds=60 * minutes)
+        sizes = costs.rows | kept
+        planned = Costs(sizes, costs.training, costs.probing, "cpu").seconds(8, 6)
+        floor = sizes["train"] == 2000 and sizes["test"] == 400
+        assert planned <= 60 * minutes * 1.001 or floor
+        assert not kept or planned > 60 * minutes * 0.9  # no more is left out than needed
+
+
+def test_the_verdict_is_that_of_the_tables(tmp_path):
+    path = binary(tmp_path / "reviews.csv")
+    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
+    directory = carry_out_study([*command, f"output={tmp_path / 'runs'}", "study.probes=[adversarial]"], compose)
+    members = json.loads((directory / "study.json").read_text())["members"]
+    assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
+    base = directory / members[0]["directory"]
+    assert set(read_results(base)["probe"]) == {"training", "performance", "adversarial"}
