@@ -59,7 +59,8 @@ class PredictionCollector(Callback):
 
     def write(self, data: TextDataModule, split: str, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
-        tokens are aligned and cover the content positions only.
+        tokens are aligned and cover the content positions only. Where there are questions, `question` has their words and
+        `candidates` the names of the classes that may answer.
 
         A hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
         hold the words of each and the attention among them.
@@ -67,6 +68,10 @@ class PredictionCollector(Callback):
         rows = sorted(self.rows, key=lambda row: row["example_id"])
         columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
         columns["tokens"] = [data.tokens(split, row["example_id"]) for row in rows]
+        if data.splits[split].question is not None:
+            columns["question"] = [data.question(split, row["example_id"]) for row in rows]
+        if data.splits[split].candidates is not None:
+            columns["candidates"] = [data.candidates(split, row["example_id"]) for row in rows]
         if "word_attention" in columns:
             columns["words"] = [
                 by_sentence(words, [len(weights) for weights in row["word_attention"]])

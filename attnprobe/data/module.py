@@ -464,6 +464,13 @@ class TextDataModule(LightningDataModule):
             return None
         return [self.words[number] for number in part.question[part.row_of(example_id)].tolist()]
 
+    def candidates(self, split: str, example_id: int) -> list[str] | None:
+        """The classes that one example may be answered with; None where the data do not restrict them."""
+        part = self.splits[split]
+        if part.candidates is None:
+            return None
+        return [self.classes[number] for number in part.candidates[part.row_of(example_id)].tolist()]
+
     def rationale(self, split: str, example_id: int) -> list[bool] | None:
         """Which content positions are the reason for the label; None where the data do not say."""
         part = self.splits[split]

@@ -14,7 +14,7 @@ from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.importance.gradient import attention_gradient
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
+from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
 from attnprobe.probes.randomness import Draws
 
 NEVER_FLIPS, FLIPS_BY_BIAS, FLIPS = 0, 1, 2
@@ -43,7 +43,8 @@ class Erasure(ModelProbe):
     it does, 1 only the decoder's bias does, when everything is erased (the published code counts that as a flip at
     fraction 1), 0 never; `regret_R`: removed_count_R − removed_count_optimal.
 
-    Per example: `never_flips` (1: proved that no set of items does it), `flip_by_bias` (1: with everything erased the
+    Per example: `smallest_set` per position (1: a member of the smallest flipping set; no rows where there is none),
+    `never_flips` (1: proved that no set of items does it), `flip_by_bias` (1: with everything erased the
     bias decides otherwise); over all random orders `removed_fraction_random_mean` (of those that flip) and
     `flip_share_random`; `fewer_A_than_B` for pairs of rankings (`PAIRS`): 1 where A flips with fewer items, an order
     that does not flip needing more than any, else 0 (ties as well); `max_attention`, `predicted_class`,
@@ -88,6 +89,8 @@ class Erasure(ModelProbe):
             mass = torch.where(members, readout.attention, 0).sum(-1)
             yield from removed("optimal", optimal, mass, by_bias, readout)
             yield Measurement("never_flips", optimal < 0)
+            there = readout.content & (optimal > 0).unsqueeze(-1)
+            yield Measurement("smallest_set", members.double(), positions(there))
         scores = rankings(subject)
         found = erase_in_order(readout, torch.cat([torch.stack([*scores.values()]), noise]))
         orders = found.count[len(scores) :]

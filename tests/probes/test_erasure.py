@@ -57,6 +57,25 @@ def test_equals_the_published_loop(classes, question):
             assert ours == pytest.approx(expected, nan_ok=True), name
 
 
+def test_the_smallest_set_is_filed_by_position_and_flips():
+    batch = toy_batch(LENGTHS, padding=1)
+    classifier = undecided(toy_classifier(classes=3, spread=8), batch)
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    rows = {m.metric: m for m in Erasure().measure(subject, Draws(0, "erasure"))}
+    sizes, members = rows["removed_count_optimal"].value, rows["smallest_set"]
+    flips = (sizes > 0).nonzero().flatten().tolist()
+    assert 0 < len(flips) < len(LENGTHS)
+    for row, length in enumerate(LENGTHS):
+        there = ~members.step[row].isnan()
+        assert int(there.sum()) == (length if row in flips else 0)
+        if row in flips:
+            chosen = (members.value[row] > 0) & there
+            assert int(chosen.sum()) == int(sizes[row])
+            kept = torch.where(chosen, 0, subject.readout.attention[row])
+            logits = subject.readout.position_logits[row].mul((kept / kept.sum()).unsqueeze(-1)).sum(0)
+            assert int(logits.argmax()) != int(subject.readout.prediction()[row].argmax())
+
+
 def test_nothing_needs_fewer_than_the_optimum_and_status_says_why_not():
     subject, found = examined(toy_batch(LENGTHS * 6), classes=2)
     readout, outputs = subject.readout, subject.outputs
@@ -131,6 +150,10 @@ def test_batch_and_padding_change_no_number():
     subject, expected = examined(batch, wins=True)
     wide = examined(padded, classifier=subject.classifier, wins=True)[1]
     alone = [examined(rows_of(batch, [row]), classifier=subject.classifier, wins=True)[1] for row in range(8)]
+    sets = expected.pop("smallest_set")  # one number per position: of other widths
+    for row, length in enumerate(LENGTHS):
+        for other in (wide["smallest_set"][row], alone[row]["smallest_set"][0]):
+            assert torch.equal(other[1 : length + 1], sets[row, 1 : length + 1])
     for metric, values in expected.items():
         one = torch.cat([result[metric] for result in alone])
         torch.testing.assert_close(wide[metric], values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
