@@ -1,4 +1,4 @@
-# make run   set up, run the main job on the built-in corpus, say where the results are
+# make run   set up, audit a model on the built-in corpus (a few minutes), say where the report is
 # make test  set up, run all tests
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 .DELETE_ON_ERROR:
 
 run: .venv/ready
-	$(BIN)/python -m attnprobe +experiment=jain_adversarial on_finished=skip
+	$(BIN)/python -m attnprobe +experiment=audit
 
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2

@@ -38,7 +38,7 @@ def main(config: DictConfig) -> float | None:
     overrides = list(HydraConfig.get().overrides.task)
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        if sweep:
+        if sweep or config.study is not None:
             refuse_several_devices(config.trainer)
         if config.study is not None:
             publish_study(carry_out_study(overrides, composed))

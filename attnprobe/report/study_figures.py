@@ -19,7 +19,7 @@ SEEDS = CLASS_COLOURS[2]
 
 def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, float], title: str) -> Figure:
     """A row per group: a dot per seed, the mean with Student's interval, a cross for the published number."""
-    figure = new_figure(TEXT_WIDTH * 0.7, 0.7 + 0.36 * len(groups))
+    figure = new_figure(TEXT_WIDTH * 0.75, 0.8 + 0.34 * len(groups))
     axes = figure.subplots()
     for at, (name, values) in enumerate(groups.items()):
         sample = values.to_numpy()
@@ -41,7 +41,7 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
     ]
     if not all(np.isnan(mark) for mark in marks.values()):
         handles.append(Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label="published (unverified)"))
-    figure.legend(handles=handles, loc="outside upper right", ncols=3)
+    figure.legend(handles=handles, loc="outside upper left", ncols=3)
     return figure
 
 
@@ -91,10 +91,8 @@ def curve(
     axes.errorbar(
         table["TVD"], table["JSD"], **errors, fmt="o-", ms=3.5, lw=0.9, color=colour, label="trained adversary"
     )
-    for weight, tvd, jsd in zip(table["lambda"], table["TVD"], table["JSD"], strict=True):
-        axes.annotate(
-            f"λ = {weight:g}", (tvd, jsd), xytext=(4, -7), textcoords="offset points", fontsize=5.5, color=INK
-        )
+    for label, tvd, jsd in labels(table):
+        axes.annotate(label, (tvd, jsd), xytext=(5, -2), textcoords="offset points", fontsize=5.5, color=INK)
     if not seeds.empty:
         axes.plot(seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label="other seeds of the base")
     if single is not None:
@@ -103,12 +101,38 @@ def curve(
             single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label="single predictions, exact"
         )
     if not quoted.empty:
-        axes.plot(quoted["TVD"], quoted["JSD"], "x", ms=6, mew=1.4, color=INK, label="published (unverified)")
+        axes.plot(
+            quoted["TVD"],
+            quoted["JSD"],
+            "x",
+            ms=6,
+            mew=1.4,
+            color=INK,
+            label="published (unverified; TVD in half units)",
+        )
     axes.axhline(LN2, lw=0.6, ls=":", color=FAINT)
     axes.set_ylim(0, 0.72)
     axes.set_xlim(left=0)
     axes.set_xlabel("TVD of the predictions to the base's")
     axes.set_ylabel("JSD of the attention to the base's (nats)")
     axes.set_title(drawable(title), loc="left")
-    figure.legend(loc="outside right upper", fontsize=6.5)
+    figure.legend(loc="outside upper left", ncols=2)
     return figure
+
+
+def labels(table: pd.DataFrame) -> list[tuple[str, float, float]]:
+    """`(λ in words, TVD, JSD)` for the points of the curve; neighbours that lie on each other share a label.
+
+    >>> labels(pd.DataFrame({"lambda": [0, 0.001, 0.01], "TVD": [0.05, 0.051, 0.1], "JSD": [0.03, 0.03, 0.6]}))
+    [('λ = 0 to 0.001', 0.051, 0.03), ('λ = 0.01', 0.1, 0.6)]
+    """
+    groups: list[list[tuple[float, float, float]]] = []
+    for weight, tvd, jsd in zip(table["lambda"], table["TVD"], table["JSD"], strict=True):
+        if not groups or np.hypot(tvd - groups[-1][-1][1], jsd - groups[-1][-1][2]) > 0.02:
+            groups.append([])
+        groups[-1].append((float(weight), float(tvd), float(jsd)))
+    found = []
+    for group in groups:
+        several = f" to {group[-1][0]:g}" if len(group) > 1 else ""
+        found.append((f"λ = {group[0][0]:g}{several}", group[-1][1], group[-1][2]))
+    return found

@@ -87,7 +87,8 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
     else:
         names = ", ".join([*known, *installed])
         raise UserError(f"{path} is of the study {content['study']!r}: expected one of {names}")
-    reading: StudyReading = read(directory, content)
+    with paper_style():  # the figures are made here
+        reading: StudyReading = read(directory, content)
     return reading
 
 
