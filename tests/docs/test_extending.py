@@ -21,6 +21,7 @@ from attnprobe.errors import UserError
 from attnprobe.report import reading, studies
 from attnprobe.report.page.build import write_report
 from attnprobe.report.studies import read_study
+from attnprobe.report.study_summary import publish_study
 from attnprobe.report.summary import headline, print_summary
 from attnprobe.report.tables import write_tables
 from attnprobe.results import read_manifest, read_results
@@ -177,7 +178,7 @@ def test_a_second_reading_of_a_probe_is_refused(mine, monkeypatch):
     reading.readings.cache_clear()
 
 
-def test_a_study(mine, monkeypatch):
+def test_a_study(mine, monkeypatch, capsys):
     overrides = [*SMALL, *command("+experiment=widths"), f"output={mine / 'runs'}"]
     directory = carry_out_study(overrides, composed)
     members = json.loads((directory / "study.json").read_text())["members"]
@@ -187,7 +188,9 @@ def test_a_study(mine, monkeypatch):
     assert table["width"].tolist() == [64]
     (finding,) = found.findings
     assert finding.evidence.value == pytest.approx(0.1 - table["JSD"][0])
-    assert found.title in write_report([directory], mine / "study.html").read_text()
+    publish_study(directory)
+    assert found.title in (directory / "report.html").read_text()
+    assert "stability: The attention is" in capsys.readouterr().out
     monkeypatch.setattr(studies, "entry_points", lambda group: [])
     with pytest.raises(UserError, match="of the study 'widths': expected one of audit, wiegreffe"):
         read_study(directory)
@@ -211,4 +214,4 @@ def test_every_file_of_the_page_was_used(mine):
     used = " ".join(COMMANDS)
     for name in settings - {"conf/probe/sufficiency.yaml"}:
         assert f"{Path(name).stem}" in used, name
-    assert len(FILES) == PAGE.count(" title=")
+    assert len(FILES) == len(re.findall(r"^```\w+ title=", PAGE, re.M))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnprobe.report.figures import draw, drawable_from, file_name
+from attnprobe.report.facets import named
+from attnprobe.report.figures import class_names, draw, drawable_from, file_name
 from attnprobe.report.page.runs import DOT, Group, Run
 from attnprobe.report.reading import Drawing, Reading
 from attnprobe.report.style import paper_style
@@ -59,6 +60,8 @@ def pictures(
         words: False leaves out the figures that show texts.
     """
     found = []
+    runs = [run for group in groups for run in group.runs]
+    numbers = named(numbers, [class_names(run.directory) for run in runs])
     for drawing in reading.drawings:
         if not drawing.words:
             if drawable_from(drawing, numbers):
@@ -82,6 +85,7 @@ def of_run(drawing: Drawing, run: Run) -> Figure | None:
     results = read_results(run.directory, probe=drawing.probes)
     if not drawable_from(drawing, results):
         return None
+    results = named(results, [class_names(run.directory)])
     return draw(drawing, results, read_examples(run.directory, split=run.split))
 
 
