@@ -211,14 +211,15 @@ def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0
     values, where the correction vanishes and its jackknife would need values² numbers of memory.
 
     Returns:
-        (mean, low, high); all NaN where there is no value, and three times the mean where all values are equal.
+        (mean, low, high); all NaN where there is no value, and three times the mean where all values are equal (to
+        twelve digits).
     """
     sample = np.asarray(list(values), np.float64)
     sample = sample[~np.isnan(sample)]
     if len(sample) == 0:
         return (float("nan"),) * 3
     mean = float(sample.mean())
-    if np.ptp(sample) == 0:
+    if np.ptp(sample) <= 1e-12 * np.abs(sample).max():  # equal but for rounding, on which the correction has no hold
         return mean, mean, mean
     result = stats.bootstrap(
         (sample,),

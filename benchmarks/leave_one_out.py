@@ -6,8 +6,8 @@ RUN is the directory of a finished run of an LSTM; its own test texts are taken,
 of 32 as the published code does, and of these batches some, evenly over the lengths. (Batches of a sample of single
 texts would hold texts of different lengths, and the published loop drops as many columns of all of them as the longest
 has: it would look slower than it is.) All sides run in the same process on one thread, in processor time, on the same
-model and batches; the published loop with its packed bidirectional LSTM, once more with this project's faster encoder
-("unpacked"). The published code leaves autograd on in this loop; here it is off on all sides.
+model and batches: the published loop with its packed bidirectional LSTM, with autograd on as in the released code
+("released") and off ("packed"), and once more with this project's faster encoder and autograd off ("unpacked").
 """
 
 import argparse
@@ -46,12 +46,13 @@ def batches(run: TrainedRun, texts: list[list[str]], count: int) -> list[Batch]:
 
 
 def compare(run: TrainedRun, parts: list[Batch], dtype: torch.dtype, repeats: int) -> str:
-    """One line: median seconds of the three, the ratios of the first two to ours, and the largest difference."""
+    """One line: median seconds of the four, the ratios of the first three to ours, and the largest difference."""
     classifier = run.classifier.to(dtype)
     published = reference.packed(classifier)
     with torch.no_grad():
         outputs = [classifier(batch) for batch in parts]  # which a probe is given
     jobs: list[Callable[[], list[Tensor]]] = [
+        lambda: [reference.leave_one_out(published, batch, autograd=True) for batch in parts],
         lambda: [reference.leave_one_out(published, batch) for batch in parts],
         lambda: [reference.leave_one_out(classifier, batch) for batch in parts],
         lambda: [leave_one_out(classifier, b, o).distance for b, o in zip(parts, outputs, strict=True)],
@@ -67,10 +68,10 @@ def compare(run: TrainedRun, parts: list[Batch], dtype: torch.dtype, repeats: in
     seconds = [median(each) for each in times]
     apart = max(
         float((ours - other)[batch.content].abs().nan_to_num().max())
-        for others in found[:2]
-        for other, ours, batch in zip(others, found[2], parts, strict=True)
+        for others in found[:-1]
+        for other, ours, batch in zip(others, found[-1], parts, strict=True)
     )
-    ratios = "".join(f"{other / seconds[2]:8.1f} x" for other in seconds[:2])
+    ratios = "".join(f"{other / seconds[-1]:8.1f} x" for other in seconds[:-1])
     return "".join(f"{value:9.2f} s" for value in seconds) + ratios + f"{apart:9.1e}"
 
 
@@ -87,7 +88,7 @@ def main() -> None:
     parts = batches(run, tokens, max(1, -(-arguments.examples // BATCH)))
     lengths = torch.cat([batch.content.sum(1) for batch in parts]).tolist()
     print(f"{len(lengths)} test texts of {np.mean(lengths):.0f} tokens (longest {max(lengths)})")
-    print(f"{'':8} {'published':>10} {'unpacked':>10} {'attnprobe':>10} {'times faster':>19} {'differ':>8}")
+    print(f"{'':8}{'released':>11}{'packed':>11}{'unpacked':>11}{'attnprobe':>11}{'times faster':>30}{'differ':>9}")
     for dtype in (torch.float32, torch.float64):
         print(f"{str(dtype).removeprefix('torch.'):8} {compare(run, parts, dtype, arguments.repeats)}", flush=True)
 

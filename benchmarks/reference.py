@@ -117,19 +117,20 @@ class PackedLSTM(Encoder):
         return torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])[0]
 
 
-def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
+def leave_one_out(classifier: AttentionClassifier, batch: Batch, *, autograd: bool = False) -> Tensor:
     """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside content.
 
     As published: one column after the other is dropped from the whole batch, and every shortened batch is embedded,
-    encoded, attended to and decoded anew.
+    encoded, attended to and decoded anew. `autograd`: recorded for a backward pass that never comes, as the released code
+    does.
     """
-    with torch.no_grad():
+    with torch.set_grad_enabled(autograd):
         original = classifier.predict(batch)
         difference = torch.zeros(batch.ids.shape, dtype=original.dtype)
         for column in range(int(batch.content.nonzero()[:, 1].max()) + 1):
             keep = [number for number in range(batch.ids.shape[1]) if number != column]
             shorter = replace(batch, ids=batch.ids[:, keep], mask=batch.mask[:, keep], content=batch.content[:, keep])
-            moved = 0.5 * (classifier.predict(shorter) - original).abs().sum(-1)
+            moved = 0.5 * (classifier.predict(shorter).detach() - original.detach()).abs().sum(-1)
             difference[:, column] = torch.where(batch.content[:, column], moved, 0)
     return difference
 

@@ -49,7 +49,9 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     assert set(results["probe"]) >= set(config.probe)
 
 
-@pytest.mark.parametrize("attention", sorted(set(stems("model/attention")) - {"imposed"}))  # tests/models/test_attention
+@pytest.mark.parametrize(
+    "attention", sorted(set(stems("model/attention")) - {"imposed"})
+)  # tests/models/test_attention
 def test_all_of_jain_and_wallace_runs_on_questions(attention, tmp_path):
     config = composed(
         "+experiment=jain", "task=qa", f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, f"output={tmp_path}"

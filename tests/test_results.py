@@ -112,3 +112,11 @@ def test_interval_of_nothing_and_of_one_value():
 def test_parquet_needs_no_pandas_metadata(tmp_path):
     write_table(table(("a", np.array([1]), np.array([1.0]))), tmp_path / "t.parquet")
     assert pq.read_schema(tmp_path / "t.parquet").metadata is None
+
+
+def test_values_that_are_equal_but_for_rounding_have_a_point_for_an_interval():
+    nearly = 0.45397827 + np.array([0, 1, 2, 0, 0, 1] * 7) * 5.5e-17
+    assert np.ptp(nearly) > 0
+    assert interval(nearly) == (nearly.mean(),) * 3
+    mean, low, high = interval(np.array([0.45, 0.45 + 1e-9] * 20))
+    assert low < mean < high

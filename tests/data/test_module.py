@@ -351,7 +351,9 @@ def test_rows_are_drawn_at_random_and_counted():
     assert data.counts["train"]["dropped"]["over data.most"] == 30
     assert data.sizes["test"] == 2
     assert len([word for word in data.vocabulary.words if word.startswith("word")]) == 10  # of the kept rows alone
-    assert ready(train, most={"train": 10}, seed=5).splits["train"].example_id.tolist() == kept  # seeds see the same rows
+    assert (
+        ready(train, most={"train": 10}, seed=5).splits["train"].example_id.tolist() == kept
+    )  # seeds see the same rows
     assert ready(train, most={"train": 10}, split_seed=1).splits["train"].example_id.tolist() != kept
     assert ready(train, most={"train": 100}).sizes["train"] == 40
     with pytest.raises(UserError, match=r"data\.most=.*tests.*expected some of train, validation, test"):
