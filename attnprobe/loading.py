@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.data.module import TextDataModule
 from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
@@ -204,6 +205,18 @@ def targets(content: Any) -> list[str]:
     if isinstance(content, (list, tuple)):
         return [target for value in content for target in targets(value)]
     return []
+
+
+def untrained(config: Mapping[str, Any], data: TextDataModule) -> AttentionClassifier:
+    """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator."""
+    return construct(
+        config["model"],
+        data.embeddings(),
+        classes=len(data.classes),
+        task=data.task,
+        class_weight=data.class_weight,
+        recipe=instantiate(config["training"]["recipe"]),
+    )
 
 
 def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> AttentionClassifier:

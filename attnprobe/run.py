@@ -26,7 +26,7 @@ from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.launching.devices import helps_to_train, several_devices
 from attnprobe.launching.lock import locked
-from attnprobe.loading import TRUSTED, construct, targets
+from attnprobe.loading import TRUSTED, targets, untrained
 from attnprobe.models.attention import Attention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.objectives import Objective
@@ -151,6 +151,11 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     Raises:
         UserError: a setting, a file or the data cannot be used; nothing half-written is left behind.
     """
+    if config.study is not None:
+        raise UserError(
+            f"experiment={config.experiment} is a study of several runs: start it with `python -m attnprobe "
+            f"+experiment={config.experiment}`, or with attnprobe.studies.base.carry_out_study"
+        )
     settings = Settings.of(config)
     directory = settings.directory
     policy = settings.config["on_finished"] or ("skip" if sweep else "error")
@@ -353,14 +358,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     if teacher is not None:
         data.follow(teacher)
-    classifier = construct(
-        config["model"],
-        data.embeddings(),
-        classes=len(data.classes),
-        task=data.task,
-        class_weight=data.class_weight,
-        recipe=instantiate(config["training"]["recipe"]),
-    )
+    classifier = untrained(config, data)
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 

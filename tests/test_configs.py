@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hydra.utils import instantiate
 
+from attnprobe.errors import UserError
 from attnprobe.results import read_results
 from attnprobe.run import run
 from tests.runs import SMALL, SMALL_ADVERSARY, composed
@@ -29,7 +30,7 @@ def test_every_data_set_is_built(stem):
     assert module.name == stem
 
 
-STUDIES = [stem for stem in stems("experiment") if stem.startswith("wiegreffe")]
+STUDIES = [stem for stem in stems("experiment") if stem.startswith(("wiegreffe", "audit"))]
 """Experiments of several runs, which tests/studies carries out."""
 
 
@@ -37,6 +38,8 @@ STUDIES = [stem for stem in stems("experiment") if stem.startswith("wiegreffe")]
 def test_every_study_is_built_from_its_defaults(stem):
     config = composed(f"+experiment={stem}")
     assert config.experiment == instantiate(config.study).name == stem.split("_")[0]
+    with pytest.raises(UserError, match=r"is a study of several runs: start it with `python -m attnprobe \+experiment="):
+        run(config)
 
 
 @pytest.mark.parametrize("stem", sorted(set(stems("experiment")) - set(STUDIES)))

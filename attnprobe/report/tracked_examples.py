@@ -98,7 +98,8 @@ def positions(results: pd.DataFrame, probe: str, metric: str, wanted: Sequence[i
     """The numbers of a per-position metric, by position, of each wanted example that has them."""
     rows = results[(results["probe"] == probe) & (results["metric"] == metric) & results["example_id"].isin(wanted)]
     steps = rows.assign(step=rows["step"].astype(int))
-    return {int(example): part.set_index("step")["value"] for example, part in steps.groupby("example_id")}
+    parts = [part for _, part in steps.groupby("example_id")]
+    return {int(part["example_id"].iloc[0]): part.set_index("step")["value"] for part in parts}
 
 
 def attention_strips(row: dict[str, Any], *, log_text: bool) -> list[Strip]:

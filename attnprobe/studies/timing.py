@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
-from attnprobe.loading import construct
+from attnprobe.loading import untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, Subject
 from attnprobe.probes.randomness import Draws
@@ -58,14 +58,7 @@ def measure(config: DictConfig) -> Costs:
     data.setup("fit")
     with torch.random.fork_rng():
         torch.manual_seed(content["seed"])
-        classifier = construct(
-            content["model"],
-            data.embeddings(),
-            classes=len(data.classes),
-            task=data.task,
-            class_weight=data.class_weight,
-            recipe=instantiate(content["training"]["recipe"]),
-        )
+        classifier = untrained(content, data)
     probes = [instantiate(part) for part in content["probe"].values()]
     wanted = content["trainer"]["accelerator"]
     device = "cuda" if torch.cuda.is_available() and wanted in ("auto", "gpu", "cuda") else "cpu"
