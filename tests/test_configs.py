@@ -38,7 +38,9 @@ STUDIES = [stem for stem in stems("experiment") if stem.startswith(("wiegreffe",
 def test_every_study_is_built_from_its_defaults(stem):
     config = composed(f"+experiment={stem}")
     assert config.experiment == instantiate(config.study).name == stem.split("_")[0]
-    with pytest.raises(UserError, match=r"is a study of several runs: start it with `python -m attnprobe \+experiment="):
+    with pytest.raises(
+        UserError, match=r"is a study of several runs: start it with `python -m attnprobe \+experiment="
+    ):
         run(config)
 
 
