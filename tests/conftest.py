@@ -7,5 +7,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from jaxtyping import install_import_hook
 
-with install_import_hook("attnprobe", "beartype.beartype"):
-    import attnprobe  # noqa: F401
+# for good: the package imports its parts when they are first asked for. Only rooms of tensors: beartype warns of
+# omegaconf's own annotations.
+ROOMS = ("batch", "erasure", "exact", "importance", "measures", "models", "probes")
+install_import_hook([f"attnprobe.{room}" for room in ROOMS], "beartype.beartype")

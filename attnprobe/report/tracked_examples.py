@@ -10,7 +10,7 @@ import pandas as pd
 from attnprobe.report.facets import per_example
 from attnprobe.report.strips import Strip, floats, page, strips_html
 
-WORDS = ("text", "tokens", "words")
+WORDS = ("text", "tokens", "words", "question", "candidates")
 """The columns of the examples' table that hold somebody's words."""
 HEATMAPS = {
     "attention": None,

@@ -25,7 +25,8 @@ def hostile(tmp_path):
         writer.writerow(["text", "label"])
         for number in range(200):
             word, label = (("lovely", "good & fine"), ("awful", "<b>bad</b>"))[number % 2]
-            writer.writerow([" ".join(draw.sample([word, HOSTILE, "&amp;", "a", "film", "plot"], 6)), label])
+            words = [word, HOSTILE, "&amp;", *(f"w{draw.randrange(30)}" for _ in range(draw.randint(2, 9)))]
+            writer.writerow([" ".join(draw.sample(words, len(words))), label])
     return path
 
 
@@ -58,8 +59,9 @@ def test_the_report_of_two_data_sets_three_encoders_two_attentions_and_two_seeds
     assert until(driver, sorted_by)
     results = read_results(tmp_path / "runs", probe="adversarial")
     mine = results[(results["data"] == "hostile") & (results["metric"] == "optimum_jsd")]
+    mine = mine.assign(value=-mine["value"].round(6))  # ties in the order of the examples
     each = [
-        part.sort_values("value", ascending=False)["example_id"] for _, part in mine.groupby("run_id", observed=True)
+        part.sort_values(["value", "example_id"])["example_id"] for _, part in mine.groupby("run_id", observed=True)
     ]
     assert listed(driver)[:5] in [part.iloc[:5].tolist() for part in each]
     put(driver, "query", "lovely")
