@@ -355,10 +355,9 @@ def shortened(batch: Batch, example: Int[Tensor, "texts"], removed: Int[Tensor, 
 
 
 def _rows(batch: Batch, rows: Int[Tensor, "rows"]) -> Batch:
-    """Some examples of a batch, in this order, as often as they are asked for."""
+    """Some examples of a batch, in this order, as often as they are asked for: what a model reads of them."""
     optional = {
         "sentence": batch.sentence,
-        "rationale": batch.rationale,
         "question": batch.question,
         "question_mask": batch.question_mask,
         "candidates": batch.candidates,
@@ -381,6 +380,8 @@ def _trimmed(batch: Batch, width: int) -> Batch:
         mask=batch.mask[:, :width],
         content=batch.content[:, :width],
         sentence=None if batch.sentence is None else batch.sentence[:, :width],
+        rationale=None if batch.rationale is None else batch.rationale[:, :width],
+        teacher_attention=None if batch.teacher_attention is None else batch.teacher_attention[:, :width],
     )
 
 

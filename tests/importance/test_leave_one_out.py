@@ -222,3 +222,16 @@ def test_models_that_attend_to_larger_units_are_refused():
     )  # fmt: skip
     with pytest.raises(UserError, match="larger units: leave the probe out"):
         leave_one_out(classifier, batch, sentences)
+
+
+def test_what_belongs_to_words_and_no_model_reads_is_left_behind():
+    """Rationales and a teacher's attention have the whole text's length; a shortened text must not carry them."""
+    batch = toy_batch([6, 4, 1], padding=3)
+    batch.rationale = batch.content.clone()
+    batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
+    example, removed = torch.tensor([0, 1, 0]), torch.tensor([2, 1, 5])
+    text = shortened(batch, example, removed)
+    assert text.rationale is None
+    assert text.teacher_attention is None
+    assert text.ids.shape == text.content.shape == (3, batch.ids.shape[1] - 1)
+    assert text.ids[1].tolist() == [token for place, token in enumerate(batch.ids[1].tolist()) if place != 1]
