@@ -57,6 +57,16 @@ class Evidence:
         found = stats.binomtest(round(sample.sum()), len(sample)).proportion_ci(method="wilson")
         return cls(float(sample.mean()), float(found.low), float(found.high), n=len(sample))
 
+    @classmethod
+    def of_seeds(cls, values: Any) -> "Evidence":
+        """The mean over seeds with Student's interval; one seed gives none."""
+        sample = np.asarray(values, np.float64)
+        n, mean = len(sample), float(sample.mean())
+        if n < 2:
+            return cls(mean, np.nan, np.nan, n)
+        half = float(stats.t.ppf(0.975, n - 1) * stats.sem(sample))
+        return cls(mean, mean - half, mean + half, n)
+
     def exceeds(self, threshold: float) -> str:
         """`holds` where the whole interval is above the threshold, `fails` where all of it is at or below, else
         `undecided`; without an interval nothing is decided."""

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from scipy import stats
 
+from attnprobe.report.claims import Evidence
 from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin
 from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, drawable, new_figure
 from attnprobe.report.violins import violin
@@ -24,11 +24,10 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
     for at, (name, values) in enumerate(groups.items()):
         sample = values.to_numpy()
         axes.plot(sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
-        mean = float(sample.mean())
-        if len(sample) > 1:
-            half = float(stats.t.ppf(0.975, len(sample) - 1) * stats.sem(sample))
-            axes.plot([mean - half, mean + half], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
-        axes.plot([mean], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
+        mean = Evidence.of_seeds(sample)
+        if mean.n > 1:
+            axes.plot([mean.low, mean.high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
+        axes.plot([mean.value], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
         if not np.isnan(marks[name]):
             axes.plot([marks[name]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
     axes.set_yticks(range(len(groups)), list(groups))

@@ -19,11 +19,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.errors import UserError
+from attnprobe.report.studies import STUDY
 from attnprobe.results import fingerprint, read_manifest, write_json
 from attnprobe.run import Settings, run
 
-STUDY, PLAN = "study.json", "plan.json"
-"""The first is written last and atomically: without it a study is not finished. The second is written before it begins."""
+PLAN = "plan.json"
+"""Written before a study begins."""
 
 OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
 """Settings of the study itself, which its members do not inherit from the command line."""

@@ -23,6 +23,7 @@ from attnprobe.report.style import paper_style, save
 from attnprobe.results import write_atomically
 
 STUDY = "study.json"
+"""Written last and atomically: without it a study is not finished."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,7 @@ def write_study(reading: StudyReading) -> None:
             reading.directory / "tables" / f"table{number}.csv", lambda p, text=text: p.write_text(text, "utf-8")
         )
     for name, _, figure in reading.figures:
-        with paper_style():
-            save(figure, reading.directory / "figures", name)
+        save(figure, reading.directory / "figures", name)
 
 
 def with_intervals(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Is attention needed, stable, of use to another model, and can a trained adversary escape it? (Wiegreffe & Pinter 2019)"""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -110,19 +110,9 @@ def choose(adversaries: Sequence[Path], above: float) -> Path:
     return max(adversaries, key=lambda run: reached[run]["jsd"])
 
 
-def over_seeds(values: Iterable[float]) -> Evidence:
-    """The mean over seeds with Student's interval; one seed gives none."""
-    sample = np.asarray(list(values), np.float64)
-    n, mean = len(sample), float(sample.mean())
-    if n < 2:
-        return Evidence(mean, np.nan, np.nan, n)
-    half = float(stats.t.ppf(0.975, n - 1) * stats.sem(sample))
-    return Evidence(mean, mean - half, mean + half, n)
-
-
 def difference(of: "pd.Series[float]", to: "pd.Series[float]") -> Evidence:
     """Mean over the seeds that both have of the difference, paired by seed."""
-    return over_seeds((of - to).dropna())
+    return Evidence.of_seeds((of - to).dropna())
 
 
 def equivalence(differences: Sequence[float], margin: float) -> float:
@@ -205,8 +195,8 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
     base, even = members.by_seed("base"), members.by_seed("uniform")
     table = pd.DataFrame(
         [
-            row("learned attention", over_seeds(base), papers.get("f1_base", np.nan)),
-            row("uniform attention", over_seeds(even), papers.get("f1_uniform", np.nan)),
+            row("learned attention", Evidence.of_seeds(base), papers.get("f1_base", np.nan)),
+            row("uniform attention", Evidence.of_seeds(even), papers.get("f1_uniform", np.nan)),
         ]
     )
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
@@ -289,7 +279,7 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     groups = {name: members.by_seed(f"guide_{name}") for name in GUIDES}
     marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = pd.DataFrame(
-        [row(words, over_seeds(groups[name]), marks[name]) for name, words in GUIDES.items()]
+        [row(words, Evidence.of_seeds(groups[name]), marks[name]) for name, words in GUIDES.items()]
     ).dropna(axis="columns", how="all")
     gain = difference(groups["base"], groups["uniform"])
     claim = statement(

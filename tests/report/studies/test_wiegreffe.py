@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from attnprobe.report.claims import FAILS, HOLDS, UNDECIDED
+from attnprobe.report.claims import FAILS, HOLDS, UNDECIDED, Evidence
 from attnprobe.report.studies import read_study
-from attnprobe.report.studies.wiegreffe import choose, equivalence, over_seeds
+from attnprobe.report.studies.wiegreffe import choose, equivalence
 from attnprobe.results import Rows, write_json, write_table
 
 EXAMPLES = 60
@@ -149,4 +149,4 @@ def test_equivalence_agrees_with_the_interval():
 
 
 def test_one_seed_has_no_interval():
-    assert np.isnan(over_seeds(pd.Series([0.8])).low)
+    assert np.isnan(Evidence.of_seeds(pd.Series([0.8])).low)
