@@ -145,14 +145,8 @@ def find_runs(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[P
     Raises:
         UserError: nothing there, or nothing finished.
     """
-    if isinstance(places, (str, os.PathLike)):
-        places = [places]
-    names = [os.fspath(place) for place in places]
-    found: set[Path] = set()
-    for place in names:
-        # a directory may be named like a pattern
-        for start in [place] if Path(place).exists() else glob(place, recursive=True):
-            found.update(path.parent for path in Path(start).rglob(MANIFEST))
+    names = named_places(places)
+    found = directories_with(MANIFEST, names)
     if not found:
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
         reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
@@ -160,6 +154,22 @@ def find_runs(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[P
             f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest is written; "
             f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
         )
+    return found
+
+
+def named_places(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
+    """One place or several as a list of texts."""
+    several = [places] if isinstance(places, (str, os.PathLike)) else places
+    return [os.fspath(place) for place in several]
+
+
+def directories_with(file: str, places: Iterable[str]) -> list[Path]:
+    """Every directory at or below these directories or glob patterns that holds a file of this name, sorted."""
+    found: set[Path] = set()
+    for place in places:
+        # a directory may be named like a pattern
+        for start in [place] if Path(place).exists() else glob(place, recursive=True):
+            found.update(path.parent for path in Path(start).rglob(file))
     return sorted(found)
 
 

@@ -10,7 +10,6 @@ import os
 import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from glob import glob
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from matplotlib.figure import Figure
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
 from attnprobe.report.style import paper_style, save
-from attnprobe.results import write_atomically
+from attnprobe.results import directories_with, named_places, write_atomically
 
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""
@@ -59,13 +58,7 @@ class StudyReading:
 
 def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[StudyReading]:
     """Every finished study at or below these directories or glob patterns; none is no error."""
-    if isinstance(places, (str, os.PathLike)):
-        places = [places]
-    found: set[Path] = set()
-    for place in [os.fspath(place) for place in places]:
-        for start in [place] if Path(place).exists() else glob(place, recursive=True):
-            found.update(path.parent for path in Path(start).rglob(STUDY))
-    return [read_study(directory) for directory in sorted(found)]
+    return [read_study(directory) for directory in directories_with(STUDY, named_places(places))]
 
 
 def read_study(directory: str | os.PathLike) -> StudyReading:
