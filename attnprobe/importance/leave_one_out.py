@@ -1,6 +1,7 @@
 """What does the prediction lose with each single token? (Jain & Wallace 2019, section 4.1: leave-one-out)"""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,14 +12,19 @@ from torch.nn import functional as F
 
 from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
+from attnprobe.models.attention import Attention
 from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.encoders import TextEncoder
 from attnprobe.models.shortened import Affine, ChangedStates, Encoded, View
 
 TOLERANCE = 1e-6
-"""Where a shortened text's state counts as being back at the unchanged one's: on IMDB, predictions agree to 2e-7."""
+"""How far off a state of a shortened text may be: on IMDB, predictions then agree to 9e-7."""
+SINGLE = 1e-6
+"""Tolerance from which states are recomputed in float32: its rounding is well below, but depends on the batch, and in the
+ranks of nearly equal distances that shows."""
 LONG = 64
 """Content tokens from which derivatives are worth their cost; shorter texts end before they are of use."""
-CHUNK = 2048
+CHUNK = 8192
 """Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
 
 
@@ -48,12 +54,13 @@ def leave_one_out(
     """Remove each content token in turn, encode what is left, attend and decode anew; markers and question stay.
 
     Encoders that know which states change (`Encoder.without_each`) only recompute those; the softmax over all positions
-    is put together from the unchanged and the changed ones. Others re-encode every shortened text.
+    is put together from the unchanged and the changed ones, in float64. Others re-encode every shortened text.
 
     Args:
         classifier: in eval mode; left as it is.
         outputs: its outputs for this batch.
-        tolerance: see `Encoder.without_each`; 0 approximates nothing.
+        tolerance: how far off a recomputed state may be, see `recurrent_changes`; from 1e-5 on, states are recomputed in
+            float32 whatever the model's precision, in less than half the time. 0 approximates nothing.
         chunk: most hidden states that are worked on at a time (a single text may exceed it).
         shortcut: False re-encodes every shortened text, whatever the encoder.
 
@@ -71,8 +78,9 @@ def leave_one_out(
     distance = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
     flips = distance.clone()
     original = probabilities(outputs.logits.detach().double(), classifier.task)
+    changing = Changing.of(classifier, tolerance) if shortcut else None
     with torch.no_grad():
-        for example, removed, logits in _logits_without(classifier, batch, outputs, tolerance, chunk, shortcut):
+        for example, removed, logits in _logits_without(classifier, batch, outputs, changing, chunk):
             other, base = probabilities(logits.double(), classifier.task), original[example]
             left = (content.sum(1) > 1)[example]
             multi_label = classifier.task is Task.MULTI_LABEL
@@ -80,18 +88,48 @@ def leave_one_out(
             flipped = ((other > 0.5) != (base > 0.5)).any(-1) if multi_label else other.argmax(-1) != base.argmax(-1)
             distance[example, removed] = torch.where(left, apart, torch.nan)
             flips[example, removed] = torch.where(left, flipped.double(), torch.nan)
-    return Removals(distance, flips)
+    last = _last_of_equals(batch)
+    return Removals(distance.gather(1, last), flips.gather(1, last))
+
+
+def _last_of_equals(batch: Batch) -> Int[Tensor, "batch seq"]:
+    """For each position the last of the equal tokens beside it. Without one or another of these the text is the same, and
+    a rounding error must not rank them."""
+    place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+    equal = (batch.ids[:, :-1] == batch.ids[:, 1:]) & batch.content[:, :-1] & batch.content[:, 1:]
+    # the nearest position, from here on, that the next one does not equal
+    ends = torch.where(F.pad(equal, (0, 1)), len(place), place)
+    return ends.flip(1).cummin(1).values.flip(1)
+
+
+@dataclass(frozen=True)
+class Changing:
+    """The layers that a changed state comes from and goes through, in the precision that the tolerance asks for."""
+
+    encoder: TextEncoder
+    attention: Attention
+    dtype: torch.dtype
+    tolerance: float
+
+    @classmethod
+    def of(cls, classifier: AttentionClassifier, tolerance: float) -> "Changing":
+        """Those of this classifier, which is left as it is."""
+        own = classifier.embedding.weight.dtype
+        if own != torch.float64 or tolerance < SINGLE:
+            return cls(classifier.encoder, classifier.attention, own, tolerance)
+        encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
+        return cls(encoder.float(), attention.float(), torch.float32, tolerance)
 
 
 def _logits_without(
-    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, tolerance: float, chunk: int, shortcut: bool
+    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, changing: Changing | None, chunk: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """`(example [n], removed [n], logits [n, classes])` until every content token was removed once."""
     for rows in _groups(batch.content, chunk):
         part, states = _rows(batch, rows), _rows_of_outputs(outputs, rows)
         width = int(part.mask.sum(1).max())
         part, states = _trimmed(part, width), _trimmed_outputs(states, width)
-        found = _recombined(classifier, part, states, tolerance) if shortcut else None
+        found = None if changing is None else _recombined(classifier, changing, part, states)
         if found is None:
             yield from ((rows[e], r, x) for e, r, x in _reencoded(classifier, part, states, chunk))
         else:
@@ -195,24 +233,26 @@ class Gathered:
 
 
 def _recombined(
-    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, tolerance: float
+    classifier: AttentionClassifier, changing: Changing, batch: Batch, outputs: Outputs
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Logits without each content token from the unchanged scores and values and the changed ones; None: the encoder
     has no short cut."""
-    for_score, score_of = _attention_in_two(classifier, outputs.hidden)
+    hidden = outputs.hidden.to(changing.dtype)
+    query = None if outputs.query is None else outputs.query.to(changing.dtype)
+    for_score, score_of = _attention_in_two(changing.attention, hidden)
     as_value = _value_layer(classifier, outputs.hidden)
-    both = Affine(*(torch.cat(parts) for parts in zip(for_score, as_value, strict=True)))
+    both = Affine(*(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True)))
     width = len(for_score.bias)
     distinct, which = batch.ids.unique(return_inverse=True)
-    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0)
-    texts = Encoded(words, which, batch.mask, batch.content, outputs.hidden)
+    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(changing.dtype)
+    texts = Encoded(words, which, batch.mask, batch.content, hidden)
     values = F.linear(outputs.hidden, *as_value).double()
     slopes = spare = None
     long = batch.content.sum(1, keepdim=True) >= LONG
-    if classifier.decoder.linear and tolerance > 0 and long.any():
-        slopes = _slopes(score_of, F.linear(outputs.hidden, *both), values, outputs, width)
-        spare = torch.where(long, 1 - outputs.attention, -1)
-    changes = classifier.encoder.without_each(texts, View(both, tolerance, slopes, spare))
+    if classifier.decoder.linear and changing.tolerance > 0 and long.any():
+        slopes = _slopes(score_of, F.linear(hidden, *both), values, outputs.attention, query, width)
+        spare = torch.where(long, 1 - outputs.attention, -1).to(changing.dtype)
+    changes = changing.encoder.without_each(texts, View(both, changing.tolerance, slopes, spare))
     if changes is None:
         return None
     example, removed = batch.content.nonzero(as_tuple=True)
@@ -228,7 +268,7 @@ def _recombined(
 
     for text, position, seen in _blocks(kept(changes)):
         of = example.index_select(0, text)
-        score = score_of(seen[:, :width], None if outputs.query is None else outputs.query[of])
+        score = score_of(seen[:, :width], None if query is None else query[of])
         gathered.add(text, score.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:])
         first.scatter_reduce_(0, text, position, "amin")
         last.scatter_reduce_(0, text, position, "amax")
@@ -245,9 +285,9 @@ def _recombined(
     if classifier.decoder.linear:
         logits = changed.mean if candidates is None else changed.mean.masked_fill(~candidates, -torch.inf)
         return example, removed, logits
-    query = None if outputs.query is None else outputs.query[example]
+    question = None if outputs.query is None else outputs.query[example]
     attended = changed.mean.to(outputs.hidden.dtype).unsqueeze(1)
-    return example, removed, classifier.decode(attended, torch.ones_like(attended[..., 0]), query, candidates)
+    return example, removed, classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)
 
 
 def _blocks(items: Iterator[tuple[Tensor, ...]], rows: int = 1024) -> Iterator[tuple[Tensor, ...]]:
@@ -266,22 +306,23 @@ def _slopes(
     score_of: Callable[[Tensor, Tensor | None], Tensor],
     seen: Float[Tensor, "batch seq out"],
     values: Float[Tensor, "batch seq values"],
-    outputs: Outputs,
+    attention: Float[Tensor, "batch seq"],
+    query: Float[Tensor, "batch query"] | None,
     width: int,
 ) -> Float[Tensor, "batch seq sums out"]:
     """∂(Σ e^s, Σ e^s (z − m)) / ∂seen per position, in units of the unchanged text's Σ e^s; z are the values and m their
     mean in the unchanged text."""
-    attention = outputs.attention.detach().unsqueeze(-1)
-    away = values.to(seen.dtype) - (attention * values.to(seen.dtype)).sum(1, keepdim=True)
+    share = attention.detach().unsqueeze(-1)
+    away = (values - (share * values).sum(1, keepdim=True)).to(seen.dtype)
+    share = share.to(seen.dtype)
     with torch.enable_grad():
         inner = seen[..., :width].detach().flatten(0, 1).requires_grad_()
-        query = outputs.query
         of = None if query is None else query.detach().repeat_interleave(seen.shape[1], 0)
         (slope,) = torch.autograd.grad(score_of(inner, of).sum(), inner)
-    of_score = slope.view(*seen.shape[:2], 1, width) * torch.cat([torch.ones_like(attention), away], -1).unsqueeze(-1)
+    of_score = slope.view(*seen.shape[:2], 1, width) * torch.cat([torch.ones_like(share), away], -1).unsqueeze(-1)
     of_value = F.pad(torch.eye(away.shape[-1], dtype=seen.dtype, device=seen.device), (0, 0, 1, 0))
     of_value = of_value.expand(*seen.shape[:2], *of_value.shape)
-    return attention.unsqueeze(-1) * torch.cat([of_score, of_value], -1)
+    return share.unsqueeze(-1) * torch.cat([of_score, of_value], -1)
 
 
 def _moved(
@@ -302,13 +343,13 @@ def _everything(hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
 
 
 def _attention_in_two(
-    classifier: AttentionClassifier, hidden: Float[Tensor, "batch seq hidden"]
+    attention: Attention, hidden: Float[Tensor, "batch seq hidden"]
 ) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]]:
     """See `Attention.in_two`; the state as it is, where that gives none."""
-    parts = classifier.attention.in_two()
+    parts = attention.in_two()
     if parts is not None:
         return parts
-    return _everything(hidden), lambda seen, query: classifier.attention(seen.unsqueeze(1), query).squeeze(1)
+    return _everything(hidden), lambda seen, query: attention(seen.unsqueeze(1), query).squeeze(1)
 
 
 def _value_layer(classifier: AttentionClassifier, hidden: Float[Tensor, "batch seq hidden"]) -> Affine:

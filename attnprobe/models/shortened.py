@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnprobe.models.product import Product, laid_out
+
 CHECK_EVERY = 4
 """Steps of a text between two looks at which shortened texts are back at the unchanged one: looking costs about as much
 as a third of a step."""
@@ -83,11 +85,6 @@ class ChangedStates(NamedTuple):
     effect: Float[Tensor, "settled sums"] | None = None
 
 
-def laid_out(weight: Float[Tensor, "into out"]) -> Float[Tensor, "into out"]:
-    """The same matrix, in memory as the product rows · weight reads it fastest on a CPU."""
-    return weight.t().contiguous().t()
-
-
 class Gates:
     """One LSTM's arithmetic, with tanh(x) = 2σ(2x) − 1: sigmoids alone, which PyTorch computes several times faster
     than tanh. Cells are kept as 2c, hidden states as h/2 (powers of two change no digit and save two passes)."""
@@ -100,10 +97,10 @@ class Gates:
         # rows i f g o; the factor 2 of g's argument goes into its weights
         factor = torch.ones_like(bias)
         factor[2 * size : 3 * size] = 2
-        self.inputs = laid_out((of_inputs * factor.unsqueeze(1)).t())
+        self.inputs = Product((of_inputs * factor.unsqueeze(1)).t())
         self.bias = (bias + other_bias) * factor
         recurrent = (of_states * 2 * factor.unsqueeze(1)).t()
-        self.recurrent, self.back = laid_out(recurrent), laid_out(recurrent.t())
+        self.recurrent, self.back = Product(recurrent), laid_out(recurrent.t())
 
     def advance(
         self, gates: Float[Tensor, "rows gates"], cell: Float[Tensor, "rows hidden"]
@@ -201,9 +198,9 @@ def recurrent_changes(
     gates = Gates(rnn)
     content, halves = reading.content, reading.hidden / 2
     steps, batch = content.shape
-    inputs = (words @ gates.inputs).add_(gates.bias)
+    inputs = gates.inputs.of(words).add_(gates.bias)
     # what the state after each step adds to the gates of the next, in the unchanged text and in the one without that
-    carried = F.pad((halves.flatten(0, 1) @ gates.recurrent).unflatten(0, (steps, batch)), (0, 0, 0, 0, 2, 0))
+    carried = F.pad(gates.recurrent.of(halves.flatten(0, 1)).unflatten(0, (steps, batch)), (0, 0, 0, 0, 2, 0))
     cells, opened = [inputs.new_zeros(batch, rnn.hidden_size)] * 2, []
     for step in range(steps):
         opened.append(inputs.index_select(0, reading.which[step]).add_(carried[step + 1]))
@@ -213,7 +210,7 @@ def recurrent_changes(
     if reading.slopes is not None and spare is not None and tolerance > 0:
         rest = _derivatives(gates, opened, cells, reading.slopes)
 
-    seeing = laid_out((2 * weight).t())
+    seeing = Product((2 * weight).t())
     count = torch.arange(steps, device=content.device).unsqueeze(1)
     last = torch.where(content, count, -1).amax(0)
     ends = set(last.tolist())
@@ -231,10 +228,10 @@ def recurrent_changes(
             if spare is not None:
                 allowed = torch.cat([allowed, nearest * spare[step - 1].index_select(0, joining)])
         new = inputs.index_select(0, reading.which[step].index_select(0, example))
-        new[:going].addmm_(state, gates.recurrent)
+        gates.recurrent.add_to(new[:going], state)
         new[going:] += carried[step].index_select(0, joining)
         state, cell = gates.advance(new, cell)
-        seen = (state @ seeing).add_(reading.others[step].index_select(0, example))
+        seen = seeing.of(state).add_(reading.others[step].index_select(0, example))
 
         settled = effect = None
         looking = tolerance > 0 and step >= FIRST_LOOK and step % CHECK_EVERY == 0

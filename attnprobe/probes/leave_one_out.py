@@ -21,7 +21,8 @@ class LeaveOneOut(ModelProbe):
     In a text of one word nothing is left without it: undefined (NaN).
 
     Attributes:
-        tolerance: how close to the unchanged text's a shortened text's state must be to be taken for it (LSTM).
+        tolerance: how far off a shortened text's state may be: how close to the unchanged text's it must be to be taken
+            for it (LSTM), and, from 1e-6 on, the rounding of float32.
         chunk: hidden states at a time; lower it where memory is short.
     """
 
