@@ -32,7 +32,8 @@ def main(config: DictConfig) -> float | None:
     from attnprobe.report.study_summary import publish_study
     from attnprobe.report.summary import data_notes, print_summary
     from attnprobe.results import read_manifest, read_results
-    from attnprobe.run import run, taken_up
+    from attnprobe.run import run
+    from attnprobe.settings import taken_up
     from attnprobe.studies.base import carry_out_study, with_teacher
 
     overrides = list(HydraConfig.get().overrides.task)

@@ -35,7 +35,9 @@ def test_nothing_but_the_command_line_and_the_studies_imports_the_run():
 
 
 def test_only_the_run_its_parts_and_the_command_line_know_hydra():
-    assert importers("hydra") <= {"__main__.py", "run.py", "loading.py", "studies/base.py", "studies/timing.py"}
+    assert importers("hydra") <= {
+        "__main__.py", "run.py", "settings.py", "loading.py", "studies/base.py", "studies/timing.py",
+    }  # fmt: skip
 
 
 def test_few_rooms_know_lightning():

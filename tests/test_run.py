@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -89,6 +90,21 @@ def test_batch_size_changes_no_number(finished, tmp_path):
     one, many = read_results(single), read_results(finished)
     pd.testing.assert_frame_equal(one.drop(columns="value"), many.drop(columns="value"))
     np.testing.assert_allclose(one["value"], many["value"], atol=1e-6)
+
+
+def test_a_finished_run_is_measured_anew_without_training(finished, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(finished, directory)
+    weights = (directory / "model.safetensors").stat().st_mtime_ns
+    (directory / "tables" / "permutation.parquet").write_bytes(b"of an older version")
+    again = small_run(tmp_path, f"run_dir={directory}", "on_finished=remeasure", probes="[permutation]")
+    assert run(again) == directory
+    # of the probe that was named the bytes are as ever, all else was left alone
+    assert files(directory) == files(finished)
+    assert (directory / "model.safetensors").stat().st_mtime_ns == weights
+    before, now = read_manifest(finished), read_manifest(directory)
+    assert now["tables"].keys() == before["tables"].keys()
+    assert now["tables"]["adversarial"] == before["tables"]["adversarial"]
 
 
 def test_a_finished_run_is_refused_skipped_or_replaced(tmp_path):

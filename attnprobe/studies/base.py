@@ -21,7 +21,8 @@ from omegaconf import DictConfig, OmegaConf
 from attnprobe.errors import UserError
 from attnprobe.report.studies import STUDY
 from attnprobe.results import fingerprint, read_manifest, write_json
-from attnprobe.run import Settings, run
+from attnprobe.run import run
+from attnprobe.settings import Settings
 
 PLAN = "plan.json"
 """Written before a study begins."""

@@ -11,12 +11,14 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 from attnprobe.__main__ import CONFIGURATION
+from attnprobe.claim import is_finished
 from attnprobe.errors import UserError
 from attnprobe.launching import Job, Outcome
 from attnprobe.launching.devices import several_devices
 from attnprobe.launching.sweep import Planned, command, headline_numbers, objective, run_sweep, slots_of
 from attnprobe.results import read_manifest, read_results
-from attnprobe.run import Settings, is_finished, run, taken_up
+from attnprobe.run import run
+from attnprobe.settings import Settings, taken_up
 from hydra_plugins.attnprobe_launcher import PoolLauncher
 from tests.runs import SMALL, composed, small_run
 
@@ -180,6 +182,7 @@ def test_an_experiment_gives_a_named_run_its_probes_and_its_name(finished):
         (["seed=1"], r"has its own data, model, training and seed: leave out seed=1\. Beside run= may stand: probe"),
         (["model/attention=dot", "data=sst"], "leave out model/attention=dot data=sst"),
         (["teacher=auto"], "teacher=auto: name the teacher"),
+        (["on_finished=replace"], "would remove that model and all its tables: on_finished=remeasure"),
     ],
 )
 def test_a_named_run_keeps_its_settings(finished, overrides, message):
