@@ -4,7 +4,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from attnprobe.report.claims import CRITERIA
+from attnprobe.report.claims import CRITERIA, Finding
 from attnprobe.report.comparisons import compare_models
 from attnprobe.report.page.browser import MEGABYTES, browse
 from attnprobe.report.page.files import write_numbers
@@ -87,7 +87,7 @@ def write_report(
     readings = present(numbers)
     outcomes = examine(groups, readings, tell=tell)
     outcomes += of_studies(studies, groups)
-    across = compare_models(numbers)
+    across = comparisons(groups)
     sections, figures = [], []
     for reading in readings:
         tell(f"figures of {reading.probe}")
@@ -124,6 +124,18 @@ def write_report(
     )
     write_atomically(output, lambda path: Path(path).write_text(page, encoding="utf-8", errors="replace"))
     return output
+
+
+def comparisons(groups: Sequence[Group]) -> list[Finding]:
+    """Models against each other on one data set, among the runs of the same settings."""
+    found = []
+    for note in dict.fromkeys(group.note for group in groups):
+        alike = together([run for group in groups if group.note == note for run in group.runs])
+        found += [
+            replace(finding, model=DOT.join([finding.model, note]) if note else finding.model)
+            for finding in compare_models(alike)
+        ]
+    return found
 
 
 def render(**parts: Any) -> str:

@@ -32,6 +32,8 @@ would fill the memory many times over."""
 EXAMINED = "test"
 """The split of a run without probes."""
 MOST_DIFFERENCES = 3
+OF_THE_SEED = ("seed", "teacher")
+"""Settings that differ between the seeds of one model: each seed has its own teacher."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def _one(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """The runs in groups: one per data set and model, several where runs of one seed differ in their settings."""
+    """The runs in groups: one per data set, model and settings, in which only the seed differs."""
     groups = []
     for data, model in dict.fromkeys((run.data, run.model) for run in runs):
         alike = [run for run in runs if (run.data, run.model) == (data, model)]
@@ -171,13 +173,11 @@ def notes(runs: Sequence[Run]) -> list[str]:
     """What sets each of these runs of one data set and model apart, the seed left aside.
 
     The settings in which they differ, `training.epochs=8`; else the experiment; the end of the run's id where neither
-    tells two runs of one seed apart. All empty where no seed is there twice.
+    tells two runs of one seed apart. All empty where they differ in nothing but the seed.
     """
-    if len({(run.seed, run.split) for run in runs}) == len(runs):
-        return [""] * len(runs)
     settings = [dict(_flat(run.manifest.get("training", {}))) for run in runs]
     # a setting that one version wrote and another did not know is no difference that anybody chose
-    known = [name for name in settings[0] if name != "seed" and all(name in one for one in settings)]
+    known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
     told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
     found = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
     experiments = [str(run.numbers["experiment"].iloc[0]) for run in runs]

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from attnprobe.errors import UserError
+from attnprobe.report.claims import Claim, Evidence, Finding
+from attnprobe.report.page import build
 from attnprobe.report.page.runs import POSITIONS, grouped, read_runs, together
 from attnprobe.results import read_results
 
@@ -21,6 +23,36 @@ def test_settings_tell_runs_of_one_seed_apart(make_run, tmp_path):
     for name, epochs in (("a", 2), ("b", 8)):
         make_run(name, training={"seed": 0, "training": {"epochs": epochs, "patience": 3}})
     assert [group.note for group in grouped(read_runs(tmp_path))] == ["training.epochs=2", "training.epochs=8"]
+
+
+def test_other_settings_are_no_further_seed(make_run, tmp_path):
+    for seed, vectors in ((0, None), (1, None), (2, "glove")):
+        make_run(f"a{seed}", seed=seed, training={"seed": seed, "data": {"vectors": vectors}})
+    found = [(group.note, group.seeds) for group in grouped(read_runs(tmp_path))]
+    assert found == [("data.vectors=None", [0, 1]), ("data.vectors=glove", [2])]
+
+
+def test_each_seed_has_a_teacher_of_its_own(make_run, tmp_path):
+    for seed in (0, 1):
+        make_run(f"a{seed}", seed=seed, training={"seed": seed, "teacher": f"sst-lstm-seed{seed}"})
+    assert [(group.note, group.seeds) for group in grouped(read_runs(tmp_path))] == [("", [0, 1])]
+
+
+def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_path, monkeypatch):
+    claim = Claim("c", "erasure", "s", "source", lambda table: None, "unit")
+    for number, (model, epochs) in enumerate((m, e) for m in ("flanrnn", "flannoenc") for e in (2, 8)):
+        make_run(f"a{number}", model=model, training={"seed": 0, "training": {"epochs": epochs}})
+    compared = []
+
+    def compare(results):
+        compared.append(set(results["model"].astype(str)))
+        return [Finding(claim, Evidence(1.0, 0.5, 1.5, 20), "sst", "flanrnn, flannoenc")]
+
+    monkeypatch.setattr(build, "compare_models", compare)
+    found = build.comparisons(grouped(read_runs(tmp_path)))
+    notes = [f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)]
+    assert [finding.model for finding in found] == notes
+    assert compared == [{"flanrnn", "flannoenc"}] * 2
 
 
 def test_the_experiment_does_where_settings_do_not_and_the_id_where_nothing_does(make_run, tmp_path):
