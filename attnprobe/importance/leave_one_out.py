@@ -115,7 +115,9 @@ class Changing:
     def of(cls, classifier: AttentionClassifier, tolerance: float) -> "Changing":
         """Those of this classifier, which is left as it is."""
         own = classifier.embedding.weight.dtype
-        if own != torch.float64 or tolerance < SINGLE:
+        # where the user lets float32 products be rounded to fewer bits (TF32, bfloat16) they are not good enough
+        full = torch.get_float32_matmul_precision() == "highest"
+        if own != torch.float64 or tolerance < SINGLE or not full:
             return cls(classifier.encoder, classifier.attention, own, tolerance)
         encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
         return cls(encoder.float(), attention.float(), torch.float32, tolerance)

@@ -125,6 +125,18 @@ def test_states_in_float32_agree_with_all_in_float64(encoder, attention, questio
     assert torch.equal(found.nan_to_num(), exact.nan_to_num()) == (encoder == "average" or encoder == "none")
 
 
+def test_float32_products_that_may_be_rounded_are_not_used():
+    classifier, batch, outputs = subject(lengths=[12])  # too short for any other approximation
+    exact = leave_one_out(classifier, batch, outputs, tolerance=1e-7).distance
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        found = leave_one_out(classifier, batch, outputs).distance
+    finally:
+        torch.set_float32_matmul_precision(before)
+    torch.testing.assert_close(found, exact, atol=1e-12, rtol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("shortcut", [True, False])
 def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     classifier, batch, _ = subject(lengths=[12, 5, 9])
