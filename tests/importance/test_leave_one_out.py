@@ -1,17 +1,16 @@
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 import torch
 
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
+from attnprobe.importance import recombined
 from attnprobe.importance.leave_one_out import leave_one_out, shortened
 from attnprobe.models.shortened import Affine, Encoded, View
 from benchmarks import reference
 from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
 
-importance = import_module("attnprobe.importance.leave_one_out")  # the package's name is the function
 LENGTHS = [6, 1, 9, 4, 2]
 
 
@@ -183,15 +182,15 @@ def test_what_is_left_of_a_difference_is_supplied_by_its_derivative(attention, w
                 parameter.mul_(weights)
     outputs = classifier(batch)
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    collect, rows, counts = importance.Gathered.add, [], []
+    collect, rows, counts = recombined.Gathered.add, [], []
 
     def counting(self, text, *rest):
         rows.append(len(text))
         collect(self, text, *rest)
 
-    monkeypatch.setattr(importance.Gathered, "add", counting)
+    monkeypatch.setattr(recombined.Gathered, "add", counting)
     for long in (1000, 64):
-        monkeypatch.setattr(importance, "LONG", long)
+        monkeypatch.setattr(recombined, "LONG", long)
         found = leave_one_out(classifier, batch, outputs, tolerance=1e-6).distance
         torch.testing.assert_close(found, exact, atol=1e-5, rtol=0, equal_nan=True)
         counts.append(sum(rows))
