@@ -11,12 +11,11 @@ from torch import Tensor
 
 from attnprobe.errors import UserError
 from attnprobe.importance.agreement import tenth, top_overlap, top_tau
-from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE
 from attnprobe.importance.words import is_function_word
 from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
+from attnprobe.probes.base import Measurement, Subject, description
 from attnprobe.probes.gradient import gradients_of
-from attnprobe.probes.leave_one_out import check, removals_of
+from attnprobe.probes.leave_one_out import RemovingProbe
 from attnprobe.probes.permutation import permute_attention
 from attnprobe.probes.randomness import Draws
 
@@ -30,7 +29,7 @@ PAIRS = (
 
 
 @dataclass
-class Correlation(ModelProbe):
+class Correlation(RemovingProbe):
     """Rank agreement per example between attention, gradients and leave-one-out, over the content positions.
 
     For each pair (`attention_gradient`, `attention_gradient_through_attention`, `attention_leave_one_out`,
@@ -50,17 +49,15 @@ class Correlation(ModelProbe):
     Attributes:
         top: length of the lists that are compared.
         function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not" is among these.
-        tolerance, chunk: as in the leave_one_out probe; the same numbers are computed once for both.
+        tolerance, chunk: see `RemovingProbe`.
     """
 
     name: ClassVar[str] = "correlation"
     top: int = 5
     function_words: Sequence[str] | None = None
-    tolerance: float = TOLERANCE
-    chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        check("correlation", self.tolerance, self.chunk)
+        super().__post_init__()
         if self.top < 2:
             raise UserError(f"probe.correlation.top={self.top}: expected the length of two lists to compare, 2 or more")
 
@@ -105,12 +102,11 @@ class Correlation(ModelProbe):
     def scores(self, subject: Subject) -> dict[str, Tensor]:
         """Attention and the measures of importance, `[batch, seq]` each."""
         gradients = gradients_of(subject)
-        removals = removals_of(subject, self.tolerance, self.chunk)
         return {
             "attention": subject.readout.attention,
             "gradient": gradients.embedding.double(),
             "gradient_through_attention": gradients.embedding_through_attention.double(),
-            "leave_one_out": removals.distance,
+            "leave_one_out": self.removals(subject).distance,
         }
 
     def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 import torch
 
@@ -13,12 +13,8 @@ from attnprobe.probes.randomness import Draws
 
 
 @dataclass
-class LeaveOneOut(ModelProbe):
-    """Total variation distance (0 to 1) between the predictions without and with each token, the text encoded anew.
-
-    Yields per content position (step) `leave_one_out`; per example `max_leave_one_out` (the largest), `decisive_tokens`
-    (share of the tokens without any one of which the decision is another), `predicted_class` and `content_length`.
-    In a text of one word nothing is left without it: undefined (NaN).
+class RemovingProbe(ModelProbe):
+    """A probe that takes out each token in turn; several of the same settings share the work.
 
     Attributes:
         tolerance: how far off a shortened text's state may be: how close to the unchanged text's it must be to be taken
@@ -26,37 +22,47 @@ class LeaveOneOut(ModelProbe):
         chunk: hidden states at a time; lower it where memory is short.
     """
 
-    name: ClassVar[str] = "leave_one_out"
     tolerance: float = TOLERANCE
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        check("leave_one_out", self.tolerance, self.chunk)
+        if not 0 <= self.tolerance < 1:
+            raise UserError(
+                f"probe.{self.name}.tolerance={self.tolerance}: expected a difference of states from 0, for example 1e-6"
+            )
+        if self.chunk < 1:
+            raise UserError(
+                f"probe.{self.name}.chunk={self.chunk}: expected how many hidden states at a time, for example {CHUNK}"
+            )
+
+    @final
+    def removals(self, subject: Subject) -> Removals:
+        """What became of the batch's predictions, computed once for all probes of these settings."""
+        return subject.once(
+            ("leave_one_out", self.tolerance, self.chunk),
+            lambda: leave_one_out(
+                subject.classifier, subject.batch, subject.outputs, tolerance=self.tolerance, chunk=self.chunk
+            ),
+        )
+
+
+@dataclass
+class LeaveOneOut(RemovingProbe):
+    """Total variation distance (0 to 1) between the predictions without and with each token, the text encoded anew.
+
+    Yields per content position (step) `leave_one_out`; per example `max_leave_one_out` (the largest), `decisive_tokens`
+    (share of the tokens without any one of which the decision is another), `predicted_class` and `content_length`.
+    In a text of one word nothing is left without it: undefined (NaN). Attributes: see `RemovingProbe`.
+    """
+
+    name: ClassVar[str] = "leave_one_out"
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
         content = subject.outputs.content
-        found = removals_of(subject, self.tolerance, self.chunk)
+        found = self.removals(subject)
         yield Measurement("leave_one_out", found.distance, positions(content))
         # NaN wins, as it should: it stands for the whole text
         yield Measurement("max_leave_one_out", torch.where(content, found.distance, 0).amax(-1))
         yield Measurement("decisive_tokens", torch.where(content, found.flips, 0).sum(-1) / content.sum(-1))
         yield from description(subject.readout)
-
-
-def removals_of(subject: Subject, tolerance: float, chunk: int) -> Removals:
-    """What became of the batch's predictions, computed once for all probes of these settings."""
-    return subject.once(
-        ("leave_one_out", tolerance, chunk),
-        lambda: leave_one_out(subject.classifier, subject.batch, subject.outputs, tolerance=tolerance, chunk=chunk),
-    )
-
-
-def check(probe: str, tolerance: float, chunk: int) -> None:
-    """Refuse settings that make no sense."""
-    if not 0 <= tolerance < 1:
-        raise UserError(
-            f"probe.{probe}.tolerance={tolerance}: expected a difference of states from 0, for example 1e-6"
-        )
-    if chunk < 1:
-        raise UserError(f"probe.{probe}.chunk={chunk}: expected how many hidden states at a time, for example {CHUNK}")

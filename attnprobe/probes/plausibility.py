@@ -6,16 +6,15 @@ from typing import ClassVar
 
 import torch
 
-from attnprobe.importance.leave_one_out import CHUNK, TOLERANCE
 from attnprobe.importance.plausibility import covered, mass_inside, top_hit
-from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.gradient import gradients_of
-from attnprobe.probes.leave_one_out import check, removals_of
+from attnprobe.probes.leave_one_out import RemovingProbe
 from attnprobe.probes.randomness import Draws
 
 
 @dataclass
-class Plausibility(ModelProbe):
+class Plausibility(RemovingProbe):
     """Agreement of each importance with the data's rationales: the testbed's deciding words, a story's supporting
     sentences, a human's marks.
 
@@ -25,15 +24,10 @@ class Plausibility(ModelProbe):
     without any no rows at all.
 
     Attributes:
-        tolerance, chunk: as in the leave_one_out probe; the same settings share the work.
+        tolerance, chunk: see `RemovingProbe`.
     """
 
     name: ClassVar[str] = "plausibility"
-    tolerance: float = TOLERANCE
-    chunk: int = CHUNK
-
-    def __post_init__(self) -> None:
-        check("plausibility", self.tolerance, self.chunk)
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
@@ -44,7 +38,7 @@ class Plausibility(ModelProbe):
         scores = {
             "attention": subject.readout.attention,
             "gradient": gradients_of(subject).embedding,
-            "leave_one_out": removals_of(subject, self.tolerance, self.chunk).distance,
+            "leave_one_out": self.removals(subject).distance,
         }
         yield Measurement("rationale_share", torch.where(given, covered(rationale, content), torch.nan))
         for name, values in scores.items():

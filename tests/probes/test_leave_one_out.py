@@ -4,7 +4,7 @@ import torch
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Subject
-from attnprobe.probes.leave_one_out import LeaveOneOut, removals_of
+from attnprobe.probes.leave_one_out import LeaveOneOut
 from attnprobe.probes.randomness import Draws
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
@@ -30,8 +30,9 @@ def test_yields_every_token_its_largest_and_the_share_that_decides():
 def test_computed_once_for_all_probes_of_the_same_settings():
     classifier, batch = toy_classifier(), toy_batch([4])
     subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    assert removals_of(subject, 0.0, 10) is removals_of(subject, 0.0, 10)
-    assert removals_of(subject, 0.0, 10) is not removals_of(subject, 1e-3, 10)
+    same, again, other = (LeaveOneOut(tolerance, 10) for tolerance in (0.0, 0.0, 1e-3))
+    assert same.removals(subject) is again.removals(subject)
+    assert same.removals(subject) is not other.removals(subject)
 
 
 @pytest.mark.parametrize(("settings", "message"), [
