@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from attnprobe.errors import UserError
 from attnprobe.launching.devices import refuse_several_devices
-from attnprobe.launching.slots import end_with_pool
+from attnprobe.launching.slots import end_with_pool, wait_briefly
 
 PACKAGE = Path(__file__).resolve().parent
 # beside the package in a checkout, inside it in an installed copy
@@ -27,6 +27,7 @@ def main(config: DictConfig) -> float | None:
         in a sweep the number that a search for settings optimises (Hydra's own launchers run jobs in this process).
     """
     end_with_pool()
+    wait_briefly()
     # importing torch takes seconds that --help need not wait for
     from attnprobe.launching.sweep import objective
     from attnprobe.report.study_summary import publish_study

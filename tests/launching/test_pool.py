@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnprobe.launching import Job, Pool, local_slots
+from attnprobe.launching.slots import wait_briefly
 
 
 def job(folder, name, code, **extra):
@@ -175,3 +176,13 @@ def wait_for(condition, seconds=20):
     while not condition():
         assert time.monotonic() < last
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("said", "spins"),
+    [({}, "300"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch, said, spins):
+    monkeypatch.setattr(os, "environ", said)
+    wait_briefly()
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
