@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import wandb
+from google.protobuf.message import DecodeError
 from wandb.proto import wandb_internal_pb2
 
 import attnprobe
@@ -37,6 +38,8 @@ def records(path: Path) -> list[wandb_internal_pb2.Record]:
             at += left
             continue
         _, length, kind = struct.unpack("<IHB", content[at : at + HEADER])
+        if at + HEADER + length > len(content):  # still being written
+            break
         pieces += content[at + HEADER : at + HEADER + length]
         at += HEADER + length
         if kind in (1, 4):  # whole, or last piece
@@ -50,7 +53,10 @@ def records(path: Path) -> list[wandb_internal_pb2.Record]:
 def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
     """The records once the last one is there: W&B's own process writes them out a moment after `finish()`."""
     for _ in range(200):
-        found = records(path)
+        try:
+            found = records(path)
+        except DecodeError:  # read in the middle of a write: its end decides, or the last line
+            found = []
         if found and found[-1].WhichOneof("record_type") == "exit":
             return found
         time.sleep(0.1)
