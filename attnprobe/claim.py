@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from attnprobe.errors import UserError
-from attnprobe.results import MANIFEST, fingerprint, read_manifest, write_atomically
+from attnprobe.results import MANIFEST, fingerprint, flattened, read_manifest, write_atomically
 from attnprobe.settings import Settings
 
 TRAINED = "training.json"
@@ -37,7 +37,7 @@ def claim(directory: Path, settings: Settings, policy: str) -> bool:
                 f"{directory} already holds a finished run with other settings ({differing(manifest, settings)}): "
                 f"choose another run_dir, or on_finished=replace to lose the old one"
             )
-        if policy != "remeasure" and is_finished(settings):
+        if policy != "remeasure" and has_tables(manifest, settings):
             if policy == "skip":
                 return True
             raise UserError(
@@ -74,7 +74,7 @@ def is_finished(settings: Settings) -> bool:
     manifest = read_manifest(settings.directory)
     if manifest is None or manifest["training_fingerprint"] != fingerprint(settings.training):
         return False
-    return all(has_table(manifest, name, part) for name, part in settings.config["probe"].items())
+    return has_tables(manifest, settings)
 
 
 def discard(directory: Path) -> None:
@@ -88,10 +88,10 @@ def discard(directory: Path) -> None:
         directory.rmdir()
 
 
-def has_table(manifest: dict[str, Any], probe: str, part: dict[str, Any]) -> bool:
-    """Whether a manifest lists the table of a probe with these very settings."""
-    entry = manifest["tables"].get(probe)
-    return entry is not None and entry["settings"] == part
+def has_tables(manifest: dict[str, Any], settings: Settings) -> bool:
+    """Whether a manifest lists the tables of all the probes asked for, with these very settings."""
+    tables = manifest["tables"]
+    return all(name in tables and tables[name]["settings"] == part for name, part in settings.config["probe"].items())
 
 
 def differing(manifest: dict[str, Any], settings: Settings) -> str:
@@ -100,11 +100,3 @@ def differing(manifest: dict[str, Any], settings: Settings) -> str:
     keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
     shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]]
     return "; ".join(shown + (["…"] if len(keys) > 3 else []))
-
-
-def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted keys."""
-    if not isinstance(content, dict):
-        return {prefix: content}
-    parts = [flattened(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in content.items()]
-    return {key: value for part in parts for key, value in part.items()}

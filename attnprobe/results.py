@@ -131,6 +131,14 @@ def with_text_keys(content: Any) -> Any:
     return [with_text_keys(item) for item in content] if isinstance(content, (list, tuple)) else content
 
 
+def flattened(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted keys."""
+    if not isinstance(content, dict):
+        return {prefix: content}
+    parts = [flattened(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in content.items()]
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def read_manifest(directory: Path) -> dict[str, Any] | None:
     """The manifest of a finished run, or None where there is none."""
     try:

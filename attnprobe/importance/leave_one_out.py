@@ -50,7 +50,7 @@ def leave_one_out(
     Args:
         classifier: in eval mode; left as it is.
         outputs: its outputs for this batch.
-        tolerance: how far off a recomputed state may be, see `recurrent_changes`; from 1e-5 on, states are recomputed in
+        tolerance: how far off a recomputed state may be, see `recurrent_changes`; from 1e-6 on, states are recomputed in
             float32 whatever the model's precision, in less than half the time. 0 approximates nothing.
         chunk: most hidden states that are worked on at a time (a single text may exceed it).
         shortcut: False re-encodes every shortened text, whatever the encoder.

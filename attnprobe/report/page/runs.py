@@ -1,7 +1,7 @@
 """The runs of a report: read once, the numbers apart from the weights per position, grouped by what may be pooled."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnprobe.errors import UserError
-from attnprobe.results import SCHEMA, find_runs, read_manifest
+from attnprobe.results import SCHEMA, find_runs, flattened, read_manifest
 
 DOT = " · "
 POSITIONS = (
@@ -175,7 +175,7 @@ def notes(runs: Sequence[Run]) -> list[str]:
     The settings in which they differ, `training.epochs=8`; else the experiment; the end of the run's id where neither
     tells two runs of one seed apart. All empty where they differ in nothing but the seed.
     """
-    settings = [dict(_flat(run.manifest.get("training", {}))) for run in runs]
+    settings = [flattened(run.manifest.get("training", {})) for run in runs]
     # a setting that one version wrote and another did not know is no difference that anybody chose
     known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
     told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
@@ -185,11 +185,3 @@ def notes(runs: Sequence[Run]) -> list[str]:
         if len({(run.seed, run.split, note) for run, note in zip(runs, noted, strict=True)}) == len(runs):
             return noted
     return [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in runs]
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
