@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from attnprobe.batch import Batch, Outputs, Readout, Task
     from attnprobe.errors import UserError
     from attnprobe.loading import TrainedRun, load_run
-    from attnprobe.results import read_examples, read_results
+    from attnprobe.results.table import read_examples, read_results
 
 __all__ = [
     "Batch",
@@ -39,8 +39,8 @@ HOMES = {
     "TrainedRun": "attnprobe.loading",
     "UserError": "attnprobe.errors",
     "load_run": "attnprobe.loading",
-    "read_examples": "attnprobe.results",
-    "read_results": "attnprobe.results",
+    "read_examples": "attnprobe.results.table",
+    "read_results": "attnprobe.results.table",
 }
 
 

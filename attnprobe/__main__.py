@@ -11,8 +11,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from attnprobe.errors import UserError
-from attnprobe.launching.devices import refuse_several_devices
 from attnprobe.launching.slots import end_with_pool, wait_briefly
+from attnprobe.running.devices import refuse_several_devices
 
 PACKAGE = Path(__file__).resolve().parent
 # beside the package in a checkout, inside it in an installed copy
@@ -32,9 +32,10 @@ def main(config: DictConfig) -> float | None:
     from attnprobe.launching.sweep import objective
     from attnprobe.report.study_summary import publish_study
     from attnprobe.report.summary import data_notes, print_summary
-    from attnprobe.results import read_manifest, read_results
-    from attnprobe.run import run
-    from attnprobe.settings import taken_up
+    from attnprobe.results.directory import read_manifest
+    from attnprobe.results.table import read_results
+    from attnprobe.running.run import run
+    from attnprobe.running.settings import taken_up
     from attnprobe.studies.base import carry_out_study, with_teacher
 
     overrides = list(HydraConfig.get().overrides.task)

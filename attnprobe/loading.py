@@ -24,7 +24,7 @@ from attnprobe.measures import normalised
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.report.strips import Explanation
-from attnprobe.results import read_manifest
+from attnprobe.results.directory import read_manifest
 
 TRUSTED = ("attnprobe", "torch")
 """Packages whose classes a run directory may ask to be constructed."""

@@ -31,7 +31,7 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.randomness import Draws
-from attnprobe.run import run
+from attnprobe.running.run import run
 from benchmarks import reference
 
 EPSILON = 0.01

@@ -27,7 +27,7 @@ from attnprobe.batch import Batch
 from attnprobe.data.vocabulary import END, START
 from attnprobe.importance.leave_one_out import TOLERANCE, leave_one_out
 from attnprobe.loading import TrainedRun, load_run
-from attnprobe.results import read_examples
+from attnprobe.results.table import read_examples
 from benchmarks import reference
 
 BATCH = 32

@@ -64,11 +64,11 @@ class PoolLauncher(Launcher):
 
     def plan(self, job_overrides: Sequence[Sequence[str]], first: int) -> tuple[list[Any], bool]:
         """The jobs, and whether one of them may use a graphics card."""
-        from attnprobe.claim import is_finished
         from attnprobe.errors import UserError
-        from attnprobe.launching.devices import refuse_several_devices
         from attnprobe.launching.sweep import Planned, names, stem
-        from attnprobe.settings import Settings, taken_up
+        from attnprobe.running.devices import refuse_several_devices
+        from attnprobe.running.prepare import is_finished
+        from attnprobe.running.settings import Settings, taken_up
 
         planned, on_gpu = [], False
         for number, (overrides, name) in enumerate(zip(job_overrides, names(job_overrides), strict=True), start=first):

@@ -6,8 +6,8 @@ import pytest
 from hydra.utils import instantiate
 
 from attnprobe.errors import UserError
-from attnprobe.results import read_results
-from attnprobe.run import run
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
 from tests.runs import SMALL, SMALL_ADVERSARY, composed
 
 CONF = Path(__file__).parent.parent / "conf"

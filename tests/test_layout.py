@@ -31,18 +31,18 @@ def importers(*libraries):
 
 
 def test_nothing_but_the_command_line_and_the_studies_imports_the_run():
-    assert importers("attnprobe.run") <= {"__main__.py", "studies/base.py"}
+    assert importers("attnprobe.running.run") <= {"__main__.py", "studies/base.py"}
 
 
 def test_only_the_run_its_parts_and_the_command_line_know_hydra():
     assert importers("hydra") <= {
-        "__main__.py", "run.py", "settings.py", "loading.py", "studies/base.py", "studies/timing.py",
+        "__main__.py", "running/run.py", "running/settings.py", "loading.py", "studies/base.py", "studies/timing.py",
     }  # fmt: skip
 
 
 def test_few_rooms_know_lightning():
     allowed = {
-        "run.py", "training.py", "progress.py", "predictions.py",
+        "running/run.py", "running/training.py", "running/progress.py", "running/collecting.py",
         "probes/base.py", "models/classifier.py", "data/module.py",
     }  # fmt: skip
     assert importers("lightning") <= allowed
@@ -57,7 +57,9 @@ def test_the_report_knows_neither_torch_nor_the_model():
 
 def test_the_pool_knows_neither_the_model_nor_hydra():
     """A study, a script or a sweep may use it."""
-    above = importers("hydra", "lightning", "attnprobe.models", "attnprobe.probes", "attnprobe.data", "attnprobe.run")
+    above = importers(
+        "hydra", "lightning", "attnprobe.models", "attnprobe.probes", "attnprobe.data", "attnprobe.running.run"
+    )
     assert not {name for name in above if name.startswith("launching")}
 
 

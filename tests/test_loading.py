@@ -11,8 +11,8 @@ from attnprobe.data.text import TextPipeline, TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.loading import TrainedRun
-from attnprobe.results import read_examples, read_results
-from attnprobe.run import run
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.running.run import run
 from tests.runs import small_run
 from tests.toys import VOCABULARY, toy_classifier
 

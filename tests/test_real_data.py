@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.results import read_manifest, read_results
-from attnprobe.run import run
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
 from tests.runs import composed
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]

@@ -23,7 +23,8 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from attnprobe.errors import UserError
-from attnprobe.results import read_manifest, write_atomically
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.files import write_atomically
 
 FOLDER = "examples"
 

@@ -24,7 +24,7 @@ from attnprobe.data.batching import candidate_mask, collate
 from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
-from attnprobe.results import write_json
+from attnprobe.results.files import write_json
 
 NUMBER = "qqq"
 DEIDENTIFIED = "<DE>"

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attnprobe.errors import UserError
-from attnprobe.results import write_json
+from attnprobe.results.files import write_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")

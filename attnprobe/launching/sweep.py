@@ -22,7 +22,8 @@ from attnprobe.launching.cluster import cluster_slots
 from attnprobe.launching.pool import Job, Outcome, Pool, Slot
 from attnprobe.launching.slots import local_slots, visible_gpus
 from attnprobe.report.summary import headline
-from attnprobe.results import SCHEMA, WHOLE_SPLIT, read_manifest
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import SCHEMA, WHOLE_SPLIT
 
 SHOWN_PROBES = 4
 """The closing table shows the first headline number of at most so many probes; the report shows all."""

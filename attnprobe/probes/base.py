@@ -17,7 +17,7 @@ from torch import Tensor
 from attnprobe.batch import Batch, Outputs, Readout
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.randomness import Draws
-from attnprobe.results import Rows
+from attnprobe.results.table import Rows
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from attnprobe.report.facets import per_example
-from attnprobe.results import interval
+from attnprobe.results.statistics import interval
 
 CRITERIA = {
     "necessity": "is attention needed at all?",

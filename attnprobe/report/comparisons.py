@@ -138,7 +138,7 @@ def compare_models(results: pd.DataFrame) -> list[Finding]:
     """Test `COMPARISONS` on each data set of which both models are there; seeds are pooled.
 
     Args:
-        results: the long tables of several runs (`attnprobe.results.read_results`).
+        results: the long tables of several runs (`attnprobe.results.table.read_results`).
 
     Returns:
         Findings whose `model` names both, such as "flanrnn, flannoenc".

@@ -13,7 +13,8 @@ from attnprobe.report.facets import named
 from attnprobe.report.heatmap import shorten
 from attnprobe.report.reading import Drawing, present
 from attnprobe.report.style import drawable, paper_style, save
-from attnprobe.results import find_runs, read_examples, read_results
+from attnprobe.results.directory import find_runs
+from attnprobe.results.table import read_examples, read_results
 
 
 def draw_figures(

@@ -80,7 +80,7 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         ValueError: no examples' table, or it does not fit the probe's table.
     """
     if examples is None:
-        raise ValueError("heatmaps needs the run's examples (attnprobe.results.read_examples), got None")
+        raise ValueError("heatmaps needs the run's examples (attnprobe.results.table.read_examples), got None")
     metrics = (
         "max_attention",
         "optimum_jsd",

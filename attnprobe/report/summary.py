@@ -16,7 +16,7 @@ from rich.text import Text
 from attnprobe.report.facets import RUN
 from attnprobe.report.published import REMARKS, compare
 from attnprobe.report.reading import present
-from attnprobe.results import WHOLE_SPLIT
+from attnprobe.results.table import WHOLE_SPLIT
 
 MOST_CLASSES = 4
 """Rows per class are shown for at most so many predicted classes; all are in the tables."""

@@ -11,7 +11,9 @@ from attnprobe.report.claims import Finding, put_to_test
 from attnprobe.report.comparisons import compare_models
 from attnprobe.report.published import compare
 from attnprobe.report.reading import Tabulation, present
-from attnprobe.results import find_runs, read_results, write_atomically
+from attnprobe.results.directory import find_runs
+from attnprobe.results.files import write_atomically
+from attnprobe.results.table import read_results
 
 LATEX = {
     "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",

@@ -10,7 +10,8 @@ import wandb
 
 from attnprobe.errors import UserError
 from attnprobe.report.tracked_examples import WORDS
-from attnprobe.results import MANIFEST, read_manifest, write_json, write_table
+from attnprobe.results.directory import MANIFEST, read_manifest
+from attnprobe.results.files import write_json, write_table
 
 WEIGHTS = "model.safetensors"
 WORDLESS = (WEIGHTS, "config.yaml", "training.json")

@@ -21,7 +21,8 @@ from attnprobe.report.published import compare
 from attnprobe.report.summary import headline
 from attnprobe.report.tracked_artifacts import model_artifact, results_artifact
 from attnprobe.report.tracked_examples import HEATMAPS, example_table
-from attnprobe.results import WHOLE_SPLIT, read_examples, read_manifest, read_results
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import WHOLE_SPLIT, read_examples, read_results
 
 Mode = Literal["online", "offline", "disabled"]
 EXAMPLES = 200

@@ -20,9 +20,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.errors import UserError
 from attnprobe.report.studies import STUDY
-from attnprobe.results import fingerprint, read_manifest, write_json
-from attnprobe.run import run
-from attnprobe.settings import Settings
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.files import write_json
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.running.run import run
+from attnprobe.running.settings import Settings
 
 PLAN = "plan.json"
 """Written before a study begins."""

@@ -17,7 +17,7 @@ from attnprobe.loading import untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, Subject
 from attnprobe.probes.randomness import Draws
-from attnprobe.training import examined_in_double
+from attnprobe.running.training import examined_in_double
 
 BATCHES = 5
 """Batches that are timed, spread over the lengths of the texts."""

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 import attnprobe
 from attnprobe.errors import UserError
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
-from attnprobe.run import run
+from attnprobe.running.run import run
 from tests import runs
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf"

@@ -24,9 +24,10 @@ from attnprobe.report.studies import read_study
 from attnprobe.report.study_summary import publish_study
 from attnprobe.report.summary import headline, print_summary
 from attnprobe.report.tables import write_tables
-from attnprobe.results import read_manifest, read_results
-from attnprobe.run import run
-from attnprobe.settings import taken_up
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
+from attnprobe.running.settings import taken_up
 from attnprobe.studies.base import carry_out_study
 from tests.runs import SMALL, SMALL_ADVERSARY
 

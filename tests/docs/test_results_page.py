@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from attnprobe.__main__ import CONFIGURATION
-from attnprobe.results import COLUMNS, read_results
-from attnprobe.run import run
+from attnprobe.results.table import COLUMNS, read_results
+from attnprobe.running.run import run
 from tests.runs import SMALL_ADVERSARY, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")

@@ -11,14 +11,15 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 from attnprobe.__main__ import CONFIGURATION
-from attnprobe.claim import is_finished
 from attnprobe.errors import UserError
 from attnprobe.launching import Job, Outcome
-from attnprobe.launching.devices import several_devices
 from attnprobe.launching.sweep import Planned, command, headline_numbers, objective, run_sweep, slots_of
-from attnprobe.results import read_manifest, read_results
-from attnprobe.run import run
-from attnprobe.settings import Settings, taken_up
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import read_results
+from attnprobe.running.devices import several_devices
+from attnprobe.running.prepare import is_finished
+from attnprobe.running.run import run
+from attnprobe.running.settings import Settings, taken_up
 from hydra_plugins.attnprobe_launcher import PoolLauncher
 from tests.runs import SMALL, composed, small_run
 

@@ -9,8 +9,9 @@ import time
 import pandas as pd
 import pytest
 
-from attnprobe.results import find_runs, read_examples, read_results
-from attnprobe.run import run
+from attnprobe.results.directory import find_runs
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.running.run import run
 from tests.runs import SMALL, small_run
 
 

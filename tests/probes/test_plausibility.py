@@ -5,8 +5,8 @@ from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Subject
 from attnprobe.probes.plausibility import Plausibility
 from attnprobe.probes.randomness import Draws
-from attnprobe.results import read_examples, read_results
-from attnprobe.run import run
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.running.run import run
 from tests.runs import small_run
 from tests.toys import toy_batch, toy_classifier, toy_readout
 

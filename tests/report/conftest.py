@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.results import Rows, write_json, write_table
+from attnprobe.results.files import write_json, write_table
+from attnprobe.results.table import Rows
 
 LN2 = float(np.log(2))
 WORDS = [

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.report.claims import Claim, Evidence, least, mean_of, put_to_test, share_of
-from attnprobe.results import Rows
+from attnprobe.results.table import Rows
 
 
 def claim(**changes):

@@ -17,7 +17,7 @@ from attnprobe.report.facets import facets, max_attention_bin, per_example, spli
 from attnprobe.report.panels import grid, legend_columns, title
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
 from attnprobe.report.style import drawable, new_figure, paper_style
-from attnprobe.results import Rows, read_results
+from attnprobe.results.table import Rows, read_results
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
 

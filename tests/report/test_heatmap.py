@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from attnprobe.report import heatmap
 from attnprobe.report.facets import per_example
 from attnprobe.report.style import paper_style
-from attnprobe.results import read_examples, read_results
+from attnprobe.results.table import read_examples, read_results
 
 CHOICE = ("max_attention", "optimum_jsd", "predicted_class", "content_length")
 

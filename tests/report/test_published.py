@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 
 from attnprobe.report.published import _everything, compare, published
-from attnprobe.results import interval, read_results
+from attnprobe.results.statistics import interval
+from attnprobe.results.table import read_results
 
 
 def value(table: pd.DataFrame, metric: str, group: str = "overall") -> float:

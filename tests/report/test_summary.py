@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from attnprobe.report.summary import headline, print_summary, summary_table
-from attnprobe.results import read_results
+from attnprobe.results.table import read_results
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ from attnprobe.report.claims import CRITERIA
 from attnprobe.report.published import compare
 from attnprobe.report.readings.erasure import RANKINGS
 from attnprobe.report.tables import latex, latex_table, tabulate, write_tables
-from attnprobe.results import read_results
+from attnprobe.results.table import read_results
 from tests.report.readings.test_erasure import NAN, erased, table
 
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.report.tracked_examples import choose, example_table
-from attnprobe.results import read_examples, read_results
+from attnprobe.results.table import read_examples, read_results
 
 
 def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):

@@ -21,8 +21,8 @@ import attnprobe
 from attnprobe.errors import UserError
 from attnprobe.report import tracking
 from attnprobe.report.style import new_figure, save
-from attnprobe.results import read_examples, read_results
-from attnprobe.run import run
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.running.run import run
 from tests.runs import small_run
 
 BLOCK, HEADER = 32768, 7

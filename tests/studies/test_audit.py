@@ -8,8 +8,9 @@ import pytest
 
 from attnprobe.report.claims import CRITERIA
 from attnprobe.report.study_summary import publish_study
-from attnprobe.results import read_manifest, read_results
-from attnprobe.settings import Settings
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import read_results
+from attnprobe.running.settings import Settings
 from attnprobe.studies.audit import rows_within
 from attnprobe.studies.base import carry_out_study
 from attnprobe.studies.timing import Costs, measure

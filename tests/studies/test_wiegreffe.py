@@ -9,8 +9,8 @@ import pytest
 from attnprobe.errors import UserError
 from attnprobe.report.studies import find_studies, read_study, write_study
 from attnprobe.report.studies.wiegreffe import choose
-from attnprobe.results import read_manifest
-from attnprobe.run import run
+from attnprobe.results.directory import read_manifest
+from attnprobe.running.run import run
 from attnprobe.studies.base import carry_out_study, changed, with_teacher
 from attnprobe.studies.wiegreffe import Wiegreffe
 from tests.runs import SMALL, composed

@@ -28,7 +28,7 @@ from attnprobe.report.reading import present
 from attnprobe.report.studies import find_studies
 from attnprobe.report.style import paper_style
 from attnprobe.report.summary import data_notes
-from attnprobe.results import write_atomically
+from attnprobe.results.files import write_atomically
 
 HERE = Path(__file__).parent
 TITLE = "May this attention be read as an explanation?"

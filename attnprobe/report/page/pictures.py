@@ -16,7 +16,8 @@ from attnprobe.report.figures import class_names, draw, drawable_from, file_name
 from attnprobe.report.page.runs import DOT, Group, Run
 from attnprobe.report.reading import Drawing, Reading
 from attnprobe.report.style import paper_style
-from attnprobe.results import read_examples, read_results, write_atomically
+from attnprobe.results.files import write_atomically
+from attnprobe.results.table import read_examples, read_results
 
 LARGEST_SVG = 250_000
 """Bytes; a larger one (thousands of points, or texts drawn as outlines) is shown as pixels."""

@@ -11,7 +11,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from attnprobe.errors import UserError
-from attnprobe.results import SCHEMA, find_runs, flattened, read_manifest
+from attnprobe.results.directory import find_runs, read_manifest
+from attnprobe.results.fingerprint import flattened
+from attnprobe.results.table import SCHEMA
 
 DOT = " · "
 POSITIONS = (

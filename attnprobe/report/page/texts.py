@@ -66,7 +66,7 @@ def starts(lengths: UInt[np.ndarray, " examples"]) -> Int[np.ndarray, " examples
 
 
 def read_texts(examples: pa.Table, *, words: bool) -> Texts:
-    """The texts of a run's examples (`attnprobe.results`: `tokens`, and of a hierarchical model `words`).
+    """The texts of a run's examples (`attnprobe.results.table`: `tokens`, and of a hierarchical model `words`).
 
     Args:
         examples: the examples' table, in its order.

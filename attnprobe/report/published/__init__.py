@@ -10,7 +10,8 @@ from scipy import stats
 
 from attnprobe.report.facets import RUN
 from attnprobe.report.reading import Headline, present
-from attnprobe.results import WHOLE_SPLIT, interval
+from attnprobe.results.statistics import interval
+from attnprobe.results.table import WHOLE_SPLIT
 
 FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
 REMARKS = {
@@ -48,7 +49,7 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     """Every headline number of every run with its interval, the published value, and the difference.
 
     Args:
-        results: the long table of one run or several (`attnprobe.results.read_results`).
+        results: the long table of one run or several (`attnprobe.results.table.read_results`).
 
     Returns:
         One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted class where the

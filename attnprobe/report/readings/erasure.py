@@ -16,7 +16,7 @@ from attnprobe.report.panels import grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.style import FAINT, INK
 from attnprobe.report.violins import box
-from attnprobe.results import interval
+from attnprobe.results.statistics import interval
 
 PROBE = "erasure"
 RANKINGS = {

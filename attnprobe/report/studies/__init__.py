@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
 from attnprobe.report.style import paper_style, save
-from attnprobe.results import directories_with, named_places, write_atomically
+from attnprobe.results.directory import directories_with, named_places
+from attnprobe.results.files import write_atomically
 
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""

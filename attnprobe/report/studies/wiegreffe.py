@@ -15,7 +15,8 @@ from attnprobe.report.claims import FAILS, HOLDS, Claim, Evidence, Finding
 from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin
 from attnprobe.report.studies import StudyReading
 from attnprobe.report.study_figures import curve, performances, spread
-from attnprobe.results import interval, read_results
+from attnprobe.results.statistics import interval
+from attnprobe.results.table import read_results
 
 PAPER = "Wiegreffe & Pinter 2019"
 FAR, NEAR = 0.4, 0.1

@@ -7,7 +7,7 @@ from attnprobe.errors import UserError
 from attnprobe.report.page.browser import browse, choose, spans
 from attnprobe.report.page.packing import restored
 from attnprobe.report.page.runs import grouped, read_runs
-from attnprobe.results import read_examples, read_results
+from attnprobe.results.table import read_examples, read_results
 from tests.report.page.conftest import EVERYTHING
 from tests.report.page.test_packing import read
 

@@ -18,8 +18,8 @@ from attnprobe.report.page import build
 from attnprobe.report.page.runs import read_runs
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading
-from attnprobe.results import read_results
-from attnprobe.run import run
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import EVERYTHING
 from tests.runs import SMALL_ADVERSARY, small_run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnprobe.report.page import build
-from attnprobe.results import read_examples, read_results
+from attnprobe.results.table import read_examples, read_results
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import EVERYTHING, until
 

@@ -5,7 +5,7 @@ from attnprobe.errors import UserError
 from attnprobe.report.claims import Claim, Evidence, Finding
 from attnprobe.report.page import build
 from attnprobe.report.page.runs import POSITIONS, grouped, read_runs, together
-from attnprobe.results import read_results
+from attnprobe.results.table import read_results
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_group(make_run, tmp_path):

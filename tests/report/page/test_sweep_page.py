@@ -6,8 +6,8 @@ import random
 import pytest
 
 from attnprobe.report.__main__ import main
-from attnprobe.results import read_results
-from attnprobe.run import run
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
 from tests.report.page.conftest import until
 from tests.report.page.test_page import choose_run, count, listed, put
 from tests.runs import SMALL_ADVERSARY, composed, small_run

@@ -6,7 +6,7 @@ from attnprobe.report.figures import draw
 from attnprobe.report.published import compare
 from attnprobe.report.readings.correlation import PAIRS, READING, discovered, significant
 from attnprobe.report.summary import headline
-from attnprobe.results import Rows
+from attnprobe.results.table import Rows
 
 
 def results(count: int = 80, undefined: int = 3) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from attnprobe.report.figures import draw
 from attnprobe.report.published import compare
 from attnprobe.report.reading import readings
 from attnprobe.report.readings.erasure import RANKINGS, paired, rank_biserial
-from attnprobe.results import Rows
+from attnprobe.results.table import Rows
 
 
 def table(probe, metrics, *, data="yelp", model="hanconv"):

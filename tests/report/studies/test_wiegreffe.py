@@ -8,7 +8,8 @@ from scipy import stats
 from attnprobe.report.claims import FAILS, HOLDS, UNDECIDED, Evidence
 from attnprobe.report.studies import read_study
 from attnprobe.report.studies.wiegreffe import choose, equivalence
-from attnprobe.results import Rows, write_json, write_table
+from attnprobe.results.files import write_json, write_table
+from attnprobe.results.table import Rows
 
 EXAMPLES = 60
 

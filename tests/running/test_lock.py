@@ -5,12 +5,12 @@ import time
 import pytest
 
 from attnprobe.errors import UserError
-from attnprobe.launching.lock import locked
+from attnprobe.running.lock import locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from attnprobe.launching.lock import locked
+from attnprobe.running.lock import locked
 
 with locked(Path("run")):
     print("held", flush=True)
@@ -51,7 +51,7 @@ def test_many_take_turns(tmp_path):
     code = """
 import time
 from pathlib import Path
-from attnprobe.launching.lock import locked
+from attnprobe.running.lock import locked
 for _ in range(20):
     with locked(Path("run")):
         count = int(Path("count").read_text())
@@ -78,6 +78,6 @@ def test_a_run_in_a_place_that_is_only_read_has_no_lock(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("attnprobe.launching.lock.os.open", refuse)
+    monkeypatch.setattr("attnprobe.running.lock.os.open", refuse)
     with locked(tmp_path / "run"):
         assert [path.name for path in tmp_path.iterdir()] == ["run"]

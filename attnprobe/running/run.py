@@ -18,32 +18,25 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from omegaconf import DictConfig
 from safetensors.torch import load_file, save_file
 
-from attnprobe.claim import TRAINED, claim, discard
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import SPLITS
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
-from attnprobe.launching.devices import helps_to_train
-from attnprobe.launching.lock import locked
 from attnprobe.loading import untrained
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.predictions import LessonCollector, PredictionCollector
 from attnprobe.probes.base import Probe, ProbeRunner
-from attnprobe.progress import ExampleProgress
 from attnprobe.report.figures import draw_tables
-from attnprobe.results import (
-    MANIFEST,
-    WHOLE_SPLIT,
-    Rows,
-    count_undefined,
-    fingerprint,
-    read_manifest,
-    write_atomically,
-    write_json,
-    write_table,
-)
-from attnprobe.settings import SPLIT, Settings
-from attnprobe.training import examine, fit, predict
+from attnprobe.results.directory import MANIFEST, read_manifest
+from attnprobe.results.files import write_atomically, write_json, write_table
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.table import WHOLE_SPLIT, Rows, count_undefined
+from attnprobe.running.collecting import LessonCollector, PredictionCollector
+from attnprobe.running.devices import helps_to_train
+from attnprobe.running.lock import locked
+from attnprobe.running.prepare import TRAINED, claim, discard
+from attnprobe.running.progress import ExampleProgress
+from attnprobe.running.settings import SPLIT, Settings
+from attnprobe.running.training import examine, fit, predict
 
 LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
 

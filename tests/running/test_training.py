@@ -3,7 +3,7 @@ from lightning import LightningDataModule
 from torch.optim import SGD
 from torch.utils.data import DataLoader
 
-from attnprobe.training import fit
+from attnprobe.running.training import fit
 from tests.toys import recipe, toy_batch, toy_classifier
 
 

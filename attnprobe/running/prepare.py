@@ -8,8 +8,10 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from attnprobe.errors import UserError
-from attnprobe.results import MANIFEST, fingerprint, flattened, read_manifest, write_atomically
-from attnprobe.settings import Settings
+from attnprobe.results.directory import MANIFEST, read_manifest
+from attnprobe.results.files import write_atomically
+from attnprobe.results.fingerprint import fingerprint, flattened
+from attnprobe.running.settings import Settings
 
 TRAINED = "training.json"
 """Written after training: from here on the run may be taken up again without training."""

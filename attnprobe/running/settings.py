@@ -11,11 +11,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
-from attnprobe.launching.devices import several_devices
 from attnprobe.loading import TRUSTED, targets
 from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
-from attnprobe.results import fingerprint
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.running.devices import several_devices
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")

@@ -8,8 +8,9 @@ import torch
 
 from attnprobe.errors import UserError
 from attnprobe.probes.permutation import Permutation
-from attnprobe.results import COLUMNS, read_examples, read_manifest, read_results
-from attnprobe.run import run
+from attnprobe.results.directory import read_manifest
+from attnprobe.results.table import COLUMNS, read_examples, read_results
+from attnprobe.running.run import run
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 BOTH = "[permutation,adversarial]"

@@ -13,7 +13,7 @@ from attnprobe.data.sources import SPLITS
 from attnprobe.data.teaching import FOLDER, text_number, write_lessons
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
-from attnprobe.results import write_table
+from attnprobe.results.files import write_table
 
 
 class PredictionCollector(Callback):

@@ -6,7 +6,10 @@ import pytest
 from scipy import stats
 
 from attnprobe.errors import UserError
-from attnprobe.results import COLUMNS, Rows, fingerprint, interval, read_results, write_json, write_table
+from attnprobe.results.files import write_json, write_table
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.statistics import interval
+from attnprobe.results.table import COLUMNS, Rows, read_results
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",

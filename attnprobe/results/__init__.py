@@ -1,0 +1,1 @@
+"""Run directories on disk: tables, manifest, and how both are read back."""

@@ -1,0 +1,31 @@
+"""Files that are never seen half-written."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """Call `write(temporary_path)` and move the result into place, so that no half-written file is ever seen."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a parquet file; the same table gives the same bytes."""
+    write_atomically(path, lambda p: pq.write_table(table, p, compression="zstd", compression_level=6))
+
+
+def write_json(content: Any, path: Path) -> None:
+    """Write indented JSON."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
+    write_atomically(path, lambda p: Path(p).write_text(text, encoding="utf-8"))
