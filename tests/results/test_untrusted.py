@@ -1,0 +1,165 @@
+"""Files of unknown origin end in plain data or in one message, never in a hang, a link's target or a foreign error."""
+
+import json
+import os
+
+import pytest
+from omegaconf import OmegaConf
+
+from attnprobe.errors import UserError
+from attnprobe.results.untrusted import MAX_DEPTH, inside, read_bytes, read_json, read_yaml
+from attnprobe.running.settings import Settings
+from tests.runs import composed
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 8))
+BROKEN_JSON = {
+    "empty": b"",
+    "cut": b'{"a": [1, 2',
+    "no UTF-8": b'{"a": "\xff"}',
+    "byte order mark": b'\xef\xbb\xbf{"a": 1}',
+    "list": b"[]",
+    "number": b"3",
+    "null": b"null",
+    "text": b'"run"',
+    "NaN": b'{"a": NaN}',
+    "infinity": b'{"a": -Infinity}',
+    "key twice": b'{"a": 1, "a": 2}',
+    "deep list": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep object": b'{"a":' * 200 + b"1" + b"}" * 200,
+    "long number": b'{"a": ' + b"9" * 10_000 + b"}",
+    "two values": b"{} {}",
+}
+BROKEN_YAML = {
+    "empty": b"",
+    "alias bomb": BOMB.encode(),
+    "one alias": b"a: &x 1\nb: *x\n",
+    "endless": b"a: &x\n  b: *x\n",
+    "anchor": b"a: &x 1\n",
+    "merge": b"a: &x {b: 1}\nc:\n  <<: *x\n",
+    "no UTF-8": b"a: \xff\n",
+    "byte order mark": b"\xef\xbb\xbfa: 1\n",
+    "list": b"- 1\n",
+    "number": b"3",
+    "cut": b"a: [1, 2",
+    "key twice": b"a: 1\na: 2\n",
+    "key is a list": b"? [1]\n: 2\n",
+    "key is a number": b"1: 2\n",
+    "deep": b"a: " + b"[" * 20_000 + b"]" * 20_000,
+    "wide": b"a: [" + b"1," * 60_000 + b"]",
+    "two documents": b"a: 1\n---\nb: 2\n",
+    "python tag": b"a: !!python/object/apply:os.system [true]\n",
+    "python name": b"a: !!python/name:os.system\n",
+    "own tag": b"a: !run {}\n",
+    "binary": b"a: !!binary aGVsbG8=\n",
+    "odd number": b"a: 0x_\n",
+    "control": b"a: \x1b\n",
+    "unbalanced": b"a: ]\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_JSON)
+def test_broken_json_is_one_message_with_the_file(tmp_path, name):
+    (tmp_path / "manifest.json").write_bytes(BROKEN_JSON[name])
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        read_json(tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize("name", BROKEN_YAML)
+def test_broken_yaml_is_one_message_with_the_file(tmp_path, name):
+    (tmp_path / "config.yaml").write_bytes(BROKEN_YAML[name])
+    with pytest.raises(UserError, match=r"config\.yaml"):
+        read_yaml(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize("read", [read_json, read_yaml])
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder", "link", "loop"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, read, kind):
+    path = tmp_path / "file"
+    other = tmp_path / "other"
+    other.write_text("{}")
+    {
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+        "link": lambda: path.symlink_to(other),
+        "loop": lambda: path.symlink_to(path),
+    }[kind]()
+    with pytest.raises(UserError, match=f"{path} is a .*expected a regular file"):
+        read(path)
+    with pytest.raises(UserError, match="/dev/zero is a device"):
+        read("/dev/zero")
+
+
+@pytest.mark.parametrize("read", [read_json, read_yaml])
+def test_a_large_file_is_not_read(tmp_path, read):
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate(2**40)  # a file of holes
+    with pytest.raises(UserError, match="larger than"):
+        read(path)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "missing")
+    path.unlink()
+    path.write_bytes(b"12345")
+    assert read_bytes(path, limit=5) == b"12345"
+    with pytest.raises(UserError, match="larger than 4 bytes"):
+        read_bytes(path, limit=4)
+
+
+def test_good_json_comes_through(tmp_path):
+    path = tmp_path / "manifest.json"
+    content = {"run_id": "é", "tables": {"a": {"rows": 3, "seconds": 0.5}}, "classes": ["x", None, True]}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert read_json(path) == content
+    path.write_text('{"curve": NaN}')
+    assert read_json(path, nan=True)["curve"] != read_json(path, nan=True)["curve"]
+    deepest = json.loads('{"a":' * (MAX_DEPTH - 1) + "1" + "}" * (MAX_DEPTH - 1))
+    path.write_text(json.dumps(deepest))
+    assert read_json(path) == deepest
+
+
+STRANGE = [
+    "2020-01-01",
+    "1e3",
+    "1e-3",
+    "yes",
+    "0x10",
+    "1:30",
+    "=",
+    "=x",
+    "<<",
+    "&a",
+    "*a",
+    "!a",
+    "a\nb",
+    "\x1b",
+    "é\u2028",
+]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model=hanrnn", "+experiment=serrano", "data=imdb"),
+        ("task=qa", "data=babi1"),
+        ("training=adversary", "data=sst", "teacher_id=x"),
+    ],
+)
+def test_settings_are_read_as_a_run_writes_them(tmp_path, overrides):
+    settings = Settings.of(composed(*overrides)).config
+    # texts that YAML would read as something else
+    settings["data"]["filters"] = {text: [text, 1.5e-7, 3, None, True, float("inf")] for text in STRANGE}
+    (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(settings), encoding="utf-8")
+    assert read_yaml(tmp_path / "config.yaml") == settings
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/etc/passwd", "../other", "tables/../../x", "", ".", None, 3, ["a"], "a\0b", "..", "c:\\x", "link/x", "file"],
+)
+def test_listed_files_lie_within_the_run(tmp_path, name):
+    (tmp_path / "link").symlink_to("/etc")
+    (tmp_path / "file").symlink_to("/etc/passwd")
+    with pytest.raises(UserError, match=r"manifest\.json names the file"):
+        inside(tmp_path, name, tmp_path / "manifest.json")
+    assert inside(tmp_path, "tables/a.parquet", tmp_path / "manifest.json") == tmp_path / "tables" / "a.parquet"
