@@ -7,6 +7,7 @@ trainer nor logger. To add one: a file here, a YAML in conf/probe, a test.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
@@ -108,11 +109,20 @@ def description(readout: Readout) -> Iterator[Measurement]:
 class ProbeRunner(Callback):
     """Runs probes on every batch of the test loop and collects their rows."""
 
-    def __init__(self, probes: list[Probe], seed: int, words: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, probes: list[Probe], seed: int, words: Sequence[str] | None = None, folder: Path | None = None
+    ) -> None:
+        """
+        Args:
+            probes: run in this order on every batch.
+            seed: of their random numbers.
+            words: the vocabulary in the order of the ids, None where it is not known.
+            folder: on the disk that is to hold the rows that do not fit into memory; see `Rows`.
+        """
         self.probes = probes
         self.words = words
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
-        self.rows = {probe.name: Rows() for probe in probes}
+        self.rows = {probe.name: Rows(folder) for probe in probes}
         self.seconds = dict.fromkeys(self.rows, 0.0)
 
     def on_test_batch_end(

@@ -38,18 +38,37 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
         & results["step"].isna()
         & (results["example_id"] >= 0)
     )
-    rows = results.loc[keep]
-    rows = rows.assign(**{name: rows[name].astype(str) for name in (*RUN, "metric") if name != "seed"})
-    twice = rows.duplicated([*RUN, "example_id", "metric"])
-    if twice.any():
-        raise UserError(
-            f"run {rows.loc[twice, 'run_id'].iloc[0]} is there twice: the same training, probed in two directories. "
-            f"Name one of the two, or give each its own experiment"
+    rows = results.loc[keep, [*RUN, "example_id", "metric", "value"]]
+    # run by run: the names, the same in every row, would need several times the memory of the numbers
+    by_run = {tuple(map(_plain, key)): part for key, part in rows.groupby(list(RUN), observed=True, sort=False)}
+    parts = []
+    for key in sorted(by_run):
+        part = by_run[key]
+        columns = {
+            str(metric): one.set_index("example_id")["value"] for metric, one in part.groupby("metric", observed=True)
+        }
+        if any(column.index.has_duplicates for column in columns.values()):
+            raise UserError(
+                f"run {key[0]} is there twice: the same training, probed in two directories. "
+                f"Name one of the two, or give each its own experiment"
+            )
+        wide = (
+            pd.DataFrame(columns)
+            .sort_index()
+            .reindex(columns=list(metrics))
+            .rename_axis(index="example_id")
+            .reset_index()
         )
-    wide = rows.pivot(index=[*RUN, "example_id"], columns="metric", values="value")
-    wide = wide.reindex(columns=list(metrics)).rename_axis(columns=None).reset_index()
+        for place, name in enumerate(RUN):
+            wide.insert(place, name, key[place])
+        parts.append(wide)
+    wide = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*RUN, "example_id", *metrics])
     wide.attrs = dict(results.attrs)
     return wide
+
+
+def _plain(name: object) -> int | str:
+    return int(name) if isinstance(name, int | np.integer) else str(name)
 
 
 def facets(rows: pd.DataFrame) -> list[Facet]:

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 from matplotlib.figure import Figure
 
 from attnprobe.report.facets import named
 from attnprobe.report.heatmap import shorten
-from attnprobe.report.reading import Drawing, present
+from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.style import drawable, paper_style, save
-from attnprobe.results.directory import find_runs
-from attnprobe.results.table import read_examples, read_results
+from attnprobe.results.directory import find_runs, read_manifest
+from attnprobe.results.table import SCHEMA, read_examples, read_table
 
 
 def draw_figures(
@@ -36,28 +37,67 @@ def draw_figures(
     Raises:
         UserError: no finished run there.
     """
-    return draw_tables({run: read_results(run) for run in find_runs(run_dirs)}, directory, words=words)
+    runs = {}
+    for run in find_runs(run_dirs):
+        tables = (read_manifest(run) or {}).get("tables", {})
+        runs[run] = {probe: run / entry["file"] for probe, entry in tables.items()}
+    return draw_tables(runs, directory, words=words)
 
 
-def draw_tables(tables: Mapping[Path, pd.DataFrame], directory: str | os.PathLike, *, words: bool = True) -> list[Path]:
-    """As `draw_figures`, from each run directory's tables as they are in memory."""
+def draw_tables(
+    tables: Mapping[Path, Mapping[str, Path]], directory: str | os.PathLike, *, words: bool = True
+) -> list[Path]:
+    """As `draw_figures`, from the files of each run directory's tables, by probe."""
     directory = Path(directory)
-    together = pd.concat(tables.values()) if len(tables) > 1 else next(iter(tables.values()))
-    together = named(together, [class_names(run) if words else [] for run in tables])
+    classes = [class_names(run) if words else [] for run in tables]
     written: list[Path] = []
-    for reading in present(together):
+    for reading in readings().values():
         for drawing in reading.drawings:
             if not drawing.words:
-                if drawable_from(drawing, together):
-                    written += save(draw(drawing, together, None), directory, drawing.name)
+                results = named(rows_of(drawing, tables.values()), classes)
+                if drawable_from(drawing, results):
+                    written += save(draw(drawing, results, None), directory, drawing.name)
                 continue
-            for run, own in tables.items() if words else []:
-                results = own[own["probe"].isin(drawing.probes)]
+            for run, files in tables.items() if words else []:
+                results = named(rows_of(drawing, [files]), classes)
                 if drawable_from(drawing, results):
                     stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
-                    examples = read_examples(run, split=str(results["split"].iloc[0]))
-                    written += save(draw(drawing, results, examples), directory, stem)
+                    written += save(draw(drawing, results, examples_of(drawing, run, results)), directory, stem)
     return written
+
+
+def rows_of(drawing: Drawing, runs: Iterable[Mapping[str, Path]]) -> pd.DataFrame:
+    """The rows that a figure is drawn from, and as few others as possible: at a time, a table is read no further.
+
+    Args:
+        drawing: the figure.
+        runs: of each run the files of its tables, by probe.
+    """
+    parts = []
+    for files in runs:
+        for probe in drawing.probes:
+            if probe in files:
+                parts += _tables(drawing, probe, files[probe])
+    return pa.concat_tables([SCHEMA.empty_table(), *parts]).unify_dictionaries().combine_chunks().to_pandas()
+
+
+def _tables(drawing: Drawing, probe: str, path: Path) -> list[pa.Table]:
+    """What a figure needs of one probe's table."""
+    needed = [metric for owner, metric in drawing.metrics if owner == probe]
+    also = None if drawing.optional is None else [*needed, *(m for owner, m in drawing.optional if owner == probe)]
+    numbers = read_table(path, metrics=also, with_steps=False)
+    if drawing.examples is None:
+        return [numbers, read_table(path, metrics=needed, with_steps=True)]
+    if not len(numbers):
+        return [numbers]
+    shown = drawing.examples(numbers.to_pandas())
+    return [numbers, read_table(path, metrics=needed, with_steps=True, example_ids=shown)]
+
+
+def examples_of(drawing: Drawing, run: Path, results: pd.DataFrame) -> pd.DataFrame:
+    """The examples of a run that a figure shows."""
+    shown = None if drawing.examples is None else drawing.examples(results)
+    return read_examples(run, split=str(results["split"].iloc[0]), example_ids=shown)
 
 
 def class_names(run_dir: Path) -> list[str]:

@@ -36,6 +36,20 @@ NORM = PowerNorm(0.5, vmin=0, vmax=1)
 _MEASURE = RendererAgg(8, 8, 720)
 
 
+METRICS = (
+    "max_attention",
+    "optimum_jsd",
+    "found_jsd",
+    "upper_bound",
+    "is_exact",
+    "predicted_class",
+    "content_length",
+    "found_tvd",
+    "optimum_tvd",
+)
+"""What is written above an example, and what it is chosen by."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """An example and why it is shown."""
@@ -70,6 +84,11 @@ def choose(rows: pd.DataFrame) -> list[Choice]:
     return chosen
 
 
+def shown(results: pd.DataFrame) -> list[int]:
+    """The ids of the examples that `heatmaps` shows of one run."""
+    return [choice.example_id for choice in choose(per_example(results, "adversarial", METRICS))]
+
+
 def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """The most telling examples (`choose`) of one run, every token coloured by its weight.
 
@@ -81,16 +100,7 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """
     if examples is None:
         raise ValueError("heatmaps needs the run's examples (attnprobe.results.table.read_examples), got None")
-    metrics = (
-        "max_attention",
-        "optimum_jsd",
-        "found_jsd",
-        "upper_bound",
-        "is_exact",
-        "predicted_class",
-        "content_length",
-    )
-    rows = per_example(results, "adversarial", (*metrics, "found_tvd", "optimum_tvd"))
+    rows = per_example(results, "adversarial", METRICS)
     blocks = [
         _block(choice, _row(rows, choice.example_id), _row(examples, choice.example_id), results)
         for choice in choose(rows)

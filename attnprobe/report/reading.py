@@ -7,7 +7,7 @@ published numbers, W&B and the figures all go through the readings, so a new pro
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -77,12 +77,18 @@ class Drawing:
 
     `metrics` lists (probe, metric) pairs without which it cannot be drawn. `words`: it shows the texts, so it needs the
     examples' table, is drawn for each run by itself, and is left out where texts must not leave the machine.
+
+    It is given the rows of these metrics and of the `optional` ones that are there (None: of every metric without steps of
+    its probes), not those of whole tables. `examples(results)` → ids: those whose texts and rows with steps it shows,
+    chosen by the rows without steps; None: of all examples.
     """
 
     name: str
     draw: Draw
     metrics: tuple[tuple[str, str], ...]
     words: bool = False
+    optional: tuple[tuple[str, str], ...] | None = None
+    examples: Callable[[pd.DataFrame], Sequence[int]] | None = None
 
     @property
     def probes(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,18 @@ def write_atomically(path: Path, write: Any) -> None:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a parquet file; the same table gives the same bytes."""
-    write_atomically(path, lambda p: pq.write_table(table, p, compression="zstd", compression_level=6))
+    write_groups(table.schema, [table], path)
+
+
+def write_groups(schema: pa.Schema, groups: Iterable[pa.Table], path: Path) -> None:
+    """Write a parquet file a row group at a time, as they come; the same groups give the same bytes."""
+
+    def write(temporary: Path) -> None:
+        with pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=6) as writer:
+            for group in groups:
+                writer.write_table(group)
+
+    write_atomically(path, write)
 
 
 def write_json(content: Any, path: Path) -> None:

@@ -1,10 +1,9 @@
 """The long tables: their columns, how rows become one, and how the tables of many runs are read back."""
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,8 @@ import pyarrow.parquet as pq
 
 from attnprobe.errors import UserError
 from attnprobe.results.directory import find_runs, read_manifest
+from attnprobe.results.files import write_groups
+from attnprobe.results.spill import RECORD, Spill, in_order, ordered
 
 WHOLE_SPLIT = -1
 """`example_id` of a number that is about the whole split (accuracy, a count) and not about one example."""
@@ -32,12 +33,31 @@ SCHEMA = pa.schema(
 )
 
 
-@dataclass
-class Rows:
-    """Numbers on their way into one table; the order in which they are added never shows in the table."""
+ROW_GROUP = 1 << 17
+"""Rows of a table in one piece, and the most that are kept in memory before they go to the disk."""
 
-    metrics: list[str] = field(default_factory=list)
-    parts: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+
+class Written(NamedTuple):
+    """What was written: `rows`, and of these `undefined`, whose value is NaN."""
+
+    rows: int
+    undefined: int
+
+
+class Rows:
+    """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
+    shows in the table. What exceeds `ROW_GROUP` rows waits on the disk."""
+
+    def __init__(self, folder: Path | None = None, row_group: int = ROW_GROUP) -> None:
+        """
+        Args:
+            folder: a directory on the disk that is to hold what does not fit; None: the system's temporary files.
+            row_group: rows that are held at a time.
+        """
+        self.folder, self.row_group = folder, row_group
+        self.parts: dict[str, list[np.ndarray]] = {}
+        self.held = 0
+        self.spill: Spill | None = None
 
     def add(self, metric: str, example_id: np.ndarray, value: np.ndarray, step: np.ndarray | None = None) -> None:
         """Add one number per example (`value [n]`), or several with their steps (`value [n, k]`, `step [k]` or
@@ -45,45 +65,154 @@ class Rows:
         example_id, value = np.asarray(example_id, np.int64), np.asarray(value, np.float64)
         if value.shape[:1] != example_id.shape:
             raise ValueError(f"{metric}: {len(example_id)} example ids for values of shape {value.shape}")
-        if metric not in self.metrics:
-            self.metrics.append(metric)
-        number = self.metrics.index(metric)
         if step is None:
             if value.ndim != 1:
                 raise ValueError(f"{metric}: values of shape {value.shape} need a step")
-            self.parts.append((number, example_id, np.full(len(value), np.nan), value))
-            return
-        step = np.broadcast_to(np.asarray(step, np.float64), value.shape)
-        keep = ~np.isnan(step)
-        owner = np.broadcast_to(example_id[:, None], value.shape)
-        self.parts.append((number, owner[keep], step[keep], value[keep]))
+            owner, at = example_id, np.full(len(value), np.nan)
+        else:
+            step = np.broadcast_to(np.asarray(step, np.float64), value.shape)
+            keep = ~np.isnan(step)
+            owner, at, value = np.broadcast_to(example_id[:, None], value.shape)[keep], step[keep], value[keep]
+        records = np.empty(len(value), RECORD)
+        records["example_id"], records["step"], records["value"] = owner, at, value
+        self.parts.setdefault(metric, []).append(records)
+        self.held += len(records)
+        if self.held > self.row_group:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self.spill is None:
+            self.spill = Spill(self.folder)
+        for metric, parts in self.parts.items():
+            if any(map(len, parts)):
+                self.spill.append(metric, np.concatenate(parts))
+            parts.clear()
+        self.held = 0
+
+    def write(self, path: Path, identity: dict[str, Any]) -> Written:
+        """Write the table (see `groups`) and forget the rows.
+
+        Args:
+            path: of the parquet file.
+            identity: run_id, experiment, data, model, seed, split and probe, the same in every row.
+        """
+        rows = undefined = 0
+
+        def counted() -> Iterator[pa.Table]:
+            nonlocal rows, undefined
+            for group in self.groups(identity):
+                rows += group.num_rows
+                undefined += pc.sum(pc.is_nan(group["value"])).as_py() or 0
+                yield group
+
+        try:
+            write_groups(SCHEMA, counted(), path)
+        finally:
+            self.close()
+        return Written(rows, undefined)
+
+    def close(self) -> None:
+        """Forget the rows."""
+        if self.spill is not None:
+            self.spill.close()
+        self.parts, self.held, self.spill = {}, 0, None
 
     def table(self, identity: dict[str, Any]) -> pa.Table:
-        """All rows as one table, sorted by metric, example and step."""
-        names = sorted(self.metrics)
-        rank = np.array([names.index(metric) for metric in self.metrics], np.int32)
-        parts = self.parts or [(0, np.empty(0, np.int64), np.empty(0), np.empty(0))]
-        metric = np.concatenate([np.full(len(p[1]), rank[p[0]] if len(rank) else 0, np.int32) for p in parts])
-        example_id, step, value = (np.concatenate([p[i] for p in parts]) for i in (1, 2, 3))
-        order = np.lexsort((np.nan_to_num(step, nan=-np.inf), example_id, metric))
-        count = len(order)
-        zeros = pa.array(np.zeros(count, np.int32))
-        arrays: dict[str, pa.Array] = {
-            name: pa.DictionaryArray.from_arrays(zeros, pa.array([str(identity[name])], pa.string()))
-            for name in IDENTITY
-            if name != "seed"
-        }
-        arrays["seed"] = pa.array(np.full(count, identity["seed"], np.int64))
-        arrays["metric"] = pa.DictionaryArray.from_arrays(pa.array(metric[order]), pa.array(names, pa.string()))
-        arrays["example_id"] = pa.array(example_id[order])
-        arrays["step"] = pa.array(step[order], from_pandas=True)  # NaN = no step = null
-        arrays["value"] = pa.array(value[order])  # NaN stays NaN: an undefined number is reported, not missing
-        return pa.Table.from_arrays([arrays[name] for name in COLUMNS], schema=SCHEMA)
+        """All rows as one table in memory; see `groups`."""
+        return pa.concat_tables(self.groups(identity))
+
+    def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
+        """All rows by metric, example and step, in tables of `row_group` rows, the last one of fewer."""
+        names = sorted(self.parts)
+        waiting: list[tuple[int, np.ndarray]] = []
+        count = 0
+        for number, metric in enumerate(names):
+            for records in self._ordered(metric):
+                while count + len(records) >= self.row_group:
+                    full = self.row_group - count
+                    yield _group(names, [*waiting, (number, records[:full])], identity)
+                    waiting, count, records = [], 0, records[full:]
+                if len(records):
+                    waiting.append((number, records))
+                    count += len(records)
+        if waiting or not names or not any(self._count(name) for name in names):
+            yield _group(names, waiting, identity)
+
+    def _count(self, metric: str) -> int:
+        return sum(map(len, self.parts[metric])) + (0 if self.spill is None else self.spill.count(metric))
+
+    def _ordered(self, metric: str) -> Iterator[np.ndarray]:
+        if self.spill is None:
+            yield ordered(self.parts[metric])
+            return
+        self._spill()
+        yield from in_order(self.spill, metric, most=self.row_group, folder=self.folder)
 
 
-def count_undefined(table: pa.Table) -> int:
-    """How many values are NaN, that is, were undefined for their example."""
-    return pc.sum(pc.is_nan(table["value"])).as_py() or 0
+def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict[str, Any]) -> pa.Table:
+    """Records of numbered metrics as a table."""
+    records = np.concatenate([np.zeros(0, RECORD), *(part for _, part in parts)])
+    metric = np.repeat(np.array([number for number, _ in parts], np.int32), [len(part) for _, part in parts])
+    zeros = pa.array(np.zeros(len(records), np.int32))
+    arrays: dict[str, pa.Array] = {
+        name: pa.DictionaryArray.from_arrays(zeros, pa.array([str(identity[name])], pa.string()))
+        for name in IDENTITY
+        if name != "seed"
+    }
+    arrays["seed"] = pa.array(np.full(len(records), identity["seed"], np.int64))
+    arrays["metric"] = pa.DictionaryArray.from_arrays(pa.array(metric), pa.array(names, pa.string()))
+    arrays["example_id"] = pa.array(np.ascontiguousarray(records["example_id"]))
+    arrays["step"] = pa.array(np.ascontiguousarray(records["step"]), from_pandas=True)  # NaN = no step = null
+    # NaN stays NaN: an undefined number is reported, not missing
+    arrays["value"] = pa.array(np.ascontiguousarray(records["value"]))
+    return pa.Table.from_arrays([arrays[name] for name in COLUMNS], schema=SCHEMA)
+
+
+def read_table(
+    path: Path,
+    *,
+    metrics: Iterable[str] | None = None,
+    with_steps: bool | None = None,
+    example_ids: Iterable[int] | None = None,
+) -> pa.Table:
+    """The rows of one table, a row group at a time: what is not asked for is never in memory as a whole.
+
+    Args:
+        path: of the parquet file.
+        metrics: only these.
+        with_steps: True: only rows with a step (a position, a fraction); False: only those without.
+        example_ids: only these examples'.
+    """
+    wanted = None if metrics is None else sorted(set(metrics))
+    ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
+    kept = []
+    with pq.ParquetFile(path) as file:
+        for number in range(file.num_row_groups):
+            if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
+                continue
+            group = file.read_row_group(number, columns=list(COLUMNS), use_threads=False)
+            if wanted is not None:
+                group = group.filter(pc.is_in(group["metric"].cast(pa.string()), pa.array(wanted, pa.string())))
+            if with_steps is not None:
+                group = group.filter(pc.is_valid(group["step"]) if with_steps else pc.is_null(group["step"]))
+            if ids is not None:
+                group = group.filter(pc.is_in(group["example_id"], ids))
+            if group.num_rows:
+                kept.append(group)
+    if not kept:
+        return SCHEMA.empty_table()
+    return pa.concat_tables(kept).cast(SCHEMA).unify_dictionaries().combine_chunks()
+
+
+def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_steps: bool | None) -> bool:
+    """Whether a row group can hold such rows, by its statistics: tables are sorted by metric."""
+    of_metric, of_step = (group.column(COLUMNS.index(name)).statistics for name in ("metric", "step"))
+    bounded = metrics is not None and of_metric is not None and of_metric.has_min_max
+    if bounded and not any(of_metric.min <= metric <= of_metric.max for metric in metrics or ()):
+        return False
+    if with_steps is None or of_step is None or not of_step.has_null_count:
+        return True
+    return of_step.null_count < group.num_rows if with_steps else of_step.null_count > 0
 
 
 def read_results(
@@ -108,15 +237,30 @@ def read_results(
         manifest = read_manifest(run) or {}
         for name, entry in manifest.get("tables", {}).items():
             if wanted is None or name in wanted:
-                tables.append(pq.read_table(run / entry["file"], schema=SCHEMA))
+                tables.append(read_table(run / entry["file"]))
     if not tables:
         return SCHEMA.empty_table().to_pandas()
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
 
 
-def read_examples(directory: str | os.PathLike, split: str = "test") -> pd.DataFrame:
-    """One row per example of a finished run: example_id, label, prediction, probability, tokens, attention."""
+def read_examples(
+    directory: str | os.PathLike, split: str = "test", example_ids: Iterable[int] | None = None
+) -> pd.DataFrame:
+    """One row per example of a finished run: example_id, label, prediction, probability, tokens, attention.
+
+    Args:
+        directory: the run's.
+        split: whose examples.
+        example_ids: only these; None: all.
+    """
     path = Path(directory) / "examples" / f"{split}.parquet"
     if not path.exists():
         raise UserError(f"{path} does not exist: expected the examples of a finished run; see attnprobe.read_results")
-    return pq.read_table(path).to_pandas()
+    if example_ids is None:
+        return pq.read_table(path).to_pandas()
+    wanted = pa.array(sorted(set(example_ids)), pa.int64())
+    with pq.ParquetFile(path) as file:
+        kept = [
+            batch.filter(pc.is_in(batch["example_id"], wanted)) for batch in file.iter_batches(1024, use_threads=False)
+        ]
+        return pa.Table.from_batches(kept, file.schema_arrow).to_pandas()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from hydra.utils import instantiate
 from lightning import seed_everything
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
@@ -27,9 +26,9 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import draw_tables
 from attnprobe.results.directory import MANIFEST, read_manifest
-from attnprobe.results.files import write_atomically, write_json, write_table
+from attnprobe.results.files import write_atomically, write_json
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.table import WHOLE_SPLIT, Rows, count_undefined
+from attnprobe.results.table import WHOLE_SPLIT, Rows
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
@@ -124,7 +123,8 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    runner, predictions = ProbeRunner(probes, config["seed"], data.vocabulary.words), PredictionCollector()
+    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory)
+    predictions = PredictionCollector()
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
     examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, progress])
@@ -135,22 +135,18 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
         "training": training_rows(trained["curve"]),
         "performance": performance_rows(classifier, data),
     } | runner.rows
-    results = []
     for name, collected in rows.items():
-        table = collected.table(settings.identity(name))
         file = f"tables/{name}.parquet"
-        write_table(table, directory / file)
-        results.append(table)
+        written = collected.write(directory / file, settings.identity(name))
         tables[name] = {
             "file": file,
-            "rows": table.num_rows,
-            "undefined": count_undefined(table),
+            "rows": written.rows,
+            "undefined": written.undefined,
             "settings": config["probe"].get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
         }
     if config["figures"]:
-        everything = pa.concat_tables(results).unify_dictionaries().combine_chunks().to_pandas()
-        draw_tables({directory: everything}, directory / "figures")
+        draw_tables({directory: {name: directory / tables[name]["file"] for name in rows}}, directory / "figures")
     return {
         "run_id": settings.run_id,
         "experiment": config["experiment"],

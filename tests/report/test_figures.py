@@ -148,7 +148,7 @@ def test_a_new_probe_needs_a_reading_and_nothing_else(monkeypatch, make_run, tmp
         Drawing("absent", curve, (("permutation", "no_such_metric"),)),
     )
     reading = Reading("permutation", (Headline("median_tvd", "median"),), drawings)
-    monkeypatch.setattr(figures, "present", lambda results: [reading])
+    monkeypatch.setattr(figures, "readings", lambda: {reading.probe: reading})
     assert {path.stem for path in figures.draw_figures(make_run(), tmp_path / "f")} == {"curve"}
 
 

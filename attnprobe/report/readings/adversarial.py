@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from attnprobe.report import heatmap
 from attnprobe.report.claims import Claim, Evidence, mean_of, share_of
 from attnprobe.report.facets import (
     MAX_ATTENTION_EDGES,
@@ -206,8 +207,13 @@ READING = Reading(
         Headline("top_token_changed_optimum", "top token changed, optimum"),
     ),
     drawings=(
-        Drawing("adversarial_jsd", adversarial_jsd, tuple(("adversarial", metric) for metric in METRICS)),
-        Drawing("adversarial_by_attention", adversarial_by_attention, tuple(("adversarial", m) for m in METRICS)),
+        Drawing("adversarial_jsd", adversarial_jsd, tuple(("adversarial", m) for m in METRICS), optional=()),
+        Drawing(
+            "adversarial_by_attention",
+            adversarial_by_attention,
+            tuple(("adversarial", metric) for metric in METRICS),
+            optional=(),
+        ),
         Drawing(
             "adversarial_heatmaps",
             heatmaps,
@@ -216,6 +222,8 @@ READING = Reading(
                 for metric in ("found_jsd", "optimum_jsd", "max_attention", "found_attention", "optimum_attention")
             ),
             words=True,
+            optional=tuple(("adversarial", metric) for metric in heatmap.METRICS),
+            examples=heatmap.shown,
         ),
     ),
 )

@@ -274,16 +274,21 @@ READING = Reading(
     ),
     drawings=(
         Drawing(
-            "correlation_gradient", gradient_histogram, _needs("tau_attention_gradient", "predicted_class")
+            "correlation_gradient",
+            gradient_histogram,
+            _needs("tau_attention_gradient", "predicted_class"),
+            optional=(),
         ),
         Drawing(
             "correlation_leave_one_out",
             leave_one_out_histogram,
             _needs("tau_attention_leave_one_out", "predicted_class"),
+            optional=(),
         ),
         Drawing(
             "correlation_densities", densities,
             _needs(*(f"tau_{pair}" for pair in PUBLISHED), "tau_shuffled_gradient", "predicted_class"),
+            optional=_needs("tau_shuffled_leave_one_out"),
         ),
     ),
 )  # fmt: skip

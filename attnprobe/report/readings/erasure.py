@@ -34,10 +34,15 @@ COUNTS = tuple(f"removed_count_{name}" for name in RANKINGS)
 NEEDED = ("removed_fraction_attention", "removed_fraction_random")
 
 
-def shown(results: pd.DataFrame) -> list[str]:
-    """The rankings that the table has."""
+def shown(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
+    """The rankings that the table has numbers of this kind of."""
     there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
-    return [name for name in RANKINGS if f"removed_fraction_{name}" in there]
+    return [name for name in RANKINGS if f"{kind}_{name}" in there]
+
+
+def of_rankings(kind: str) -> tuple[tuple[str, str], ...]:
+    """The metrics of this kind of all rankings."""
+    return tuple((PROBE, f"{kind}_{name}") for name in RANKINGS)
 
 
 def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -78,7 +83,7 @@ def _boxes(axes: Axes, facet: Facet, names: list[str]) -> None:
 
 def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Share of the examples that can flip which a ranking flips with at most x items more than the smallest set."""
-    names = [name for name in shown(results) if name != "optimal"]
+    names = shown(results, "regret")
     metrics = ["never_flips", *(f"regret_{name}" for name in names)]
     panels = facets(per_example(results, PROBE, metrics))
     figure, axes = grid(len(panels), panel_height=1.9, margin=0.55)
@@ -118,7 +123,7 @@ def paired(results: pd.DataFrame) -> pd.DataFrame:
         (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby 2014), in which a
         ranking that never flips needs one item more than there are; NaN where they never differ.
     """
-    names = shown(results)
+    names = shown(results, "removed_count")
     rows = []
     metrics = ["content_length", *(f"removed_count_{name}" for name in names)]
     for facet in facets(per_example(results, PROBE, metrics)):
@@ -195,7 +200,7 @@ def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
 
 def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """In how many percent of the examples the row's ranking flips the decision with fewer items than the column's."""
-    names = shown(results)
+    names = shown(results, "removed_count")
     table = paired(results)
     panels = list(table.groupby("panel", sort=False))
     figure, axes = grid(len(panels), panel_height=2.3, columns=2, margin=0.6)
@@ -395,10 +400,17 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing("erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED)),
+        Drawing(
+            "erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED),
+            optional=of_rankings("removed_fraction"),
+        ),
         Drawing(
             "erasure_regret", regret, ((PROBE, "never_flips"), (PROBE, "regret_attention")),
+            optional=of_rankings("regret"),
         ),
-        Drawing("erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length"))),
+        Drawing(
+            "erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length")),
+            optional=of_rankings("removed_count"),
+        ),
     ),
 )  # fmt: skip

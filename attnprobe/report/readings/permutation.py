@@ -100,5 +100,5 @@ READING = Reading(
         Headline("median_tvd", "median TVD under permutation", by_class=True),
         Headline("max_attention", "largest attention weight"),
     ),
-    drawings=(Drawing("permutation", permutation, tuple(("permutation", metric) for metric in METRICS)),),
+    drawings=(Drawing("permutation", permutation, tuple(("permutation", m) for m in METRICS), optional=()),),
 )

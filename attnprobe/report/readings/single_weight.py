@@ -238,7 +238,7 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing("single_weight_delta", delta, tuple((PROBE, metric) for metric in SCATTER)),
-        Drawing("single_weight_flips", flips, tuple((PROBE, metric) for metric in FLIPS)),
+        Drawing("single_weight_delta", delta, tuple((PROBE, metric) for metric in SCATTER), optional=()),
+        Drawing("single_weight_flips", flips, tuple((PROBE, metric) for metric in FLIPS), optional=()),
     ),
 )

@@ -1,0 +1,154 @@
+"""Rows that wait on the disk: the same table as in memory, with no more than a row group held."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnprobe.results.table import COLUMNS, SCHEMA, Rows, Written, read_table
+
+IDENTITY = {
+    "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
+}  # fmt: skip
+
+
+def batches(*, examples=300, longest=40, size=7, seed=0):
+    """(metric, ids, values, steps) of invented batches, the examples in random order, one metric with steps."""
+    generator = np.random.default_rng(seed)
+    length = generator.integers(1, longest, examples)
+    for ids in np.array_split(generator.permutation(examples), -(-examples // size)):
+        step = np.arange(longest) + np.zeros((len(ids), 1))
+        step[step >= length[ids, None]] = np.nan
+        value = np.sin(ids[:, None] * 100.0 + np.arange(longest))
+        value[ids % 5 == 0, 0] = np.nan
+        yield "weights", ids, value, step
+        yield "a_number", ids, np.cos(ids * 1.0), None
+
+
+def filled(folder=None, row_group=1 << 17, **options):
+    rows = Rows(folder, row_group)
+    for metric, ids, value, step in batches(**options):
+        rows.add(metric, ids, value, step)
+    return rows
+
+
+def reference(**options):
+    """The same table by pandas, in memory."""
+    parts = []
+    for metric, ids, value, step in batches(**options):
+        step = np.full((len(ids), 1), -1.0) if step is None else step
+        value = value.reshape(len(ids), -1)
+        frame = pd.DataFrame(
+            {"example_id": np.repeat(ids, step.shape[1]), "step": step.ravel(), "value": value.ravel()}
+        )
+        parts.append(frame.dropna(subset="step").assign(metric=metric))
+    table = pd.concat(parts).sort_values(["metric", "example_id", "step"]).assign(**IDENTITY)
+    step = pa.array([None if number < 0 else number for number in table["step"]], pa.float64())
+    arrays = [step if name == "step" else pa.array(table[name], from_pandas=False) for name in COLUMNS]
+    return pa.Table.from_arrays(arrays, names=list(COLUMNS)).cast(SCHEMA)
+
+
+@pytest.mark.parametrize("row_group", [10, 100, 1000, 1 << 17])
+def test_what_waits_on_the_disk_comes_back_sorted(tmp_path, row_group):
+    rows = filled(tmp_path, row_group)
+    expected = reference()
+    assert (rows.spill is None) == (row_group > expected.num_rows)
+    assert list(tmp_path.iterdir()) == []  # the file has no name, so that no kill leaves one
+    written = rows.write(tmp_path / "t.parquet", IDENTITY)
+    assert written == Written(expected.num_rows, int(np.isnan(expected["value"].to_numpy()).sum()))
+    file = pq.ParquetFile(tmp_path / "t.parquet")
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert set(sizes[:-1]) <= {row_group}
+    assert 0 < sizes[-1] <= row_group
+    for name in COLUMNS:
+        own, other = (table[name].to_pandas().to_numpy() for table in (file.read(), expected))
+        np.testing.assert_array_equal(own, other, err_msg=name)
+
+
+@pytest.mark.parametrize("row_group", [100, 1 << 17])
+def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_path, row_group):
+    for size in (1, 7, 300):
+        filled(tmp_path, row_group, size=size).write(tmp_path / str(size), IDENTITY)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "7").read_bytes() == (tmp_path / "300").read_bytes()
+
+
+def test_a_table_of_one_row_group_is_what_parquet_makes_of_it_in_memory(tmp_path):
+    filled(tmp_path).write(tmp_path / "own", IDENTITY)
+    table = filled().table(IDENTITY)
+    pq.write_table(table, tmp_path / "whole", compression="zstd", compression_level=6, **options_of(tmp_path / "own"))
+    assert (tmp_path / "own").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def options_of(path):
+    """Whether the pages of a file carry checksums, which its metadata does not say: by trial."""
+    table = pq.read_table(path)
+    for choice in (False, True):
+        trial = path.with_name("trial")
+        pq.write_table(table, trial, compression="zstd", compression_level=6, write_page_checksum=choice)
+        if trial.stat().st_size == path.stat().st_size:
+            return {"write_page_checksum": choice}
+    raise AssertionError("written with other options")
+
+
+def test_no_rows_make_a_table_of_none(tmp_path):
+    assert Rows(tmp_path).write(tmp_path / "t", IDENTITY) == Written(0, 0)
+    assert pq.read_table(tmp_path / "t").num_rows == 0
+    rows = Rows(tmp_path, 1)
+    rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
+    assert rows.write(tmp_path / "t", IDENTITY) == Written(0, 0)
+
+
+def test_negative_ids_and_an_example_of_more_rows_than_a_row_group(tmp_path):
+    rows = Rows(tmp_path, 3)
+    for ids in ([5, -1], [2, 0]):
+        rows.add("a", np.array(ids), np.outer(ids, np.arange(10.0)), np.arange(10))
+    table = rows.table(IDENTITY)
+    assert table["example_id"].to_pylist() == [number for number in (-1, 0, 2, 5) for _ in range(10)]
+    assert table["value"].to_pylist() == [n * k for n in (-1.0, 0.0, 2.0, 5.0) for k in range(10)]
+
+
+def test_four_times_the_examples_need_no_more_memory(tmp_path):
+    def peak(examples):
+        tracemalloc.start()
+        filled(tmp_path, 20_000, examples=examples, size=100).write(tmp_path / "t", IDENTITY)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(examples=12_000) < 1.25 * peak(examples=3_000)
+
+
+def test_read_table_takes_what_is_asked_for(tmp_path):
+    filled(tmp_path, 100).write(tmp_path / "t", IDENTITY)
+    whole = pq.read_table(tmp_path / "t").to_pandas()
+    for options, expected in (
+        ({}, whole),
+        ({"metrics": ["a_number"]}, whole.query("metric == 'a_number'")),
+        ({"metrics": ["nothing"]}, whole[:0]),
+        ({"with_steps": True}, whole.dropna(subset="step")),
+        ({"with_steps": False}, whole[whole["step"].isna()]),
+        (
+            {"metrics": ["weights"], "example_ids": [3, 17]},
+            whole.query("metric == 'weights' and example_id in (3, 17)"),
+        ),
+    ):
+        own = read_table(tmp_path / "t", **options).to_pandas()
+        assert len(own) == len(expected)
+        for name in COLUMNS:
+            assert own[name].astype(object).where(own[name].notna(), None).tolist() == (
+                expected[name].astype(object).where(expected[name].notna(), None).tolist()
+            ), (options, name)
+
+
+def test_row_groups_without_what_is_asked_for_are_not_read(tmp_path, monkeypatch):
+    filled(tmp_path, 100).write(tmp_path / "t", IDENTITY)
+    read = []
+    original = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *a, **k: read.append(a[1]) or original(*a, **k))
+    assert read_table(tmp_path / "t", with_steps=False).num_rows == 300
+    assert read == [0, 1, 2]
+    assert read_table(tmp_path / "t", metrics=["a_number"]).num_rows == 300
+    assert read == [0, 1, 2, 0, 1, 2]
