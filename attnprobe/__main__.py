@@ -11,6 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from attnprobe.errors import UserError
+from attnprobe.launching.signals import answering_signals
 from attnprobe.launching.slots import end_with_pool, wait_briefly
 from attnprobe.running.devices import refuse_several_devices
 
@@ -19,6 +20,7 @@ PACKAGE = Path(__file__).resolve().parent
 CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p.is_dir())
 
 
+@answering_signals()
 @hydra.main(config_path=str(CONFIGURATION), config_name="config", version_base="1.3")
 def main(config: DictConfig) -> float | None:
     """Run one experiment; a mistake of the user ends it with one message and status 2.

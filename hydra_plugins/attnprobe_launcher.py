@@ -2,7 +2,6 @@
 every start: what takes time to import is imported when a sweep begins."""
 
 import copy
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,9 +43,6 @@ class PoolLauncher(Launcher):
             )
         except UserError as error:
             raise CompactHydraException(f"attnprobe: {error}") from None
-        except KeyboardInterrupt:
-            print("attnprobe: interrupted; the same command again goes on from here", file=sys.stderr)
-            raise SystemExit(130) from None
         failed = sum(not outcome.succeeded for outcome in outcomes)
         returns = []
         for job, outcome in zip(planned, outcomes, strict=True):

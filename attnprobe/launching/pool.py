@@ -5,18 +5,14 @@ from attnprobe.launching import Job, Pool, local_slots
 outcomes = Pool(local_slots(workers=2)).run([Job("first", ["python", "-m", "attnprobe"], Path("logs/first.log")), …])
 """
 
-import signal
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from attnprobe.launching.logs import last_error
+from attnprobe.launching.signals import ended_by_signals
 
 GRACE_SECONDS = 10.0
 """How long a job that is told to end may take before it is killed."""
@@ -119,14 +115,14 @@ class Pool:
         Raises:
             ValueError: a job comes after one that is not before it in the list.
             KeyboardInterrupt: Ctrl-C.
-            SystemExit: SIGTERM or SIGHUP; its code is 128 + the signal's number.
+            Ended: SIGTERM or SIGHUP; a SystemExit whose code is 128 + the signal's number.
         """
         for number, job in enumerate(jobs):
             if bad := [other for other in job.after if not 0 <= other < number]:
                 raise ValueError(f"job {number} ({job.name}) comes after {bad}: expected numbers of earlier jobs")
         outcomes: dict[int, Outcome] = {}
         running: dict[int, tuple[Slot, Running, float]] = {}
-        with ended_by_signals():
+        with ended_by_signals(("SIGTERM", "SIGHUP")):
             try:
                 while len(outcomes) < len(jobs):
                     self._start(jobs, outcomes, running)
@@ -184,28 +180,3 @@ def end(started: Sequence[Running]) -> None:
         for one in started:
             if one.poll() is None:
                 one.kill()
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP, which end a process without a word, become exceptions as Ctrl-C is one."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what a signal does
-        return
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    # who has chosen something else, as nohup does, keeps it
-    chosen = [
-        getattr(signal, name)
-        for name in ("SIGTERM", "SIGHUP")
-        if getattr(signal, name, None) is not None and signal.getsignal(getattr(signal, name)) is signal.SIG_DFL
-    ]
-    for number in chosen:
-        signal.signal(number, leave)
-    try:
-        yield
-    finally:
-        for number in chosen:
-            signal.signal(number, signal.SIG_DFL)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnprobe.errors import UserError
+from attnprobe.launching.signals import answering_signals
 from attnprobe.report.page.browser import MEGABYTES
 from attnprobe.report.page.build import TITLE, write_report
 
 
+@answering_signals("attnprobe.report", "writes the whole report")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
     parser = argparse.ArgumentParser(

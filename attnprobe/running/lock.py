@@ -25,7 +25,7 @@ def locked(directory: Path) -> Iterator[None]:
     Raises:
         UserError: nothing can be written there.
     """
-    directory = directory.absolute()
+    directory = directory.resolve()  # one lock for one place, by whatever name it is reached
     path = directory.with_name(f".{directory.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,8 @@ def locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         if descriptor is not None:
-            path.unlink(missing_ok=True)
+            if is_at(path, descriptor):  # whoever removed it, as with a deleted output, made another one the lock
+                path.unlink(missing_ok=True)
             os.close(descriptor)
 
 
@@ -81,6 +82,6 @@ def is_at(path: Path, descriptor: int) -> bool:
     """Whether an open file is the one at this path."""
     try:
         there, held = os.stat(path), os.fstat(descriptor)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnprobe.launching import Job, Pool, local_slots
+from attnprobe.launching.pool import end
 from attnprobe.launching.slots import wait_briefly
 
 
@@ -130,7 +131,8 @@ def test_without_a_card_there_is_a_slot_for_every_two_cores_and_threads_can_be_c
 
 
 POOL = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it, and so would this process
 from pathlib import Path
 from attnprobe.launching import Job, Pool, local_slots
 
@@ -138,9 +140,9 @@ code = '''
 import subprocess, sys, time
 from attnprobe.launching.slots import end_with_pool
 end_with_pool()
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-print("pids", __import__("os").getpid(), child.pid, flush=True)
-time.sleep(60)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+print("pids", __import__("os").getpid(), child.pid, "told", flush=True)
+time.sleep(3600)
 '''
 Pool(local_slots(2)).run([Job(str(n), (sys.executable, "-c", code), Path(f"{n}.log")) for n in range(2)])
 """
@@ -160,22 +162,42 @@ def is_alive(pid):
     [(signal.SIGINT, {1, -signal.SIGINT}), (signal.SIGTERM, {143}), (signal.SIGKILL, {-9})],
 )
 def test_no_job_and_no_child_of_a_job_survives_its_pool(tmp_path, number, status):
-    pool = subprocess.Popen([sys.executable, "-c", POOL], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    logs = [tmp_path / "0.log", tmp_path / "1.log"]
-    wait_for(lambda: all(log.exists() and "pids " in log.read_text() for log in logs))
-    pids = [int(pid) for log in logs for pid in log.read_text().split("pids ")[1].split()]
-    assert len(pids) == 4
-    assert all(map(is_alive, pids))
-    pool.send_signal(number)
-    assert pool.wait(timeout=20) in status
-    wait_for(lambda: not any(map(is_alive, pids)))
+    with subprocess.Popen([sys.executable, "-c", POOL], cwd=tmp_path, stderr=subprocess.DEVNULL) as pool:
+        try:
+            logs = [tmp_path / "0.log", tmp_path / "1.log"]
+            wait_for(lambda: all(log.exists() and log.read_text().endswith("told\n") for log in logs) or pool.poll())
+            pids = [int(pid) for log in logs for pid in log.read_text().split("pids ")[1].split()[:2]]
+            assert len(pids) == 4
+            assert all(map(is_alive, pids))
+            pool.send_signal(number)
+            assert pool.wait() in status
+            wait_for(lambda: not any(map(is_alive, pids)))
+        finally:
+            pool.kill()
 
 
-def wait_for(condition, seconds=20):
-    last = time.monotonic() + seconds
+def wait_for(condition):
+    """However long it takes here; what never comes is ended by the suite's own limit."""
     while not condition():
-        assert time.monotonic() < last
         time.sleep(0.05)
+
+
+def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr("attnprobe.launching.pool.GRACE_SECONDS", 0.2)
+    code = """
+        import signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("deaf", flush=True)
+        time.sleep(3600)
+    """
+    deaf = job(tmp_path, "deaf", code)
+    running = local_slots(1)[0].start(deaf)
+    try:
+        wait_for(lambda: deaf.log.read_text().endswith("deaf\n") or running.poll() is not None)
+        end([running])
+        assert running.poll() == -signal.SIGKILL
+    finally:
+        running.kill()
 
 
 @pytest.mark.parametrize(

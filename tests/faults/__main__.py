@@ -1,0 +1,95 @@
+"""No bad moment: python -m tests.faults [--scenario run …] [--kind kill …] [--points N] [--jobs N] [--list FILE]
+
+Every fault happens once before every operation by which the command changes files; then the same command runs again,
+and must end with the files of a command that nothing disturbed, byte for byte, apart from times.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cannot be forked
+
+from tests.faults.campaign import as_json, carried_out
+from tests.faults.operations import KINDS
+from tests.faults.processes import adopt_orphans
+from tests.faults.scenarios import SCENARIOS
+
+
+def main() -> None:
+    """Carry out the campaign, print its table, and end with status 1 where something was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.split("\n")[0])
+    parser.add_argument("--scenario", nargs="+", choices=[one.name for one in SCENARIOS], default=None)
+    parser.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--points", type=int, help="this many operations per scenario and kind, evenly spread (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--list", type=Path, help="write every finding into this file, one JSON object a line")
+    asked = parser.parse_args()
+    import_everything()
+    with tempfile.TemporaryDirectory() as name:
+        parts = [Path(name) / str(number) for number in range(asked.jobs)]
+        children = []
+        for number, part in enumerate(parts):
+            if (pid := os.fork()) == 0:
+                carry_out(asked, number, part)
+                os._exit(0)
+            children.append(pid)
+        ended = [os.waitpid(pid, 0)[1] for pid in children]
+        lines = [line for part in parts if part.exists() for line in part.read_text().splitlines()]
+    if asked.list:
+        asked.list.write_text("".join(f"{line}\n" for line in lines))
+    findings = [json.loads(line) for line in lines]
+    print(table(findings, asked.kind))
+    raise SystemExit(1 if any(ended) or any(one["wrong"] or one["unclear"] for one in findings) else 0)
+
+
+def import_everything() -> None:
+    """What the commands import, so that their forks need not."""
+    import torch
+
+    import attnprobe.__main__
+    import attnprobe.launching.sweep
+    import attnprobe.report.__main__
+    import attnprobe.report.study_summary
+    import attnprobe.running.run
+    import attnprobe.studies.base  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
+    """One process's share of the campaign."""
+    adopt_orphans()
+    with path.open("w", buffering=1) as file:
+        for scenario in SCENARIOS:
+            if asked.scenario is None or scenario.name in asked.scenario:
+                for _, finding in carried_out(scenario, asked.kind, asked.points, number, asked.jobs):
+                    file.write(as_json(finding) + "\n")
+                    for reason in (*finding.wrong, *finding.unclear):
+                        fault = finding.fault
+                        where = f"{finding.scenario}, {fault.kind} at {fault.at} of process {fault.process}"
+                        print(f"{where} ({finding.operation}): {reason}", file=sys.stderr, flush=True)
+
+
+def table(findings: list[dict], kinds: list[str]) -> str:
+    """Counts per scenario and kind: faults, of which wrong, of which unclear."""
+    count: Counter[tuple[str, str, str]] = Counter()
+    for one in findings:
+        cell = (one["scenario"], one["fault"]["kind"])
+        count[*cell, "all"] += 1
+        count[*cell, "wrong"] += bool(one["wrong"])
+        count[*cell, "unclear"] += bool(one["unclear"])
+    lines = [f"{'faults / wrong / unclear':26}" + "".join(f"{kind:>18}" for kind in kinds)]
+    for scenario in dict.fromkeys(one["scenario"] for one in findings):
+        cells = [" / ".join(str(count[scenario, kind, word]) for word in ("all", "wrong", "unclear")) for kind in kinds]
+        lines.append(f"{scenario:26}" + "".join(f"{cell:>18}" for cell in cells))
+    wrong, vague = (sum(bool(one[word]) for one in findings) for word in ("wrong", "unclear"))
+    return "\n".join([*lines, f"{len(findings)} faults: {wrong} wrong, {vague} unclear"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The commands that are disturbed, and what follows them."""
+
+from dataclasses import dataclass
+
+TINY = (
+    "data.source.train_size=40",
+    "data.source.validation_size=12",
+    "data.source.test_size=10",
+    "data.embedding_size=6",
+    "training.epochs=1",
+    "trainer.accelerator=cpu",
+    "figures=false",
+    "model=average",
+    "probe.permutation.samples=3",
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """`python -m module arguments…`"""
+
+    arguments: tuple[str, ...]
+    module: str = "attnprobe"
+
+
+def tiny(*arguments: str, probes: str = "permutation") -> Command:
+    """One run that takes about a second."""
+    return Command((*TINY, f"probe=[{probes}]", *arguments))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One command to be disturbed.
+
+    Attributes:
+        before: commands that prepare the folder.
+        disturbed: the command at whose operations the faults happen.
+        after: commands each of which may follow, and must then end as it does where nothing was disturbed.
+    """
+
+    name: str
+    before: tuple[Command, ...]
+    disturbed: Command
+    after: tuple[Command, ...]
+
+
+def repeated(name: str, disturbed: Command, *before: Command, or_else: tuple[Command, ...] = ()) -> Scenario:
+    """The same command again; or another one instead."""
+    return Scenario(name, before, disturbed, (disturbed, *or_else))
+
+
+FIGURES = tuple("figures=true" if one == "figures=false" else one for one in TINY)
+MORE_SAMPLES = (*(one for one in TINY if "samples" not in one), "probe.permutation.samples=4")
+POOL = ("-m", *TINY, "probe=[permutation]", "seed=0,1", "launcher.workers=2")
+STUDY = (*TINY, "probe.adversarial.steps=3", "probe.adversarial.restarts=1", "+experiment=audit", "study.seeds=[1]",
+         "study.probes=[permutation,adversarial]")  # fmt: skip
+
+SCENARIOS = (
+    repeated("run", tiny()),
+    repeated("add a probe", tiny(probes="permutation,single_weight"), tiny(), or_else=(tiny("on_finished=skip"),)),
+    repeated(
+        "remeasure",
+        Command((*MORE_SAMPLES, "probe=[permutation]", "on_finished=remeasure")),
+        tiny(),
+        # the first settings again: done only if the table is theirs
+        or_else=(tiny("on_finished=skip"),),
+    ),
+    repeated("replace", tiny("on_finished=replace"), tiny(), or_else=(tiny("on_finished=skip"),)),
+    repeated("sweep", Command(POOL)),
+    repeated("study", Command(STUDY)),
+    repeated("report", Command(("runs",), "attnprobe.report"), tiny(), Command((*FIGURES, "probe=[permutation]", "seed=1"))),
+)

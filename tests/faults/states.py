@@ -1,0 +1,66 @@
+"""What a folder holds, apart from times: two folders with the same state have the same tables, byte for byte."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+TIMES = ("seconds", "finished", "plan", "words")
+"""Keys of JSON files that hold times, or words about times."""
+NUMBER = re.compile(r"\.\d+\.partial$")
+MINE = "mine.txt"
+"""A file of the user's; there is one in every folder that the commands find."""
+
+
+def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str, str]:
+    """Digest of every file, by name; process numbers in names are left out, and times in manifests."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or path.name == MINE or name.startswith(skipped):
+            continue
+        content = path.read_bytes()
+        if path.suffix == ".json":
+            content = without_times(content)
+        elif path.name.endswith(".lock"):
+            content = b""
+        found[NUMBER.sub(".N.partial", name)] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def without_times(content: bytes) -> bytes:
+    """A JSON file without them; a damaged one as it is."""
+    try:
+        return json.dumps(timeless(json.loads(content)), sort_keys=True).encode()
+    except ValueError:
+        return content
+
+
+def timeless(content: Any) -> Any:
+    """The same without the keys that hold times."""
+    if isinstance(content, dict):
+        return {key: timeless(value) for key, value in content.items() if key not in TIMES}
+    return [timeless(one) for one in content] if isinstance(content, list) else content
+
+
+def counted(folder: Path) -> set[tuple[str, str, str]]:
+    """What counts as measured: (table, its settings, digest of its file) of every table that a manifest lists."""
+    found = set()
+    for manifest in folder.rglob("manifest.json"):
+        for entry in json.loads(manifest.read_bytes())["tables"].values():
+            path = manifest.parent / entry["file"]
+            digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+            found.add((str(path.relative_to(folder)), json.dumps(entry["settings"], sort_keys=True), digest))
+    return found
+
+
+def leave_mine(folder: Path) -> None:
+    """Put the user's own files into every folder there is."""
+    for path in [folder, *(one for one in folder.rglob("*") if one.is_dir())]:
+        (path / MINE).write_text(f"mine {path.name}\n")
+
+
+def mine(folder: Path) -> set[str]:
+    """The user's own files that are still there."""
+    return {str(path.relative_to(folder)) for path in folder.rglob(MINE)}
