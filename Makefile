@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: run test test-slow lint format benchmark clean
+.PHONY: run test faults test-slow lint format benchmark clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready
@@ -12,6 +12,9 @@ run: .venv/ready
 
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2
+
+faults: .venv/ready
+	$(BIN)/python -m tests.faults --jobs 2
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m "slow or real_data"

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnprobe.errors import UserError
+from attnprobe.errors import UserError, answering_disk
 from attnprobe.launching.cluster import cluster_slots
 from attnprobe.launching.pool import Job, Outcome, Pool, Slot
 from attnprobe.launching.slots import local_slots, visible_gpus
@@ -107,6 +107,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
+@answering_disk()
 def run_sweep(
     planned: Sequence[Planned],
     *,

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from attnprobe.errors import answering_disk
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.runs import grouped, read_runs
 from attnprobe.report.page.studies import of_studies
@@ -19,6 +20,7 @@ from attnprobe.report.studies import StudyReading, read_study, with_intervals, w
 PAGE = "report.html"
 
 
+@answering_disk()
 def publish_study(directory: Path) -> None:
     """Write a finished study's tables, figures and page into its directory, and show what it found on the terminal."""
     reading = read_study(directory)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from attnprobe.errors import UserError
+from attnprobe.errors import UserError, answering_disk
 
 try:
     import fcntl
@@ -23,7 +23,7 @@ def locked(directory: Path) -> Iterator[None]:
     killed run leaves a lock behind; the file itself, should it stay, is harmless. File systems without locks have none.
 
     Raises:
-        UserError: nothing can be written there.
+        UserError: nothing can be written there, at first or later on.
     """
     directory = directory.resolve()  # one lock for one place, by whatever name it is reached
     path = directory.with_name(f".{directory.name}.lock")
@@ -35,7 +35,8 @@ def locked(directory: Path) -> Iterator[None]:
             f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
         ) from error
     try:
-        yield
+        with answering_disk(directory):
+            yield
     finally:
         if descriptor is not None:
             if is_at(path, descriptor):  # whoever removed it, as with a deleted output, made another one the lock

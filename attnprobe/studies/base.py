@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from attnprobe.errors import UserError
+from attnprobe.errors import UserError, answering_disk
 from attnprobe.report.studies import STUDY
 from attnprobe.results.directory import read_manifest
 from attnprobe.results.files import write_json
@@ -92,6 +92,7 @@ class Study(ABC):
         """
 
 
+@answering_disk()
 def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
     """Carry out all members of a study, or what is left of them.
 

@@ -10,14 +10,18 @@ import os
 import sys
 import tempfile
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cannot be forked
 
-from tests.faults.campaign import as_json, carried_out
+from tests.faults.campaign import as_json, at_once, carried_out
 from tests.faults.operations import KINDS
 from tests.faults.processes import adopt_orphans
 from tests.faults.scenarios import SCENARIOS
+
+AT_ONCE, TWICE = ("run", "sweep", "study"), 3
+"""Scenarios whose command is given twice at the same time as well, and how many times that is tried."""
 
 
 def main() -> None:
@@ -25,7 +29,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.split("\n")[0])
     parser.add_argument("--scenario", nargs="+", choices=[one.name for one in SCENARIOS], default=None)
     parser.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--points", type=int, help="this many operations per scenario and kind, evenly spread (default: all)")
+    parser.add_argument(
+        "--points", type=int, help="this many operations per scenario and kind, evenly spread (default: all)"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--list", type=Path, help="write every finding into this file, one JSON object a line")
     asked = parser.parse_args()
@@ -43,7 +49,7 @@ def main() -> None:
     if asked.list:
         asked.list.write_text("".join(f"{line}\n" for line in lines))
     findings = [json.loads(line) for line in lines]
-    print(table(findings, asked.kind))
+    print(table(findings, [*asked.kind, "twice"]))
     raise SystemExit(1 if any(ended) or any(one["wrong"] or one["unclear"] for one in findings) else 0)
 
 
@@ -67,7 +73,9 @@ def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
     with path.open("w", buffering=1) as file:
         for scenario in SCENARIOS:
             if asked.scenario is None or scenario.name in asked.scenario:
-                for _, finding in carried_out(scenario, asked.kind, asked.points, number, asked.jobs):
+                disturbed = (one for _, one in carried_out(scenario, asked.kind, asked.points, number, asked.jobs))
+                twice = at_once(scenario, TWICE) if number == 0 and scenario.name in AT_ONCE else ()
+                for finding in chain(disturbed, twice):
                     file.write(as_json(finding) + "\n")
                     for reason in (*finding.wrong, *finding.unclear):
                         fault = finding.fault

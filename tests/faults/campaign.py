@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.faults.operations import Fault
-from tests.faults.processes import Ending, command
+from tests.faults.processes import Ending, command, together
 from tests.faults.scenarios import Command, Scenario
 from tests.faults.states import counted, leave_mine, mine, state
 
-STATUS = {"kill": -9, "interrupt": 130, "interrupt_twice": 130, "terminate": 143, "full": 2, "error": 1}
-LINE_EXPECTED = ("full", "interrupt", "interrupt_twice", "terminate")
+STATUS = {"kill": -9, "interrupt": 130, "interrupt_twice": 130, "terminate": 143, "full": 2, "remove": 2, "error": 1}
+LINE_EXPECTED = ("full", "remove", "interrupt", "interrupt_twice", "terminate")
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,8 @@ def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterato
     """Every kind at every operation of every process; or at so many of them, evenly spread."""
     places = [(process, at) for process, all_ in ready.operations.items() for at in range(len(all_))]
     for number, kind in enumerate(kinds):
+        if kind == "remove" and ready.scenario.before:
+            continue  # the same command would find nothing of what it goes by
         chosen = places
         if points is not None and points < len(places):
             step = len(places) / points
@@ -106,7 +108,8 @@ def tried(ready: Prepared, fault: Fault, place: Path) -> Finding:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ready.folder, folder)
     ending = perform(ready.scenario.disturbed, folder, fault)
-    wrong = [f"deleted the user's {name}" for name in sorted(mine(ready.folder) - mine(folder))]
+    lost = mine(ready.folder) - mine(folder) if fault.kind != "remove" else set()
+    wrong = [f"deleted the user's {name}" for name in sorted(lost)]
     wrong += uncounted(ready, folder)
     there = json.dumps(state(folder, ()), sort_keys=True)
     if there not in ready.judged:
@@ -154,7 +157,7 @@ def followed(ready: Prepared, left: Path, folder: Path) -> Iterator[str]:
 
 def unclear(ending: Ending, fault: Fault) -> Iterator[str]:
     """How the last words of a disturbed command fell short."""
-    if ending.status == 0 and fault.kind in ("full", "error"):
+    if ending.status == 0 and fault.kind in ("full", "error", "remove"):
         return  # what could not be done was not needed
     if fault.process > 0:
         # the pool says it: one job failed
@@ -186,6 +189,34 @@ def carried_out(
         for number, fault in enumerate(faults(ready, kinds, points)):
             if number % parts == part:
                 yield ready, tried(ready, fault, Path(name).resolve())
+
+
+def at_once(scenario: Scenario, times: int) -> Iterator[Finding]:
+    """The disturbed command of a scenario, twice at the same time in one folder, so many times; the second by way of a
+    symbolic link to the output. Both must end, and leave what one would have left."""
+    with tempfile.TemporaryDirectory(prefix="attnprobe-faults-") as name:
+        place = Path(name).resolve()
+        ready = prepared(scenario, place)
+        for number in range(times):
+            folder = place / "work"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(ready.folder, folder)
+            (folder / "runs").mkdir(exist_ok=True)
+            (folder / "link").symlink_to("runs")
+            one = scenario.disturbed
+            twice = [
+                (one.module, one.arguments, place / "one.log"),
+                (one.module, (*one.arguments, "output=link"), place / "two.log"),
+            ]
+            endings = together(twice, folder)
+            (folder / "link").unlink()
+            there, expected = measured(state(folder)), measured(ready.expected[0][0])
+            wrong = (
+                [] if there == expected else [f"not the files of one: {sorted(there.items() ^ expected.items())[:3]}"]
+            )
+            told = [f"status {one.status}: {last_line(one)}" for one in endings if one.status not in (0, 2)]
+            told += [f"a traceback: {last_line(one)}" for one in endings if "Traceback" in one.output]
+            yield Finding(scenario.name, Fault("twice", number), "two at once", tuple(wrong), tuple(told))
 
 
 def as_json(finding: Finding) -> str:

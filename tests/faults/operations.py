@@ -6,6 +6,7 @@ C++ and Rust; their Python entrances are wrapped, and so is fsync, of which Pyth
 
 import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ CHANGES = frozenset(
     }
 )  # fmt: skip
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-KINDS = ("kill", "full", "error", "interrupt", "interrupt_twice", "terminate")
+KINDS = ("kill", "full", "error", "interrupt", "interrupt_twice", "terminate", "remove")
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Fault:
 
     Attributes:
         kind: one of `KINDS`. kill: SIGKILL. full: the disk is full from here on. error: one arbitrary exception.
-            interrupt: SIGINT, also twice, the second at the next operation. terminate: SIGTERM.
+            interrupt: SIGINT, also twice, the second at the next operation. terminate: SIGTERM. remove: somebody deletes
+            the output.
         at: number of the operation, from 0.
         process: 0 the command itself; k the k-th process that it starts, from 1.
     """
@@ -67,7 +69,7 @@ class Watch:
             self.count += 1
             self.tell(f"{name} {shown.removeprefix(here)}")
             if self.fault is not None:
-                happen(self.fault, number, name)
+                happen(self.fault, number, name, self.folder / "runs")
         finally:
             self.inside = False
 
@@ -100,7 +102,7 @@ def hook(event: str, arguments: tuple[Any, ...]) -> None:
         watched[0].operation(event, arguments[0])
 
 
-def happen(fault: Fault, number: int, name: str) -> None:
+def happen(fault: Fault, number: int, name: str, output: Path) -> None:
     """The fault, if this is its operation."""
     if fault.kind == "full" and number >= fault.at and name in ("open", "write", "os.mkdir", "os.fsync"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -108,6 +110,8 @@ def happen(fault: Fault, number: int, name: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
     if number != fault.at:
         return
+    if fault.kind == "remove":
+        shutil.rmtree(output, ignore_errors=True)
     if fault.kind == "error":
         raise Planted("planted")
     if number_of := {"kill": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM}.get(fault.kind):

@@ -20,6 +20,8 @@ from hydra.core.global_hydra import GlobalHydra
 from tests.faults.operations import Fault, watch
 
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST = 3600
+"""Seconds after which a process that has not ended, however slow the machine, is ended by SIGALRM, and that is reported."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,37 @@ def command(module: str, arguments: Sequence[str], folder: Path, log: Path, faul
     Args:
         log: a file outside of the folder; what the command says, and what it does to files, beside it.
     """
-    for old in log.parent.glob(f"{log.name}*"):
-        old.unlink()
-    pid = forked(lambda: within(module, arguments, folder, log, fault))
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    while True:  # orphans: they end with the command, or by themselves
+    return together([(module, arguments, log)], folder, fault)[0]
+
+
+def together(
+    commands: Sequence[tuple[str, Sequence[str], Path]], folder: Path, fault: Fault | None = None
+) -> list[Ending]:
+    """Several commands (module, arguments, log) at the same time in one folder, to the end of them all."""
+    pids = []
+    for module, arguments, log in commands:
+        for old in log.parent.glob(f"{log.name}*"):
+            old.unlink()
+        pids.append(forked(lambda one=(module, arguments, folder, log, fault): within(*one)))
+    ended: dict[int, int] = {}
+    while True:  # orphans as well: they end with the command, or by themselves
         try:
-            os.waitpid(-1, 0)
+            pid, status = os.waitpid(-1, 0)
         except ChildProcessError:
             break
-    operations = {
+        ended[pid] = os.waitstatus_to_exitcode(status)
+    return [
+        Ending(ended[pid], log.read_text(errors="replace"), operations_of(log))
+        for pid, (_, _, log) in zip(pids, commands, strict=True)
+    ]
+
+
+def operations_of(log: Path) -> dict[int, list[str]]:
+    """What the processes of a command did to files."""
+    return {
         int(path.suffix[1:]): path.read_text(errors="replace").splitlines()
         for path in sorted(log.parent.glob(f"{log.name}.operations.*"))
     }
-    return Ending(status, log.read_text(errors="replace"), operations)
 
 
 def forked(body: Callable[[], None]) -> int:
@@ -96,6 +115,7 @@ def forked(body: Callable[[], None]) -> int:
 def within(module: str, arguments: Sequence[str], folder: Path, log: Path, fault: Fault | None) -> None:
     """In the child: the command itself."""
     os.setpgid(0, 0)
+    signal.alarm(LONGEST)
     # a background shell ignores SIGINT, and so would its children
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -148,6 +168,7 @@ def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fa
 
             def body() -> None:
                 os.setpgid(0, 0)
+                signal.alarm(LONGEST)
                 for name in ("SIGINT", "SIGTERM", "SIGHUP"):
                     signal.signal(getattr(signal, name), signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.default_int_handler)

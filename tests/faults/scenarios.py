@@ -68,5 +68,7 @@ SCENARIOS = (
     repeated("replace", tiny("on_finished=replace"), tiny(), or_else=(tiny("on_finished=skip"),)),
     repeated("sweep", Command(POOL)),
     repeated("study", Command(STUDY)),
-    repeated("report", Command(("runs",), "attnprobe.report"), tiny(), Command((*FIGURES, "probe=[permutation]", "seed=1"))),
+    repeated(
+        "report", Command(("runs",), "attnprobe.report"), tiny(), Command((*FIGURES, "probe=[permutation]", "seed=1"))
+    ),
 )

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-TIMES = ("seconds", "finished", "plan", "words")
-"""Keys of JSON files that hold times, or words about times."""
+TIMES = ("seconds", "finished", "plan", "words", "checksum")
+"""Keys of JSON files that hold times, words about times, or a checksum of these."""
 NUMBER = re.compile(r"\.\d+\.partial$")
 MINE = "mine.txt"
 """A file of the user's; there is one in every folder that the commands find."""

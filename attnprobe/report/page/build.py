@@ -13,6 +13,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from attnprobe.errors import answering_disk
 from attnprobe.report.claims import CRITERIA, Finding
 from attnprobe.report.comparisons import compare_models
 from attnprobe.report.page.browser import MEGABYTES, browse
@@ -49,6 +50,7 @@ class RunRow:
     finished: str
 
 
+@answering_disk()
 def write_report(
     places: Any,
     output: Path,

@@ -1,0 +1,71 @@
+"""A part of the campaign; the whole of it is `make faults`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.campaign import Finding, unclear
+from tests.faults.operations import KINDS, Fault
+from tests.faults.processes import Ending
+from tests.faults.states import counted, state, without_times
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does")
+@pytest.mark.parametrize(
+    ("scenarios", "points"), [(["run"], 1), (["sweep"], 1)], ids=["one process", "a pool"]
+)
+def test_no_bad_moment(scenarios, points):
+    """Two operations for each fault: a run killed, interrupted, out of disk space; a worker lost."""
+    command = [sys.executable, "-m", "tests.faults", "--points", str(points), "--scenario", *scenarios]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ": 0 wrong, 0 unclear" in done.stdout
+
+
+def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"finished": "now", "tables": {"a": {"seconds": 1, "rows": 2}}}')
+    (tmp_path / "table").write_text("1")
+    before = state(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"finished": "then", "tables": {"a": {"seconds": 9, "rows": 2}}}')
+    assert state(tmp_path) == before
+    (tmp_path / "manifest.json").write_text('{"finished": "then", "tables": {"a": {"seconds": 9, "rows": 3}}}')
+    assert state(tmp_path) != before
+    (tmp_path / "manifest.json").unlink()
+    assert state(tmp_path) != before
+    assert without_times(b"{half") == b"{half"
+
+
+def test_a_table_counts_with_its_settings_and_its_bytes(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"tables": {"a": {"file": "a", "settings": {"samples": 3}}}}')
+    assert [digest for _, _, digest in counted(tmp_path)] == ["missing"]
+    (tmp_path / "a").write_text("three")
+    three = counted(tmp_path)
+    (tmp_path / "a").write_text("four")
+    assert not counted(tmp_path) & three
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "output", "short"),
+    [
+        ("terminate", 143, "attnprobe: ended by SIGTERM; …", False),
+        ("terminate", 0, "attnprobe: ended by SIGTERM; …", True),
+        ("interrupt", 130, "", True),
+        ("full", 2, "Traceback\nOSError: attnprobe", True),
+        ("full", 2, "attnprobe: cannot write", False),
+        ("error", 1, "Traceback", False),
+        ("kill", -9, "", False),
+    ],
+)
+def test_last_words_that_fall_short_are_found(kind, status, output, short):
+    assert bool(list(unclear(Ending(status, output, {}), Fault(kind, 0)))) is short
+
+
+def test_every_kind_has_an_expected_status():
+    from tests.faults.campaign import STATUS
+
+    assert set(STATUS) == set(KINDS)
+    assert Finding("run", Fault("kill", 0), "open").wrong == ()

@@ -1,0 +1,36 @@
+import errno
+from pathlib import Path
+
+import pytest
+from safetensors import SafetensorError
+
+from attnprobe.errors import UserError, answering_disk
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "cannot write to runs/x: No space left on device. Nothing"),
+        (
+            OSError(errno.EROFS, "Read-only file system", "runs/x/a"),
+            r"cannot write to runs/x: Read-only .* \(runs/x/a\)",
+        ),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a"), "lost runs/x: No such file"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "cannot write to runs/x: I/O error"),
+    ],
+)
+def test_what_the_disk_refuses_is_a_message(error, message):
+    with pytest.raises(UserError, match=message), answering_disk(Path("runs/x")):
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError("of another kind"), ValueError("a bug"), SafetensorError("no such tensor")])
+def test_what_is_a_bug_stays_one(error):
+    with pytest.raises(type(error), match=str(error)) as raised, answering_disk():
+        raise error
+    assert raised.value is error
+
+
+def test_without_a_place_the_file_is_named():
+    with pytest.raises(UserError, match=r"cannot write to b\.csv: Permission denied\. Nothing"), answering_disk():
+        raise PermissionError(errno.EACCES, "Permission denied", "b.csv")
