@@ -15,9 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does")
-@pytest.mark.parametrize(
-    ("scenarios", "points"), [(["run"], 1), (["sweep"], 1)], ids=["one process", "a pool"]
-)
+@pytest.mark.parametrize(("scenarios", "points"), [(["run"], 1), (["sweep"], 1)], ids=["one process", "a pool"])
 def test_no_bad_moment(scenarios, points):
     """Two operations for each fault: a run killed, interrupted, out of disk space; a worker lost."""
     command = [sys.executable, "-m", "tests.faults", "--points", str(points), "--scenario", *scenarios]
