@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from attnprobe.batch import Readout
 from attnprobe.erasure.single import decision, overtaken
 from attnprobe.exact.flipping import NEVER
+from attnprobe.exact.ties import LEAST_MASS, leads, least_lead
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,13 @@ class ErasureCounts:
 
 def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]) -> ErasureCounts:
     """Erase content positions from the highest score to the lowest, renormalising the rest after each, until some class
-    is strictly ahead of the decision; for any number of rankings of the same texts.
+    is ahead of the decision; for any number of rankings of the same texts.
 
     With a linear decoder and d_t = z_t[k] − z_t[c], class k is ahead of the decision c exactly when the sum of α_t d_t
     over what is kept is positive (renormalising does not change its sign): one sum from the far end of the order gives
     every step of every class. Any other decoder is asked once per step. Of tied scores the earlier position goes first.
+    A tie up to rounding is no flip, nor is anything where less than 1e-12 of the attention is kept
+    (`attnprobe.exact.ties`).
 
     Note:
         Erasing everything is no flip (as in `attnprobe.exact.smallest_flipping_set`): nothing is left to decide by.
@@ -46,14 +49,9 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
     for order in erasing_order(scores.reshape(-1, *attention.shape), readout.content):
         # the last to go first, so that what is kept is a sum from the start
         backwards = order.flip(-1)
-        kept = attention.gather(-1, backwards).cumsum(-1)
-        flips = (
-            _flips_by_decoding(readout, chosen, backwards, kept)
-            if advantages is None
-            else _flips(advantages, backwards)
-        )
+        flips = _flips_by_decoding(readout, chosen, backwards) if advantages is None else _flips(*advantages, backwards)
         # the n-th place from the end holds the position that goes n-th: what is kept then is summed up one place before
-        flips = (flips & (kept > 0))[:, :-1].flip(-1) & (number[1:] < length.unsqueeze(-1))
+        flips = flips[:, :-1].flip(-1) & (number[1:] < length.unsqueeze(-1))
         # erasing everything is no flip: that last column also keeps texts of one item from having none at all
         flips = F.pad(flips, (0, 1))
         count = torch.where(flips.any(-1), flips.int().argmax(-1) + 1, NEVER)
@@ -90,40 +88,44 @@ def erasing_order(
     return order
 
 
-def advantage(readout: Readout, chosen: Int[Tensor, "batch"]) -> Float[Tensor, "batch rivals seq"]:
-    """α_t (z_t[k] − z_t[c]): how much each position does for every class k but the chosen one c; linear decoder."""
+def advantage(
+    readout: Readout, chosen: Int[Tensor, "batch"]
+) -> tuple[Float[Tensor, "batch rivals seq"], Float[Tensor, "batch rivals"]]:
+    """α_t (z_t[k] − z_t[c]): how much each position does for every class k but the chosen one c (linear decoder), and
+    the sum above which k is ahead."""
     assert readout.position_logits is not None
-    logits = readout.position_logits.mT
-    seq = logits.shape[-1]
-    rivals = torch.arange(logits.shape[1] - 1, device=chosen.device).expand(len(chosen), -1)
+    classes = readout.position_logits.shape[-1]
+    rivals = torch.arange(classes - 1, device=chosen.device).expand(len(chosen), -1)
     rivals = rivals + (rivals >= chosen[:, None])
-    own = logits.gather(1, chosen[:, None, None].expand(-1, 1, seq))
-    others = logits.gather(1, rivals[..., None].expand(-1, -1, seq))
-    return (others - own) * (readout.attention * readout.content).unsqueeze(1)
+    lead = leads(readout.position_logits, chosen)
+    lead = lead.gather(1, rivals[..., None].expand(-1, -1, lead.shape[-1]))
+    return lead * (readout.attention * readout.content).unsqueeze(1), least_lead(lead, readout.content)
 
 
 def _flips(
-    advantages: Float[Tensor, "batch rivals seq"], backwards: Int[Tensor, "batch seq"]
+    advantages: Float[Tensor, "batch rivals seq"],
+    least: Float[Tensor, "batch rivals"],
+    backwards: Int[Tensor, "batch seq"],
 ) -> Bool[Tensor, "batch seq"]:
     """Whether another class is ahead where only the first, the first two, … of `backwards` are kept: linear decoder."""
     ordered = advantages.gather(-1, backwards.unsqueeze(1).expand_as(advantages))
-    return ordered.cumsum(-1).amax(1) > 0
+    return (ordered.cumsum(-1) > least.unsqueeze(-1)).any(1)
 
 
 def _flips_by_decoding(
-    readout: Readout,
-    chosen: Int[Tensor, "batch"],
-    backwards: Int[Tensor, "batch seq"],
-    kept: Float[Tensor, "batch seq"],
+    readout: Readout, chosen: Int[Tensor, "batch"], backwards: Int[Tensor, "batch seq"]
 ) -> Bool[Tensor, "batch seq"]:
     """As `_flips`, by asking the decoder at every step until every decision has changed."""
     flips = torch.zeros_like(readout.content)
-    weights = readout.attention.gather(-1, backwards)
+    weights = (readout.attention * readout.content).gather(-1, backwards)
+    kept = weights.cumsum(-1)
     place = torch.arange(weights.shape[1], device=weights.device)
     for last in range(weights.shape[1] - 2, -1, -1):
         mass = kept[:, last, None]
-        left = torch.where((place <= last) & (mass > 0), weights / torch.where(mass > 0, mass, 1), 0)
-        flips[:, last] = overtaken(readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen)
+        defined = mass >= LEAST_MASS
+        left = torch.where((place <= last) & defined, weights / torch.where(defined, mass, 1), 0)
+        ahead = overtaken(readout.logits(torch.zeros_like(left).scatter(-1, backwards, left)), chosen)
+        flips[:, last] = ahead & defined.squeeze(-1)
         if flips.any(-1).all():
             break
     return flips

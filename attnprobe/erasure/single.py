@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.batch import Readout
+from attnprobe.exact.ties import LEAST_MASS, decide, leads, least_lead
 from attnprobe.measures import jensen_shannon
 
 CHUNK = 4_000_000
@@ -15,11 +16,11 @@ CHUNK = 4_000_000
 
 @dataclass(frozen=True)
 class SingleErasures:
-    """The effect of erasing each position alone; NaN outside content and where nothing with any weight is left.
+    """The effect of erasing each position alone; NaN outside content and where less than 1e-12 of the attention is left.
 
     Attributes:
         divergence: Jensen-Shannon divergence of the predictions before and after, in nats, 0 to ln 2.
-        flips: 1 where another class is strictly ahead of the decision afterwards, else 0.
+        flips: 1 where another class is ahead of the decision afterwards (a tie up to rounding is no flip), else 0.
     """
 
     divergence: Float[Tensor, "batch seq"]
@@ -30,8 +31,8 @@ def decision(readout: Readout) -> Int[Tensor, "batch"]:
     """The class predicted under the model's own attention, the first of tied ones."""
     if readout.position_logits is None:
         return readout.logits(readout.attention).argmax(-1)
-    # the exact solvers' own arithmetic, so that a tie is decided as they decide it
-    return (readout.attention.unsqueeze(-1) * readout.position_logits).sum(1).argmax(-1)
+    # the exact solvers' own rule, so that a tie is decided as they decide it
+    return decide(readout.attention, readout.position_logits)
 
 
 def erase_each(readout: Readout) -> SingleErasures:
@@ -43,15 +44,14 @@ def erase_each(readout: Readout) -> SingleErasures:
     Note:
         In float64. In float32, as published, up to a quarter of the tiny divergences come out negative.
     """
-    after = _logits_after(readout) if readout.position_logits is not None else _logits_after_decoding(readout)
-    # the few classes as the middle axis in memory, the many positions as the last: several times faster
-    changed = after.mT.contiguous().softmax(1)
+    after, flips = _after(readout) if readout.position_logits is not None else _after_decoding(readout)
+    changed = after.softmax(1)
     original = readout.prediction().unsqueeze(-1).expand_as(changed).contiguous()
     divergence = jensen_shannon(original.mT, changed.mT)
-    defined = readout.content & (without(readout.attention) > 0)
+    defined = readout.content & (without(readout.attention) >= LEAST_MASS)
     return SingleErasures(
         torch.where(defined, divergence, torch.nan),
-        torch.where(defined, overtaken(after, decision(readout)).double(), torch.nan),
+        torch.where(defined, flips.double(), torch.nan),
     )
 
 
@@ -70,19 +70,22 @@ def without(values: Float[Tensor, "*batch seq"]) -> Float[Tensor, "*batch seq"]:
 def overtaken(
     logits: Float[Tensor, "batch *steps classes"], chosen: Int[Tensor, "batch"]
 ) -> Bool[Tensor, "batch *steps"]:
-    """Where some class is strictly ahead of the chosen one."""
+    """Where some class is ahead of the chosen one by more than rounding: 1e-12, or that share of the largest logit."""
     index = chosen.view(-1, *[1] * (logits.ndim - 1)).expand(*logits.shape[:-1], 1)
-    return logits.amax(-1) > logits.gather(-1, index).squeeze(-1)
+    lead = logits.amax(-1) - logits.gather(-1, index).squeeze(-1)
+    return lead > LEAST_MASS * logits.abs().amax(-1).clamp(min=1)
 
 
-def _logits_after(readout: Readout) -> Float[Tensor, "batch seq classes"]:
+def _after(readout: Readout) -> tuple[Float[Tensor, "batch classes seq"], Bool[Tensor, "batch seq"]]:
+    """Logits relative to the decision's without each position, and whether another class is ahead."""
     assert readout.position_logits is not None
-    kept = without(readout.attention.unsqueeze(1) * readout.position_logits.mT.contiguous())
-    mass = without(readout.attention)
-    return (kept / torch.where(mass > 0, mass, 1).unsqueeze(1)).mT
+    lead = leads(readout.position_logits, decision(readout))
+    kept, mass = without(readout.attention.unsqueeze(1) * lead), without(readout.attention)
+    flips = (kept > least_lead(lead, readout.attention > 0).unsqueeze(-1)).any(1)
+    return kept / torch.where(mass > 0, mass, 1).unsqueeze(1), flips
 
 
-def _logits_after_decoding(readout: Readout) -> Float[Tensor, "batch seq classes"]:
+def _after_decoding(readout: Readout) -> tuple[Float[Tensor, "batch classes seq"], Bool[Tensor, "batch seq"]]:
     attention = readout.attention
     size = max(1, CHUNK // attention.numel())
     parts = []
@@ -92,4 +95,6 @@ def _logits_after_decoding(readout: Readout) -> Float[Tensor, "batch seq classes
         mass = others.sum(-1, keepdim=True)
         # where nothing is left the result is not used
         parts.append(readout.logits(torch.where(mass > 0, others / torch.where(mass > 0, mass, 1), attention)))
-    return torch.cat(parts).transpose(0, 1)
+    after = torch.cat(parts).transpose(0, 1)
+    # the few classes as the middle axis in memory, the many positions as the last: several times faster
+    return after.mT.contiguous(), overtaken(after, decision(readout))

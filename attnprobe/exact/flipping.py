@@ -8,17 +8,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.exact.arguments import checked
+from attnprobe.exact.ties import decide, leads, least_lead
 
 NEVER = -1
-"""Size of a set that provably does not exist."""
+"""Size of a set that provably, up to rounding, does not exist."""
 
 
 @dataclass(frozen=True)
 class FlippingSet:
     """The smallest set of positions whose erasure changes the decision of each example.
 
-    `size` is 1 or more, or −1 where provably no set flips the decision (`members` then all False). `flips_to` is the
-    class predicted once the set is erased, −1 where there is none.
+    `size` is 1 or more, or −1 where no set flips the decision, proved up to rounding (`members` then all False).
+    `flips_to` is the class predicted once the set is erased, −1 where there is none.
     """
 
     size: Int[Tensor, "batch"]
@@ -30,9 +31,9 @@ class FlippingSet:
 class OvertakingSets:
     """For every class, the smallest set after whose erasure its logit is above the decision's.
 
-    `decision` is the class predicted with nothing erased, the first of tied ones. `size` is 1 or more, −1 where
-    provably no set does it, and 0 for the decision itself. The class named need not win: a third one may be higher
-    still.
+    `decision` is the class predicted with nothing erased, the first of tied ones. `size` is 1 or more, −1 where no set
+    does it (proved up to rounding), and 0 for the decision itself. The class named need not win: a third one may be
+    higher still.
     """
 
     decision: Int[Tensor, "batch"]
@@ -52,7 +53,8 @@ def smallest_overtaking_sets(
     positive, not even beside what cannot be erased). O(classes · seq log seq).
 
     The kept part is summed from the far end of the order: no cancellation. Ties in the order go to the earlier
-    position.
+    position. "Positive" means above 1e-12 of the largest |d_t| (`attnprobe.exact.ties`): what is less is a tie up to
+    rounding, or rests on less than 1e-12 of the attention. A tie is not ahead. So the sizes are proved up to rounding.
 
     Args:
         attention: weights of 0 or more, `[batch, seq]`, summing to 1. Weight outside `content` is never erased.
@@ -64,11 +66,10 @@ def smallest_overtaking_sets(
 
     Note:
         Erasing everything overtakes nothing: nothing is kept, so there is no prediction. (Serrano & Smith's code
-        counts the bias's own decision as a flip there.) All arithmetic is in float64; a sum that is 0 in exact
-        arithmetic and not in float64 decides by its rounding.
+        counts the bias's own decision as a flip there.) All arithmetic is in float64.
     """
     attention, position_logits, content = checked(attention, position_logits, content)
-    decision = (attention[..., None] * position_logits).sum(1).argmax(-1)
+    decision = decide(attention, position_logits)
     rivals = _rivals(attention, position_logits, content, decision)
     members = _first(rivals.size, rivals.advantage, rivals.ordered, content[:, None])
     return OvertakingSets(decision, rivals.size, members)
@@ -90,7 +91,7 @@ def smallest_flipping_set(
     FlippingSet(size=tensor([1]), members=tensor([[ True, False, False]]), flips_to=tensor([0]))
     """
     attention, position_logits, content = checked(attention, position_logits, content)
-    decision = (attention[..., None] * position_logits).sum(1).argmax(-1)
+    decision = decide(attention, position_logits)
     rivals = _rivals(attention, position_logits, content, decision)
     # −1 (never) and the decision's own 0 are no sizes: both count as longer than any text
     size, rival = torch.where(rivals.size > 0, rivals.size, content.shape[-1] + 1).min(-1)
@@ -119,8 +120,9 @@ def _rivals(
     content: Bool[Tensor, "batch seq"],
     decision: Int[Tensor, "batch"],
 ) -> _Rivals:
-    own = position_logits.gather(-1, decision[:, None, None].expand(-1, content.shape[-1], 1))
-    advantage = (attention[..., None] * (position_logits - own)).transpose(1, 2).contiguous()
+    lead = leads(position_logits, decision)
+    least = least_lead(lead, content | (attention > 0))
+    advantage = attention[:, None] * lead
     # what cannot be erased goes into the sum that is always kept
     fixed = advantage.masked_fill(content[:, None], 0).sum(-1, keepdim=True)
     ordered = _ascending((-advantage).masked_fill_(~content[:, None], torch.inf))
@@ -128,9 +130,9 @@ def _rivals(
     length = content.sum(-1)[:, None]
     number = torch.arange(1, content.shape[-1] + 1, device=content.device)
     # keeping all content is no erasure; keeping none of it leaves `fixed`
-    overtakes = (kept > 0) & (number < length[..., None])
+    overtakes = (kept > least[..., None]) & (number < length[..., None])
     most = torch.where(overtakes, number, 0).amax(-1)
-    possible = (most > 0) | ((fixed[..., 0] > 0) & (length > 0))
+    possible = (most > 0) | ((fixed[..., 0] > least) & (length > 0))
     size = torch.where(possible, length - most, NEVER).scatter(-1, decision[:, None], 0)
     return _Rivals(advantage, ordered, size)
 

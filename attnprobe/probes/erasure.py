@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -13,6 +14,7 @@ from attnprobe.erasure import erase_in_order, smallest_winning_set
 from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
+from attnprobe.exact.ties import LEAST_MASS
 from attnprobe.importance.gradient import attention_gradient
 from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
 from attnprobe.probes.randomness import Draws
@@ -44,7 +46,7 @@ class Erasure(ModelProbe):
     fraction 1), 0 never; `regret_R`: removed_count_R − removed_count_optimal.
 
     Per example: `smallest_set` per position (1: a member of the smallest flipping set; no rows where there is none),
-    `never_flips` (1: proved that no set of items does it), `flip_by_bias` (1: with everything erased the
+    `never_flips` (1: proved, up to rounding, that no set of items does it), `flip_by_bias` (1: with everything erased the
     bias decides otherwise); over all random orders `removed_fraction_random_mean` (of those that flip) and
     `flip_share_random`; `fewer_A_than_B` for pairs of rankings (`PAIRS`): 1 where A flips with fewer items, an order
     that does not flip needing more than any, else 0 (ties as well); `max_attention`, `predicted_class`,
@@ -195,15 +197,16 @@ def towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurem
         return
     shape = sets.size.shape
     size, bound, exact = (torch.full(shape, torch.nan, dtype=torch.float64, device=logits.device) for _ in range(3))
-    weighted = (attention.unsqueeze(-1) * logits).cpu().numpy()
+    weighted, plain = (attention.unsqueeze(-1) * logits).cpu().numpy(), logits.cpu().numpy()
     content = readout.content.cpu().numpy()
     for row, chosen in enumerate(sets.decision.tolist()):
-        items = weighted[row][content[row]].T
+        items, scores = weighted[row][content[row]].T, plain[row][content[row]].T
         for rival in range(len(items)):
             if rival == chosen:
                 continue
-            margins = items[rival] - items[[other for other in range(len(items)) if other != rival]]
-            found = smallest_winning_set(margins, nodes=nodes)
+            others = [other for other in range(len(items)) if other != rival]
+            least = LEAST_MASS * np.abs(scores[rival] - scores[others]).max(1)
+            found = smallest_winning_set(items[rival] - items[others], least=least, nodes=nodes)
             size[row, rival] = found.size if found.size >= 0 else torch.nan
             bound[row, rival] = found.bound if found.bound >= 0 else torch.nan
             exact[row, rival] = found.exact

@@ -32,8 +32,8 @@ class SingleWeight(ModelProbe):
     - `drawn_delta_js_X`, `drawn_delta_attention_X` (α_i* − α_r), `drawn_flip_X`: of one r drawn uniformly;
 
     `js_second`, `flip_second`, `js_lowest`, `flip_lowest`: of the second most and the least attended item;
-    `tau_attention_effect`: Kendall's τ-b of attention and effect_js; `undefined_erasure` (1: some item has all the
-    weight, so that without it nothing is left); `max_attention`, `predicted_class`, `content_length`.
+    `tau_attention_effect`: Kendall's τ-b of attention and effect_js; `undefined_erasure` (1: some item has all
+    the weight, so that without it less than 1e-12 is left); `max_attention`, `predicted_class`, `content_length`.
 
     What compares two items is NaN in examples of one item, and what needs an undefined erasure is NaN as well.
 

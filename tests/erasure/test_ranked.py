@@ -104,6 +104,24 @@ def test_erasing_everything_or_all_weight_is_no_flip():
     assert erase_in_order(half, -half.attention).count.tolist() == [-1]
 
 
+@pytest.mark.parametrize("linear", [True, False])
+def test_next_to_no_mass_and_ties_up_to_rounding_are_no_flip(linear):
+    def count(weights, margins):
+        logits = torch.stack([torch.zeros(1, len(weights)), torch.tensor([margins])], -1).double()
+        attention = torch.tensor([weights], dtype=torch.float64)
+        readout = Readout(attention, attention >= 0, torch.tensor([0]), position_logits=logits)
+        if not linear:
+            readout = Readout(attention, attention >= 0, torch.tensor([0]), decode=readout.logits)
+        return int(erase_in_order(readout, torch.arange(len(weights), 0, -1.0)[None]).count)
+
+    assert count([1.0, 1e-33], [-1.0, 3.0]) == -1
+    assert count([1.0, 0.9e-12], [-1.0, 1.0]) == -1
+    assert count([1.0, 2e-12], [-1.0, 1.0]) == 1
+    # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last 0.3 against
+    assert count([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0]) == -1
+    assert count([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0]) == 2
+
+
 def test_padding_and_batch_change_no_count():
     batch, padded = toy_batch([9, 4, 6]), toy_batch([9, 4, 6], padding=6)
     classifier = undecided(toy_classifier(classes=3, spread=4), batch)

@@ -54,6 +54,12 @@ def test_by_hand():
     margins = np.array([[-3.0, 1.0, 1.0], [1.0, -3.0, 1.0]])
     assert smallest_winning_set(margins) == WinningSet(2, 2)
     assert smallest_winning_set(np.ones((2, 3))) == WinningSet(0, 0)
+    # sums that have to be above a bound of their own: 3 is not above 3
+    assert smallest_winning_set(np.ones((2, 3)), least=np.array([0.0, 3.0])) == WinningSet(-1, -1)
+    # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie, which erasing the last position breaks
+    tie = np.array([[0.1, 0.2, -0.3]])
+    assert smallest_winning_set(tie, least=1e-12) == WinningSet(1, 1)
+    assert smallest_winning_set(tie) == WinningSet(0, 0)
     # each rival can be beaten, but never by the same position
     assert smallest_winning_set(np.array([[1.0, -2.0], [-2.0, 1.0]])) == WinningSet(-1, -1)
     assert smallest_winning_set(np.array([[1.0, 1.0], [-1.0, -1.0]])) == WinningSet(-1, -1)

@@ -143,9 +143,40 @@ def test_padding_batch_and_precision_change_nothing(dtype):
 
 
 def test_weights_near_one_do_not_cancel():
-    """The rest of the mass, 1e-17 in all, decides once the one large weight is gone."""
-    attention = torch.tensor([[1.0, 3e-18, 4e-18, 3e-18]], dtype=torch.float64)
-    logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.5]]], dtype=torch.float64)
-    found = smallest_flipping_set(attention, logits, torch.ones(1, 4, dtype=torch.bool))
+    """The rest of the mass, 1e-10 in all, decides once the one large weight is gone; 1e-17 is nothing left."""
+    rest = torch.tensor([[0.0, 3.0, 4.0, 3.0]], dtype=torch.float64)
+    logits = torch.tensor([[[9.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
+    one, content = torch.eye(4, dtype=torch.float64)[:1], torch.ones(1, 4, dtype=torch.bool)
+    found = smallest_flipping_set(one + 1e-11 * rest, logits, content)
     assert found.size.tolist() == [1]
     assert found.members.tolist() == [[True, False, False, False]]
+    assert smallest_flipping_set(one + 1e-18 * rest, logits, content).size.tolist() == [-1]
+
+
+def test_a_tie_up_to_rounding_is_decided_as_a_tie():
+    """Sums that are equal on paper and not in float64: 0.1 + 0.2 − 0.3 is 5.6e-17, and 0.3 − 0.2 − 0.1 is −2.8e-17."""
+    weights, content = torch.tensor([[0.4, 0.1, 0.2, 0.3]], dtype=torch.float64), torch.ones(1, 4, dtype=torch.bool)
+    assert (weights[:, 1] + weights[:, 2] - weights[:, 3]).item() != 0
+    margins = torch.tensor([[-1.0, 1.0, 1.0, -1.0]], dtype=torch.float64)  # of class 1 over class 0
+    for shift in (0.0, 1.0, 1 / 3):  # what both classes have in common decides nothing
+        logits = torch.stack([torch.full_like(margins, shift), margins + shift], -1)
+        # without the first a tie; the first and the last have to go
+        found = smallest_flipping_set(weights, logits, content)
+        assert (found.size.item(), found.members[0].tolist()) == (2, [True, False, False, True])
+        # with the first of no weight the whole text is a tie: the decision is class 0, whichever side it is seen from
+        level = torch.tensor([[0.0, 1.0, 2.0, 3.0]], dtype=torch.float64) / 6
+        for both in (logits, logits.flip(-1)):
+            assert smallest_overtaking_sets(level, both, content).decision.tolist() == [0]
+            assert smallest_flipping_set(level, both, content).size.tolist() == [1]
+
+
+def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
+    """Weights over many orders of magnitude: what is kept after the smallest set is never rounding."""
+    generator = torch.Generator().manual_seed(0)
+    attention = (30 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
+    logits = torch.randn(500, 6, 3, generator=generator, dtype=torch.float64)
+    found = smallest_flipping_set(attention, logits, torch.ones(500, 6, dtype=torch.bool))
+    flips = found.size > 0
+    assert flips.any()
+    assert not flips.all()
+    assert (torch.where(found.members, 0, attention).sum(-1)[flips] > 1e-12).all()
