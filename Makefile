@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: run test faults test-slow lint format benchmark clean
+.PHONY: run test faults test-slow test-anywhere test-numbers-again coverage lint format benchmark clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready
@@ -18,6 +18,21 @@ faults: .venv/ready
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m "slow or real_data"
+
+# the whole suite under other vector units, without oneDNN, with two threads, in random order, on a busy machine, …:
+# one variant with `make test-anywhere VARIANTS="avx2 busy"`, the tests of numbers only with `OPTIONS=--numeric`
+test-anywhere: .venv/ready
+	$(BIN)/python -m tests.anywhere $(OPTIONS) $(if $(VARIANTS),--only $(VARIANTS))
+
+# the solvers, erasures and measures on PyTorch's plainest code, as a processor without vector units runs them
+test-numbers-again: .venv/ready
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest --quiet --numprocesses 2 \
+		tests/exact tests/erasure tests/importance/test_agreement.py tests/importance/test_gradient.py \
+		tests/importance/test_plausibility.py tests/test_measures.py
+
+# lines of the package that no test runs, the tests' own processes included
+coverage: .venv/ready
+	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing:skip-covered
 
 lint: .venv/ready
 	$(BIN)/ruff check .

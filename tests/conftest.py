@@ -1,13 +1,45 @@
-"""Shape annotations are checked at run time in the tests (jaxtyping with beartype); users pay nothing for them."""
+"""Shape annotations are checked at run time in the tests (jaxtyping with beartype); users pay nothing for them.
+
+Two switches, for `make test-anywhere`: OMP_NUM_THREADS (1 unless set), and ATTNPROBE_TEST_ONEDNN=0, which turns oneDNN off.
+"""
 
 import os
+import random
+import sys
 
 # Toys are too small for threads, which on a shared machine cost more than they bring; subprocesses inherit it.
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import numpy as np
+import pytest
 from jaxtyping import install_import_hook
+
+# What a stranger's shell may set, and the tests' expectations must not depend on: subprocesses see the same.
+for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
+    os.environ.pop(name, None)
 
 # for good: the package imports its parts when they are first asked for. Only rooms of tensors: beartype warns of
 # omegaconf's own annotations.
 ROOMS = ("batch", "erasure", "exact", "importance", "measures", "models", "probes")
 install_import_hook([f"attnprobe.{room}" for room in ROOMS], "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    """A test that draws from the global generators draws the same, whichever ran before it."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def vector_library():
+    """oneDNN off where ATTNPROBE_TEST_ONEDNN=0, in this process (a run's own processes keep it)."""
+    if os.environ.get("ATTNPROBE_TEST_ONEDNN") != "0":
+        yield
+        return
+    import torch
+
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield

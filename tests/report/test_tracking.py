@@ -52,7 +52,7 @@ def records(path: Path) -> list[wandb_internal_pb2.Record]:
 
 def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
     """The records once the last one is there: W&B's own process writes them out a moment after `finish()`."""
-    for _ in range(200):
+    for _ in range(6000):  # a bound against hanging; a machine under load takes what it takes
         try:
             found = records(path)
         except DecodeError:  # read in the middle of a write: its end decides, or the last line

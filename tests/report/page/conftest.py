@@ -26,7 +26,7 @@ def driver(tmp_path_factory) -> Iterator:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = webdriver.Chrome(options=options, service=webdriver.ChromeService(control))
-    running.set_script_timeout(20)
+    running.set_script_timeout(600)
     yield running
     running.quit()
 
