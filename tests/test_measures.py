@@ -12,6 +12,7 @@ from attnprobe.measures import (
     jensen_shannon,
     kendall_tau,
     kendall_tau_test,
+    kullback_leibler,
     normalised,
     spearman,
     top_k_overlap,
@@ -179,6 +180,27 @@ def test_top_k_overlap_counts_common_positions():
     assert top_k_overlap(a[2], b[2], 3, torch.tensor([True, True, False, True])) == 1.0
     with pytest.raises(ValueError, match="k is 0: expected"):
         top_k_overlap(a, b, 0)
+
+
+def test_kullback_leibler_equals_scipy_with_and_without_padding():
+    p, q = distributions(200, 9, seed=1), distributions(200, 9, seed=2, zeros=0)
+    expected = torch.tensor(stats.entropy(p.numpy(), q.numpy(), axis=-1))
+    torch.testing.assert_close(kullback_leibler(p, q), expected)
+    mask = pad(torch.ones(200, 9, dtype=torch.bool), (0, 3))
+    wide = kullback_leibler(pad(p, (0, 3), value=math.nan), pad(q, (0, 3), value=math.nan), mask)
+    torch.testing.assert_close(wide, expected)
+
+
+@pytest.mark.parametrize(("dtype", "floor"), [(torch.float32, 2.0**-126), (torch.float64, 2.0**-1022)])
+def test_kullback_leibler_of_a_weight_that_underflowed_is_large_and_finite(dtype, floor):
+    """Below the smallest normal number a weight counts as that number: 87.3 nats per unit of p in float32."""
+    p = torch.tensor([0.5, 0.5], dtype=dtype)
+    expected = 0.5 * math.log(0.5) + 0.5 * (math.log(0.5) - math.log(floor))
+    for rest in (0.0, floor / 8):
+        q = torch.tensor([1.0, rest], dtype=dtype)
+        assert kullback_leibler(p, q).item() == pytest.approx(expected, rel=1e-6)
+    assert kullback_leibler(p, p).item() == pytest.approx(0, abs=1e-12)
+    assert kullback_leibler(torch.tensor([1.0, 0.0], dtype=dtype), p).item() == pytest.approx(math.log(2), rel=1e-6)
 
 
 def test_entropy_equals_scipy_and_ignores_what_is_masked():

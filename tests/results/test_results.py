@@ -107,6 +107,30 @@ def test_interval_covers_as_students_does(size):
     np.testing.assert_allclose((low, high), expected, atol=0.15 * (expected[1] - expected[0]))
 
 
+def test_interval_of_a_skewed_sample_is_bias_corrected_and_accelerated():
+    """Efron (1987) by hand; the plain percentiles of the resampled means lie lower."""
+    sample = np.random.default_rng(1).lognormal(0.0, 1.2, 40)
+    means = np.random.default_rng(2).choice(sample, (50_000, 40)).mean(1)
+    bias = stats.norm.ppf((means < sample.mean()).mean())
+    left_out = (sample.sum() - sample) / 39
+    spread = left_out.mean() - left_out
+    acceleration = (spread**3).sum() / (6 * (spread**2).sum() ** 1.5)
+    z = stats.norm.ppf([0.025, 0.975])
+    expected = np.quantile(means, stats.norm.cdf(bias + (bias + z) / (1 - acceleration * (bias + z))))
+    plain = np.quantile(means, [0.025, 0.975])
+    width = expected[1] - expected[0]
+    assert expected[1] - plain[1] > 0.18 * width
+    for seed in (0, 1):
+        np.testing.assert_allclose(interval(sample, seed=seed)[1:], expected, atol=0.12 * width)
+
+
+def test_a_wider_confidence_is_a_wider_interval():
+    sample = np.random.default_rng(0).normal(0.0, 1.0, 100)
+    (_, low, high), (_, lower, higher) = interval(sample), interval(sample, confidence=0.99)
+    ratio = (higher - lower) / (high - low)
+    assert ratio == pytest.approx(stats.norm.ppf(0.995) / stats.norm.ppf(0.975), rel=0.1)
+
+
 def test_interval_of_nothing_and_of_one_value():
     assert np.isnan(interval([float("nan")])).all()
     assert interval([0.5, 0.5, float("nan")]) == (0.5, 0.5, 0.5)
