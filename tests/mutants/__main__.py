@@ -1,0 +1,171 @@
+"""Change one operator or number at a time and see whether a test notices.
+
+    python -m tests.mutants --sample 5                          5 mutants of every file named in SUBJECTS
+    python -m tests.mutants attnprobe/exact/flipping.py         all of one file
+    python -m tests.mutants attnprobe/measures.py --line 110 --sample 20 --seed 1
+
+Each mutant runs in a copy of the tree, in a child forked from a process that has imported the libraries, against the
+tests that SUBJECTS names for its file, until the first failure. Prints one line per mutant: killed, SURVIVED, or "too
+long" (more CPU time than CPU_SECONDS: an endless loop). A survivor is either equivalent or asks for a test.
+"""
+
+import argparse
+import ast
+import copy
+import importlib
+import os
+import random
+import resource
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+CPU_SECONDS = 300
+LIBRARIES = (
+    "numpy", "pandas", "pyarrow.parquet", "pytest", "scipy.optimize", "scipy.stats", "torch", "lightning", "torchmetrics",
+    "hydra", "datasets", "jaxtyping", "beartype.claw", "hypothesis", "sklearn.metrics",
+)  # fmt: skip
+SUBJECTS = {
+    "attnprobe/exact/ties.py": ["tests/exact/test_flipping.py", "tests/erasure"],
+    "attnprobe/exact/flipping.py": ["tests/exact/test_flipping.py", "tests/exact/test_arguments.py"],
+    "attnprobe/exact/arguments.py": ["tests/exact/test_arguments.py", "tests/exact/test_flipping.py"],
+    "attnprobe/exact/farthest.py": ["tests/exact/test_farthest.py"],
+    "attnprobe/exact/certified.py": ["tests/exact/test_certified.py"],
+    "attnprobe/measures.py": ["tests/test_measures.py"],
+    "attnprobe/erasure/single.py": ["tests/erasure"],
+    "attnprobe/erasure/ranked.py": ["tests/erasure"],
+    "attnprobe/erasure/winning.py": ["tests/erasure/test_winning.py"],
+    "attnprobe/importance/agreement.py": ["tests/importance/test_agreement.py"],
+    "attnprobe/importance/plausibility.py": ["tests/importance/test_plausibility.py"],
+    "attnprobe/importance/gradient.py": ["tests/importance/test_gradient.py"],
+    "attnprobe/results/statistics.py": ["tests/results"],
+    "attnprobe/results/table.py": ["tests/results"],
+    "attnprobe/results/files.py": ["tests/results"],
+    "attnprobe/launching/slots.py": ["tests/launching/test_pool.py"],
+    "attnprobe/launching/pool.py": ["tests/launching/test_pool.py"],
+}
+COMPARE = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitAnd: ast.BitOr,
+          ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult}  # fmt: skip
+NAMES = {"amax": "amin", "amin": "amax", "argmax": "argmin", "any": "all", "all": "any", "min": "max", "max": "min",
+         "minimum": "maximum", "maximum": "minimum", "cumsum": "cumprod"}  # fmt: skip
+
+
+def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """What may stand in a node's place, each with the words for it."""
+    found: list[tuple[str, ast.AST]] = []
+
+    def offer(**changes: object) -> None:
+        other = copy.copy(node)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        found.append((f"{ast.unparse(node)}  →  {ast.unparse(other)}", other))
+
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARE:
+        offer(ops=[COMPARE[type(node.ops[0])](), *node.ops[1:]])
+    elif isinstance(node, ast.BinOp) and type(node.op) in BINARY:
+        offer(op=BINARY[type(node.op)]())
+    elif isinstance(node, ast.BoolOp):
+        offer(op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.Invert | ast.USub):
+        found.append((f"{ast.unparse(node)}  →  {ast.unparse(node.operand)}", node.operand))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        offer(value=not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        offer(value=node.value + 1 if isinstance(node.value, int) else node.value * 2)
+    elif isinstance(node, ast.Attribute) and node.attr in NAMES:
+        offer(attr=NAMES[node.attr])
+    return found
+
+
+def mutants(source: str) -> list[tuple[int, str, str]]:
+    """(line, what changed, whole mutated source) for every place in the functions and constants of a module."""
+    tree = ast.parse(source)
+    notes = {id(sub) for node in ast.walk(tree) for part in _annotations(node) for sub in ast.walk(part)}
+    result = []
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            for index, child in enumerate(value if isinstance(value, list) else [value]):
+                if not isinstance(child, ast.expr) or id(child) in notes:
+                    continue
+                for words, other in mutations(child):
+                    whole = [*value[:index], other, *value[index + 1 :]] if isinstance(value, list) else other
+                    setattr(parent, name, whole)
+                    result.append((child.lineno, words, ast.unparse(ast.fix_missing_locations(tree))))
+                    setattr(parent, name, value)
+    return sorted(result, key=lambda mutant: mutant[:2])
+
+
+def _annotations(node: ast.AST) -> list[ast.AST]:
+    """Shapes are checked by another tool, and decorators say how a class is made."""
+    parts = [getattr(node, name, None) for name in ("annotation", "returns")] + getattr(node, "decorator_list", [])
+    return [part for part in parts if part is not None]
+
+
+def verdict(tree: Path, file: str, source: str, tests: list[str]) -> str:
+    """Run the tests against a mutated file in a forked child."""
+    original = (tree / file).read_text(encoding="utf-8")
+    (tree / file).write_text(source, encoding="utf-8")
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os._exit(_test(tree, tests))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    (tree / file).write_text(original, encoding="utf-8")
+    return "SURVIVED" if status == 0 else "killed" if status > 0 else "too long"
+
+
+def _test(tree: Path, tests: list[str]) -> int:
+    import pytest
+
+    os.chdir(tree)
+    sys.path.insert(0, str(tree))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("attnprobe", "tests", "benchmarks")]:
+        del sys.modules[name]
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+        return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("files", nargs="*", choices=[*SUBJECTS, []], metavar="FILE")
+    parser.add_argument("--sample", type=int, help="at most so many mutants of each file, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--line", type=int, help="only mutants of this line")
+    options = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    sys.dont_write_bytecode = True
+    for library in LIBRARIES:
+        importlib.import_module(library)  # once, for all children: most of a small test's time
+
+    counts = {"killed": 0, "SURVIVED": 0, "too long": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "runs", "outputs"))
+        os.environ["PYTHONPATH"] = str(tree)
+        for file in options.files or SUBJECTS:
+            if verdict(tree, file, (ROOT / file).read_text(encoding="utf-8"), SUBJECTS[file]) != "SURVIVED":
+                print(f"{file}: its tests fail without any mutant", flush=True)
+                continue
+            drawn = mutants((ROOT / file).read_text(encoding="utf-8"))
+            drawn = [mutant for mutant in drawn if options.line in (None, mutant[0])]
+            if options.sample and options.sample < len(drawn):
+                drawn = sorted(random.Random(options.seed).sample(drawn, options.sample))
+            for line, words, source in drawn:
+                found = verdict(tree, file, source, SUBJECTS[file])
+                counts[found] += 1
+                print(f"{found:9} {file}:{line}  {words}", flush=True)
+    print(", ".join(f"{count} {name}" for name, count in counts.items()))
+    return int(counts["SURVIVED"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
