@@ -1,35 +1,91 @@
 """The command line: python -m attnprobe +experiment=jain_adversarial [data=…] [model=…] [probe=[…]] [-m]"""
 
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from attnprobe.configuration import CONFIGURATION
 from attnprobe.errors import UserError
 from attnprobe.launching.signals import answering_signals
 from attnprobe.launching.slots import end_with_pool, wait_briefly
 from attnprobe.running.devices import refuse_several_devices
+from attnprobe.schema import check, check_files, resolved
+from attnprobe.schema.answers import answer, readable
+from attnprobe.shown import visible
 
-PACKAGE = Path(__file__).resolve().parent
-# beside the package in a checkout, inside it in an installed copy
-CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p.is_dir())
+FULL_ERROR = "HYDRA_FULL_ERROR"
+"""Set to 1 by a user who wants to see tracebacks."""
+CATCHES = "ATTNPROBE_CATCHES"
+"""Set beside it where this program set it, so that Hydra hands on what it would print itself; jobs inherit both."""
+
+
+def main() -> None:
+    """The command line; a mistake in it is answered with one line, before anything heavy is imported."""
+    if os.environ.get(FULL_ERROR) == "1" and CATCHES not in os.environ:
+        return task()
+    os.environ |= {FULL_ERROR: "1", CATCHES: "1"}
+    sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
+    try:
+        return task()
+    except Exception as error:
+        if isinstance(error, CompactHydraException) and str(error).startswith("attnprobe: "):  # of a job of a sweep
+            print(visible(str(error)), file=sys.stderr)
+            raise SystemExit(1) from None
+        if HydraConfig.initialized() and not isinstance(error, OmegaConfBaseException):
+            raise  # no mistake in the settings
+        stop(answer(error, [one for one in sys.argv[1:] if not one.startswith("-")]))
+
+
+def stop(message: str) -> None:
+    """End with one line and status 2."""
+    print(f"attnprobe: {visible(message)}", file=sys.stderr)
+    raise SystemExit(2) from None
 
 
 @answering_signals()
 @hydra.main(config_path=str(CONFIGURATION), config_name="config", version_base="1.3")
-def main(config: DictConfig) -> float | None:
-    """Run one experiment; a mistake of the user ends it with one message and status 2.
+def task(config: DictConfig) -> float | None:
+    """Run one experiment.
 
     Returns:
         in a sweep the number that a search for settings optimises (Hydra's own launchers run jobs in this process).
     """
     end_with_pool()
     wait_briefly()
+    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
+    overrides = given()
+    try:
+        content = resolved(config)
+        check(content)
+        if config.run is None:
+            check_files(content["data"])
+        return carried_out(config, overrides, sweep=sweep)
+    except (UserError, InstantiationException, OmegaConfBaseException) as raised:
+        # a mistake that a constructor found comes wrapped
+        error = raised if isinstance(raised, UserError) else raised.__cause__
+        message = str(error) if isinstance(error, UserError) else answer(raised, overrides)
+        if sweep:  # Hydra's own launchers go on with the next job
+            raise CompactHydraException(f"attnprobe: {message}") from None
+        stop(message)
+    return None
+
+
+def given() -> list[str]:
+    """The settings of the command line as they were written: one that holds `${…}` stays as it is."""
+    written = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
+    assert isinstance(written, list)
+    return [str(one) for one in written]
+
+
+def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> float | None:
+    """Train and examine, or carry out a study, and say what came of it; the settings are checked."""
     # importing torch takes seconds that --help need not wait for
     from attnprobe.launching.sweep import objective
     from attnprobe.report.study_summary import publish_study
@@ -40,27 +96,15 @@ def main(config: DictConfig) -> float | None:
     from attnprobe.running.settings import taken_up
     from attnprobe.studies.base import carry_out_study, with_teacher
 
-    overrides = list(HydraConfig.get().overrides.task)
-    sweep = HydraConfig.get().mode == RunMode.MULTIRUN
-    try:
-        if sweep or config.study is not None:
-            refuse_several_devices(config.trainer)
-        if config.study is not None:
-            publish_study(carry_out_study(overrides, composed))
-            return None
-        config = taken_up(config, overrides)
-        if config.teacher == "auto":
-            config = composed(with_teacher(overrides, composed))
-        directory = run(config, sweep=sweep)
-    except (UserError, InstantiationException) as raised:
-        # a mistake that a constructor found comes wrapped
-        error = raised if isinstance(raised, UserError) else raised.__cause__
-        if not isinstance(error, UserError):
-            raise
-        if sweep:  # Hydra's own launchers go on with the next job
-            raise CompactHydraException(f"attnprobe: {error}") from None
-        print(f"attnprobe: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    if sweep or config.study is not None:
+        refuse_several_devices(config.trainer)
+    if config.study is not None:
+        publish_study(carry_out_study(overrides, composed))
+        return None
+    config = taken_up(config, overrides)
+    if config.teacher == "auto":
+        config = composed(with_teacher(overrides, composed))
+    directory = run(config, sweep=sweep)
     print_summary(read_results(directory), directory=directory)
     if (directory / "figures").is_dir():
         print(f"figures: {directory / 'figures'}")

@@ -1,13 +1,35 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.runs import SMALL
 
+HEAVY = ("torch", "lightning", "datasets", "spacy", "pandas", "scipy", "wandb", "matplotlib")
+HOOK = f"""
+import sys
 
-def attnprobe(folder, *arguments):
-    return subprocess.run([sys.executable, "-m", "attnprobe", *arguments], cwd=folder, capture_output=True, text=True)
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in {HEAVY}:
+            sys.stderr.write(f"{{name}} was imported" + chr(10))
+            raise SystemExit(7)
+
+sys.meta_path.insert(0, Refuse())
+"""
+TABLE = Path(__file__).parent / "data" / "reviews.csv"
+
+
+def attnprobe(folder, *arguments, path=None):
+    return subprocess.run(
+        [sys.executable, "-m", "attnprobe", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ if path is None else os.environ | {"PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
 
 
 def test_the_command_line_from_any_folder(tmp_path):
@@ -22,27 +44,52 @@ def test_the_command_line_from_any_folder(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["data.colour=red"], "Could not override 'data.colour'"),
-        (["+experiment=jane"], "Could not find 'experiment/jane'"),
+        (["data.colour=red"], "data.colour=red: there is no such setting. Known here: "),
+        (["trainer.device=2"], "trainer.device=2: there is no such setting; did you mean devices?"),
+        (["modl=lstm"], "modl=lstm: there is no such setting; did you mean model?"),
+        (["probe=[permuation]"], "there is no probe/permuation in conf/; did you mean permutation?"),
+        (["data=sts"], "data=sts: there is no data/sts in conf/; did you mean sst?"),
+        (["+experiment=jane"], "there is no experiment/jane in conf/; did you mean jain?"),
+        (["experiment=-1"], "experiment=-1: expected the name of a choice"),
+        (["seed=${nope}"], "seed refers to ${nope}, which is no setting"),
+        (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),
+        (["model.encoder.hidden_size=abc"], "model.encoder.hidden_size=abc: expected a whole number of at least 1"),
+        (["data.text=a(b"], "data.text=a(b: the value cannot be read; put the name in quotes: data.text='\"a(b\"'"),
+        (["data.text=\x1b[31m"], "put the name in quotes"),
+        (["data=files", f"data.path={TABLE}", "data.text=评论"], "data.text=评论: there is no such column"),
+        (["data=files", f"data.path={TABLE}", "data.text=tex"], "did you mean text?"),
+        (["foo"], "foo: expected setting=value, such as seed=1"),
         (["data=files"], "data.path"),
-        (["data=files", "data.path=nowhere.csv"], "nowhere.csv"),
+        (["data=files", "data.path=nowhere.csv"], "nowhere.csv does not exist"),
+        (["data=files", f"data.path={__file__}"], "cannot read a file that ends in '.py'"),
         (["logger.name=telegraph"], "logger.name=telegraph"),
-        (["data.max_tokens=0"], "data.max_tokens=0: expected at least 1"),
+        (["data.max_tokens=0"], "data.max_tokens=0: expected a whole number of at least 1"),
     ],
 )
-def test_a_mistake_ends_with_one_message(tmp_path, arguments, message):
-    done = attnprobe(tmp_path, *SMALL[4:], *arguments)
-    assert done.returncode != 0
+def test_a_mistake_ends_with_one_message_before_torch_is_imported(tmp_path, arguments, message):
+    """The site hook makes every import of a heavy library an error of its own."""
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(HOOK)
+    done = attnprobe(tmp_path, *SMALL[4:], *arguments, path=tmp_path / "hook")
+    assert done.returncode == 2
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tmp_path.rglob("*.*"))
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("attnprobe: ")
+    assert done.stderr[:-1].isprintable()
+    assert {path.name for path in tmp_path.iterdir()} == {"hook"}
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HOOK)
+    done = attnprobe(tmp_path, "--help", path=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
     sweep = ["-m", *SMALL, "launcher=inline", "model=average", "probe=[permutation]", "data.max_tokens=0,4000"]
     done = attnprobe(tmp_path, *sweep)
     assert done.returncode == 1
-    assert "data.max_tokens=0: expected at least 1" in done.stderr
+    assert "data.max_tokens=0: expected a whole number of at least 1" in done.stderr
     assert "Traceback" not in done.stderr
     assert "results: runs/testbed/average_additive-seed0-" in done.stdout
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"logs", "testbed"}

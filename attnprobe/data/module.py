@@ -18,7 +18,8 @@ from attnprobe.batch import Batch, Task
 from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit
 from attnprobe.data.examples import Examples, Lexicon, Reader
-from attnprobe.data.sources import SPLITS, Source, Splits
+from attnprobe.data.files import SPLITS
+from attnprobe.data.sources import Source, Splits
 from attnprobe.data.teaching import Teacher, check_lessons
 from attnprobe.data.text import TextPipeline, TextRules
 from attnprobe.data.vectors import load_vectors, random_vectors

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from attnprobe.data import rows
+from attnprobe.data.files import BUILDERS, DATA_DIR, ENDINGS, SPLITS, check_ending, ending_of, files_of
 from attnprobe.data.testbed import generate_reviews, generate_stories
 from attnprobe.errors import UserError
 
@@ -26,33 +27,6 @@ from attnprobe.errors import UserError
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
 Splits = dict[str, datasets.Dataset]
-SPLITS = ("train", "validation", "test")
-DATA_DIR = "ATTNPROBE_DATA_DIR"
-ALIASES = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
-BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
-"""File endings and the `datasets` builder that reads them; each text format also with `.gz` behind."""
-ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz) and .parquet"
-
-
-def ending_of(path: Path) -> str:
-    """The file's ending without `.gz`, lower case: `.csv` for `rows.CSV.gz`."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
-
-
-def find_path(path: str | os.PathLike) -> Path:
-    """A path relative to the working directory, or else to `ATTNPROBE_DATA_DIR`.
-
-    Raises:
-        UserError: it is in neither place.
-    """
-    here = Path(path).expanduser()
-    base = os.environ.get(DATA_DIR)
-    for place in [here] if base is None or here.is_absolute() else [here, Path(base) / here]:
-        if place.exists():
-            return place
-    looked = f"{here.absolute()}" + (f" and {Path(base) / here}" if base and not here.is_absolute() else "")
-    hint = "" if base else f", or set {DATA_DIR} to the folder that your data are in"
-    raise UserError(f"{path} does not exist (looked at {looked}): give an existing path{hint}")
 
 
 class Source(ABC):
@@ -81,52 +55,11 @@ class FileSource(Source):
 
     def files(self) -> dict[str, Path]:
         """The file of each split."""
-        if self.path is None:
-            raise UserError("data.path is not set: give a file or folder, for example data.path=reviews.csv")
-        if isinstance(self.path, Mapping):
-            if unknown := sorted(set(self.path) - set(SPLITS)):
-                raise UserError(f"data.path names the splits {', '.join(unknown)}: expected {', '.join(SPLITS)}")
-            files = {split: find_path(self.path[split]) for split in SPLITS if split in self.path}
-        elif (place := find_path(self.path)).is_dir():
-            files = files_in(place)
-        else:
-            files = {"train": place}
-        if "train" not in files:
-            raise UserError(f"data.path={self.path}: there is no training file; expected train.* ({ENDINGS})")
-        return files
+        return files_of(self.path)
 
     def load(self) -> Splits:
         """Read the files, always afresh."""
         return {split: read_file(path) for split, path in self.files().items()}
-
-
-def files_in(folder: Path) -> dict[str, Path]:
-    """The files of a folder by split: `train.*`, `validation.*` (or valid, val, dev) and `test.*`.
-
-    Raises:
-        UserError: no such file, or two for one split.
-    """
-    files: dict[str, Path] = {}
-    for split, names in ALIASES.items():
-        found = [
-            path
-            for path in sorted(folder.iterdir())
-            if ending_of(path) in BUILDERS and path.name.split(".")[0].lower() in names
-        ]
-        if len(found) > 1:
-            raise UserError(
-                f"{folder} has {len(found)} files for the split {split} ({', '.join(p.name for p in found)}): "
-                f"keep one, or name the files, for example 'data.path={{train: a.csv, test: b.csv}}'"
-            )
-        if found:
-            files[split] = found[0]
-    if not files:
-        there = sorted(path.name for path in folder.iterdir())
-        raise UserError(
-            f"{folder} holds no train, validation or test file: expected train.* with one of the endings {ENDINGS}; "
-            f"there is {', '.join(there[:8]) or 'nothing'}{' …' if len(there) > 8 else ''}"
-        )
-    return files
 
 
 def read_file(path: Path) -> datasets.Dataset:
@@ -138,13 +71,7 @@ def read_file(path: Path) -> datasets.Dataset:
     Raises:
         UserError: unknown ending, missing, empty or malformed file; names the line where that can be found out.
     """
-    ending = ending_of(path)
-    if ending not in BUILDERS:
-        raise UserError(f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}")
-    if not path.is_file():
-        raise UserError(f"{path} is not a file: expected one of {ENDINGS}")
-    if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty: expected at least one row")
+    ending = check_ending(path)
     options: dict = {"chunksize": 1 << 30} if BUILDERS[ending] == "json" else {}  # one block: types are seen as a whole
     try:
         if BUILDERS[ending] == "csv":

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.data.sources import find_path
+from attnprobe.data.files import find_path
 from attnprobe.data.vocabulary import PADDING, UNKNOWN, Vocabulary
 from attnprobe.errors import UserError
 

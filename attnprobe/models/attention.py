@@ -70,13 +70,13 @@ class DotAttention(Attention):
     """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot product).
 
     Raises:
-        ValueError: a question's state of another size than the hidden states, which no dot product can take.
+        UserError: a question's state of another size than the hidden states, which no dot product can take.
     """
 
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()
         if query_size not in (None, hidden_size):
-            raise ValueError(
+            raise UserError(
                 f"dot attention needs a question state of the states' size: got {query_size} for {hidden_size}; "
                 f"give both encoders the same size, or use model/attention=additive"
             )

@@ -7,6 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnprobe.errors import UserError
+
 
 class Decoder(nn.Module, ABC):
     """`linear` says that logits are affine in the attended vector, so that position logits exist
@@ -29,7 +31,7 @@ class LinearDecoder(Decoder):
     def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
         super().__init__()
         if query_size is not None:
-            raise ValueError("the linear decoder cannot read a question; use model/decoder=question")
+            raise UserError("the linear decoder cannot read a question; use model/decoder=question")
         self.single_logit = exclusive and classes == 2
         self.output = nn.Linear(hidden_size, 1 if self.single_logit else classes)
 
@@ -58,7 +60,7 @@ class QuestionDecoder(Decoder):
     ) -> None:
         super().__init__()
         if query_size is None or not exclusive:
-            raise ValueError(
+            raise UserError(
                 "the question decoder answers one question with one of several classes; "
                 "use model/decoder=linear for texts without a question"
             )

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.batch import Batch
+from attnprobe.errors import UserError
 from attnprobe.models.shortened import (
     ChangedStates,
     Encoded,
@@ -240,7 +241,7 @@ class CNNEncoder(Encoder):
     ) -> None:
         super().__init__()
         if any(size % 2 == 0 for size in kernel_sizes):
-            raise ValueError(f"kernel_sizes={tuple(kernel_sizes)}: even widths have no middle; use odd ones")
+            raise UserError(f"kernel_sizes={tuple(kernel_sizes)}: even widths have no middle; use odd ones")
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_size, filters, size, padding=size // 2) for size in kernel_sizes
         )

@@ -8,8 +8,8 @@ import pyarrow as pa
 from lightning import Callback, LightningModule, Trainer
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
-from attnprobe.data.sources import SPLITS
 from attnprobe.data.teaching import FOLDER, text_number, write_lessons
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence

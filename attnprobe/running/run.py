@@ -17,8 +17,8 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from omegaconf import DictConfig
 from safetensors.torch import load_file, save_file
 
+from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
-from attnprobe.data.sources import SPLITS
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.loading import untrained

@@ -16,6 +16,7 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.running.devices import several_devices
+from attnprobe.schema import check, resolved
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
@@ -33,14 +34,14 @@ class Settings:
         """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment.
 
         Raises:
-            UserError: the teacher is named and not finished.
+            UserError: the teacher is named and not finished, or a setting has a wrong type, range, key or choice.
         """
         if config.teacher not in (None, "auto"):
             config = config.copy()
             config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
-        content = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        assert isinstance(content, dict)
-        return cls({str(key): value for key, value in content.items()})
+        content = resolved(config)
+        check(content)
+        return cls(content)
 
     @property
     def training(self) -> dict[str, Any]:

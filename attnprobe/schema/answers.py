@@ -1,0 +1,139 @@
+"""Mistakes that Hydra and OmegaConf find, in one line: what was typed, what was expected, the nearest known name."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attnprobe.schema.check import constructor
+from attnprobe.schema.words import listed, nearest
+from attnprobe.shown import visible
+
+LONGEST = 600
+"""Characters of a foreign message that are shown."""
+GROUPS = ("data", "model", "training", "trainer", "logger", "launcher", "probe", "task", "experiment", "training_on")
+
+
+def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
+    """The one line that a mistake in the configuration is answered with.
+
+    Args:
+        error: what was raised while the configuration was composed, resolved or constructed.
+        overrides: the settings of the command line.
+    """
+    kind, text = type(error).__name__, str(error)
+    if kind == "MissingConfigException":
+        return missing_choice(error, overrides)
+    if kind == "OverrideParseException":
+        return unreadable(str(getattr(error, "override", "")))
+    unknown = re.search(r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text)
+    if unknown and "already at" not in text:
+        return unknown_key(unknown[1], overrides)
+    if kind == "InterpolationKeyError" and (
+        found := re.search(r"Interpolation key '(.*?)' not found\s+full_key: (\S+)", text)
+    ):
+        return f"{found[2]} refers to ${{{found[1]}}}, which is no setting: write a value, or the name of a setting"
+    if found := re.search(r"Interpolation key '(.*?)' not found", text):
+        typed = " ".join(one for one in overrides if found[1] in one)
+        return f"{visible(typed)}: ${{{visible(found[1])}}} is no setting: write a value, or the name of a setting"
+    if kind == "MissingMandatoryValue" and (found := re.search(r"full_key: (\S+)", text)):
+        return f"{found[1]}=???: a value must be given"
+    if "Config group override must be a string or a list" in text:
+        given = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
+        return f"{visible(' '.join(given)) or text}: expected the name of a choice, a file of conf/"
+    if "Multiple values for" in text and (found := re.search(r"Multiple values for (\S+?)\.", text)):
+        return f"{found[1]} is given twice: {one_line(text)}"
+    return one_line(text) or kind
+
+
+def one_line(text: str) -> str:
+    """A foreign message on one line, without the parts that say nothing to a user."""
+    kept = [line for line in text.splitlines() if not re.match(r"\s*(object_type=|full_key: *$|See https?:)", line)]
+    return visible(" ".join(" ".join(kept).split()))[:LONGEST]
+
+
+def missing_choice(error: BaseException, overrides: Sequence[str]) -> str:
+    """A choice for which there is no file in conf/."""
+    missing = str(getattr(error, "missing_cfg_file", "") or "")
+    group, _, name = missing.rpartition("/")
+    options = [one for one in getattr(error, "options", None) or () if one != "base"]
+    typed = next((one for one in overrides if one.lstrip("+").startswith(group) and name in one), f"{group}={name}")
+    if not options and group:
+        options = choices(group)
+    if missing == "hydra/launcher/ray":
+        return "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'"
+    known = f" Known: {listed(options)}" if options else ""
+    return f"{visible(typed)}: there is no {visible(missing)} in conf/{nearest(name, options) or '.'}{known}"
+
+
+def choices(group: str) -> list[str]:
+    """The files of a group of this program's conf/."""
+    from attnprobe.configuration import CONFIGURATION
+
+    return sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base")
+
+
+def unreadable(override: str) -> str:
+    """An override that Hydra's grammar cannot read."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        return f"{visible(override)}: expected setting=value, such as seed=1"
+    quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
+
+
+def unknown_key(key: str, overrides: Sequence[str]) -> str:
+    """A setting that does not exist."""
+    typed = next((one for one in overrides if key in one.split("=")[0]), key)
+    name = key.split("@")[0]
+    known = list(dict.fromkeys([*known_settings(), *GROUPS]))
+    parent, _, last = name.rpartition(".")
+    siblings = [one[len(parent) + 1 if parent else 0 :] for one in known if one.rpartition(".")[0] == parent]
+    if siblings:  # it is only the last name that is unknown
+        return (
+            f"{visible(typed)}: there is no such setting{nearest(last, siblings) or '.'} Known here: {listed(siblings)}"
+        )
+    return f"{visible(typed)}: there is no such setting{nearest(name, known)}"
+
+
+def known_settings() -> list[str]:
+    """The dotted names of all settings as they are by default, and of all arguments that parts have."""
+    from hydra import compose
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    from attnprobe.configuration import composing
+
+    if GlobalHydra.instance().is_initialized():
+        content = OmegaConf.to_container(compose("config"))
+    else:
+        with composing():
+            content = OmegaConf.to_container(compose("config"))
+    return list(dotted(content))  # type: ignore[arg-type]
+
+
+def dotted(content: Mapping[Any, Any], path: str = "") -> Iterable[str]:
+    """All names below a mapping, with the arguments that a part may be given beside those it has."""
+    for key, value in content.items():
+        name = f"{path}{key}"
+        yield name
+        if isinstance(value, Mapping):
+            yield from dotted(value, f"{name}.")
+            made = constructor(value["_target_"]) if isinstance(value.get("_target_"), str) else None
+            yield from (f"{name}.{argument}" for argument in (made[0] if made else ()) if argument not in value)
+
+
+def readable(argument: str) -> str:
+    r"""A command-line argument as Hydra's grammar reads it: a plain value of other than ASCII letters gets quotes.
+
+    >>> readable("data.text=评论"), readable("data.text=review"), readable("data.text='评论'")
+    ("data.text='评论'", 'data.text=review', "data.text='评论'")
+    """
+    key, equals, value = argument.partition("=")
+    if (
+        not equals
+        or not re.fullmatch(r"[+~]{0,2}[\w./@:-]+", key)
+        or value.isascii()
+        or re.search(r"[\[\]{}'\"$,\\]", value)
+    ):
+        return argument
+    return f"{key}='{value}'"

@@ -1,0 +1,106 @@
+"""Every setting has a type, and a mistake in one is one line that says so."""
+
+from pathlib import Path
+
+import pytest
+
+from attnprobe.errors import UserError
+from attnprobe.schema import check, resolved
+from attnprobe.schema.ranges import CLASSES
+from attnprobe.schema.source import constructor, find_class
+from tests.runs import composed
+
+CONF = Path(__file__).parent.parent.parent / "conf"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["seed=abc"], "seed=abc: expected a whole number of at least 0"),
+        (["seed=true"], "seed=true: expected a whole number"),
+        (["training.epochs=two"], "training.epochs=two: expected a whole number of at least 1"),
+        (["model.encoder.hidden_size=abc"], "model.encoder.hidden_size=abc: expected a whole number of at least 1"),
+        (["model.encoder.hidden_size=-1"], "model.encoder.hidden_size=-1: expected a whole number of at least 1"),
+        (["data.max_tokens=[1]"], r"data.max_tokens=\[1\]: expected a whole number of at least 1 or null"),
+        (["++data.max_sentences=none"], "data.max_sentences=none: expected a whole number of at least 1 or null"),
+        (["data.source.train_size=abc"], "data.source.train_size=abc: expected a whole number of at least 1"),
+        (["probe.adversarial.steps=LSTM"], "probe.adversarial.steps=LSTM: expected a whole number of at least 0"),
+        (["probe.adversarial.learning_rate=[null]"], r"probe.adversarial.learning_rate=\[null\]: expected a number above 0"),
+        (["probe=[correlation]", "probe.correlation.tolerance=null"], "tolerance=null: expected a number of at least 0"),
+        (["training.recipe.optimizer.weight_decay=[[1]]"], r"weight_decay=\[\[1\]\]: expected a number of at least 0"),
+        (["training.recipe.optimizer.lr=nan"], "training.recipe.optimizer.lr=NaN: expected a number of at least 0"),
+        (["data.clean=[htm]"], r'data.clean=\["htm"\]: expected .* did you mean html\?'),
+        (["data.tokenizer=spacey"], r"data.tokenizer=spacey: expected spacy or whitespace; did you mean spacy\?"),
+        (["+data.most={tran: 5}"], "data.most="),
+        (["data.text=3"], """data.text=3: expected text; as text it stands in two pairs of quotes: 'data.text="3"'"""),
+        (["data.class_weight=[1,-1]"], "expected none, balanced_positive, inverse_frequency or a list of numbers above 0"),
+        (["+model.encoder.hiden_size=3"], r"LSTMEncoder takes no such argument; did you mean hidden_size\?"),
+        (["model.encoder._target_=attnprobe.models.encoders.LSTMEncodr"], r"no such class; did you mean LSTMEncoder\?"),
+        (["model.encoder._target_=nopackage.Class"], "model.encoder._target_=nopackage.Class: there is no such class"),
+        (["model.encoder._target_=attnprobe.models.attention.DotAttention"], "expected a subclass of .*TextEncoder"),
+        (["model.encoder._partial_=false"], "model.encoder._partial_=false: expected true"),
+        (["model.encoder=lstm"], r"model.encoder=lstm: expected a part \(a mapping with _target_"),
+        (["~model.attention._target_"], r"model.attention=.*: expected a part \(a mapping with _target_"),
+        (["~training.epochs"], "training.epochs is missing: expected a whole number"),
+        (["trainer.precision=33"], "trainer.precision=33: expected 32-true"),
+        (["+trainer.max_epochs=3"], "trainer.max_epochs=3: the run sets this itself"),
+        (["logger.name=telegraph"], "logger.name=telegraph: expected none, csv, wandb"),
+        (["launcher.workers=0"], "launcher.workers=0: expected a whole number of at least 1 or null"),
+        (["launcher=submitit", "launcher.parameters.mem_gb=much"], "launcher.parameters.mem_gb=much: expected a number"),
+        (["on_finished=skp"], r"expected error, skip, remeasure, replace or null; did you mean skip\?"),
+        (["+experiment=audit", "study.minutes=0"], "study.minutes=0: expected a number above 0"),
+        (["+experiment=wiegreffe", "study.tests=[sed]"], r"did you mean seeds\?"),
+        (["data.name=../../x"], "data.name=../../x: expected a name for folders"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_one_line(overrides, line):
+    with pytest.raises(UserError, match=line) as raised:
+        check(resolved(composed(*overrides)))
+    assert "\n" not in str(raised.value)
+
+
+CHOICES = [
+    f"{'+' * (group == 'experiment')}{group}={path.stem}"
+    for group in ("data", "model", "training", "trainer", "logger", "launcher", "experiment", "task", "model/attention")
+    for path in sorted((CONF / group).glob("*.yaml"))
+    if path.stem not in ("base", "ray")  # Ray's launcher is installed apart
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_of_conf_passes(choice):
+    check(resolved(composed(choice)))
+
+
+def test_every_range_is_of_an_argument_that_there_is():
+    for name, ranges in CLASSES.items():
+        found, made = find_class(name), constructor(name)
+        assert found is not None, name
+        assert found.name == name
+        assert made is not None
+        assert set(ranges) <= set(made.arguments), name
+
+
+def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
+    (tmp_path / "their_encoders.py").write_text(
+        "import no_such_library\nfrom attnprobe.models.encoders import Encoder\n\n"
+        "class Theirs(Encoder):\n    def __init__(self, input_size: int, heads: int = 2): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    theirs = ["model.encoder._target_=their_encoders.Theirs", "~model.encoder.hidden_size"]
+    check(resolved(composed(*theirs, "+model.encoder.heads=3")))
+    with pytest.raises(UserError, match=r"model.encoder.heads=three: expected a whole number"):
+        check(resolved(composed(*theirs, "+model.encoder.heads=three")))
+
+
+@pytest.mark.parametrize(
+    ("override", "name"),
+    [
+        ("data.path=folder/my reviews.csv.gz", "my_reviews"),
+        ("data.path={train: tweets/train.csv}", "tweets"),
+        ("data.name=given", "given"),
+        ("data.path=null", "files"),
+    ],
+)
+def test_data_from_files_are_called_as_their_file(override, name):
+    assert resolved(composed("data=files", override))["data"]["name"] == name
