@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from attnprobe.shown import visible
+
 REFUSALS = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EACCES", "EPERM", "ENOENT", "ENOTDIR", "ESTALE")
@@ -18,7 +20,11 @@ class UserError(ValueError):
 
     The text names the value that came, what was expected, and what to do next. The command line prints it
     alone, without a traceback, and exits with status 2; in Python it is an ordinary `ValueError`.
+    Hidden characters in it (of a column's name, of a text) are shown as escapes.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from attnprobe.report.facets import RUN
 from attnprobe.report.published import REMARKS, compare
 from attnprobe.report.reading import present
 from attnprobe.results.table import WHOLE_SPLIT
+from attnprobe.shown import visible
 
 MOST_CLASSES = 4
 """Rows per class are shown for at most so many predicted classes; all are in the tables."""
@@ -69,10 +70,10 @@ def summary_table(results: pd.DataFrame, *, ascii_only: bool = False) -> Table:
             words.append(str(named["run_id"]))
         if table.row_count:
             table.add_section()
-        table.add_row(Text(", ".join(words), style="bold"))
+        table.add_row(Text(visible(", ".join(words)), style="bold"))
         for probe, part in run.groupby("probe", sort=False):
             table.add_section()
-            table.add_row(Text(str(probe), style="bold cyan"))
+            table.add_row(Text(visible(str(probe)), style="bold cyan"))
             _rows(table, part)
     return table
 
@@ -92,7 +93,7 @@ def _rows(table: Table, numbers: pd.DataFrame) -> None:
         difference = "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}"
         mean = "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}"
         count = f"{row['n']:,}" if row["n"] else ""
-        table.add_row(*(Text(cell) for cell in (name, mean, span, paper, difference, count)))
+        table.add_row(*(Text(visible(cell)) for cell in (name, mean, span, paper, difference, count)))
 
 
 def _remarks(numbers: pd.DataFrame) -> list[str]:
@@ -118,7 +119,7 @@ def print_summary(
     console = Console(file=page, force_terminal=terminal, width=width, color_system="auto" if terminal else None)
     console.print(table)
     if directory is not None:
-        console.print(Text(f"results: {os.fspath(directory)}"), soft_wrap=True)
+        console.print(Text(visible(f"results: {os.fspath(directory)}")), soft_wrap=True)
     encoding = stream.encoding or "utf-8"
     stream.write(page.getvalue().encode(encoding, errors="replace").decode(encoding))
     stream.flush()
@@ -142,5 +143,5 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
         if "vocabulary" in count:
             parts.append(f"{count['found']:,} of {count['vocabulary']:,} words found")
         if parts:
-            notes.append(f"{split}: {', '.join(parts)}")
+            notes.append(visible(f"{split}: {', '.join(parts)}"))
     return notes

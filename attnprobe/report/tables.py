@@ -14,6 +14,7 @@ from attnprobe.report.reading import Tabulation, present
 from attnprobe.results.directory import find_runs
 from attnprobe.results.files import write_atomically
 from attnprobe.results.table import read_results
+from attnprobe.shown import spreadsheet_cell, visible
 
 LATEX = {
     "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
@@ -76,9 +77,19 @@ def write_table_files(name: str, caption: str, rows: pd.DataFrame, directory: st
     """Write one table as `<name>.csv` (numbers in full, UTF-8) and `<name>.tex`."""
     stem = Path(directory) / name
     files = [stem.with_name(f"{name}.csv"), stem.with_name(f"{name}.tex")]
-    write_atomically(files[0], lambda path: rows.to_csv(path, index=False))
+    write_atomically(files[0], lambda path: Path(path).write_text(csv_table(rows), encoding="utf-8"))
     write_atomically(files[1], lambda path: Path(path).write_text(latex_table(rows, caption, name), encoding="utf-8"))
     return files
+
+
+def csv_table(rows: pd.DataFrame) -> str:
+    """A DataFrame as CSV, without its index: numbers in full, hidden characters escaped, and an apostrophe before text that
+    a spreadsheet would take for a formula."""
+    safe = rows.rename(columns=spreadsheet_cell)
+    for position, kind in enumerate(rows.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            safe.isetitem(position, rows.iloc[:, position].astype(object).map(spreadsheet_cell).to_numpy())
+    return safe.to_csv(index=False)
 
 
 def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
@@ -125,7 +136,7 @@ def latex(text: str) -> str:
     >>> print(latex("yelp_5 · 10 %"))
     yelp\\_5 $\\cdot$ 10 \\%
     """
-    return "".join(LATEX.get(character, character) for character in " ".join(text.split()))
+    return "".join(LATEX.get(character, character) for character in visible(" ".join(text.split())))
 
 
 def published_rows(headlines: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
 from attnprobe.report.style import paper_style, save
+from attnprobe.report.tables import csv_table
 from attnprobe.results.directory import directories_with, named_places
 from attnprobe.results.files import write_atomically
 
@@ -90,7 +91,7 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
 def write_study(reading: StudyReading) -> None:
     """Write a study's tables (CSV) and figures (PDF, PNG) into its directory."""
     for number, (_, table) in enumerate(reading.tables.items(), start=1):
-        text = table.to_csv(index=False)
+        text = csv_table(table)
         write_atomically(
             reading.directory / "tables" / f"table{number}.csv", lambda p, text=text: p.write_text(text, "utf-8")
         )

@@ -1,0 +1,41 @@
+"""Names and texts of other people's, made safe to show: on a terminal, and in a table that a spreadsheet opens."""
+
+import unicodedata
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet would run."""
+
+
+def visible(text: str) -> str:
+    r"""Text in which nothing moves the cursor, reorders the line or breaks it: control and format characters, lone
+    surrogates and line separators stand as escapes.
+
+    >>> print(visible("a\x1b[31mb\u202ec\u2028d\n"))
+    a\x1b[31mb\u202ec\u2028d\n
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(escaped(one) if is_hidden(one) else one for one in text)
+
+
+def is_hidden(one: str) -> bool:
+    """Whether a character is a control, format, surrogate, or line or paragraph separator; joiners and the marks of
+    scripts that need them are not hidden."""
+    return one not in "\u200c\u200d" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def escaped(one: str) -> str:
+    """One character as Python would write it."""
+    return one.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def spreadsheet_cell(value: object) -> object:
+    """A table's cell for a CSV file: text is shown with its hidden characters escaped, and with an apostrophe before what a
+    spreadsheet would run; anything else, numbers above all, stays as it is.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-0.5), spreadsheet_cell("sst")
+    ("'=1+1", -0.5, 'sst')
+    """
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(FORMULA) else "") + visible(value)
