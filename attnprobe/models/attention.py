@@ -2,15 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnprobe.errors import UserError
-from attnprobe.models.shortened import Affine
 
 
 class Attention(nn.Module, ABC):
@@ -18,6 +15,15 @@ class Attention(nn.Module, ABC):
 
     imposed: ClassVar[bool] = False
     """The attention is a teacher's, taken as it is: the model has none of its own."""
+    positionwise: ClassVar[bool] = False
+    """A position's score is a function of its own state (and the question's) alone: neither the other states nor the
+    position's number play a part. Leave-one-out then computes only the states that a removed token changes. Declared by
+    the class that defines `forward`, and not inherited by one that defines another."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "forward" in vars(cls) and "positionwise" not in vars(cls):
+            cls.positionwise = False
 
     @abstractmethod
     def forward(
@@ -25,18 +31,12 @@ class Attention(nn.Module, ABC):
     ) -> Float[Tensor, "batch seq"]:
         """Unmasked scores, any real number."""
 
-    def in_two(self) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]] | None:
-        """The same scores in two steps, for single states: an affine layer of the state `[n, out]`, and what comes
-        behind it, `(seen [n, out], query [n, query] or None) → scores [n]`.
-
-        None: not known, states are needed in full. What it gives must agree with `forward`.
-        """
-        return None
-
 
 class AdditiveAttention(Attention):
     """s_t = v · tanh(W₁ h_t + b₁ [+ W₂ q + b₂]) with W₁: m → m/2 and v without bias (Jain & Wallace's "tanh"; Bahdanau
     et al. 2015)."""
+
+    positionwise: ClassVar[bool] = True
 
     def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: int | None = None) -> None:
         super().__init__()
@@ -54,17 +54,6 @@ class AdditiveAttention(Attention):
             inner = inner + self.question(query).unsqueeze(1)
         return self.score(inner.tanh()).squeeze(-1)
 
-    def in_two(self) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]]:
-        """The first layer, doubled, and v · (2σ(·) − 1): PyTorch computes σ several times faster than tanh."""
-        weight = self.score.weight.detach().squeeze(0)
-
-        def score(seen: Tensor, query: Tensor | None) -> Tensor:
-            if self.question is not None:
-                seen = seen + 2 * self.question(query)
-            return torch.addmv(-weight.sum(), seen.sigmoid(), weight, alpha=2)
-
-        return Affine(2 * self.states.weight.detach(), 2 * self.states.bias.detach()), score
-
 
 class DotAttention(Attention):
     """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot product).
@@ -72,6 +61,8 @@ class DotAttention(Attention):
     Raises:
         UserError: a question's state of another size than the hidden states, which no dot product can take.
     """
+
+    positionwise: ClassVar[bool] = True
 
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()
@@ -92,16 +83,11 @@ class DotAttention(Attention):
         assert query is not None
         return (hidden * query.unsqueeze(1)).sum(-1) / self.scale
 
-    def in_two(self) -> tuple[Affine, Callable[[Tensor, Tensor | None], Tensor]] | None:
-        """Without a question the score itself is affine in the state."""
-        if self.score is None:
-            return None
-        weight = self.score.weight.detach() / self.scale
-        return Affine(weight, weight.new_zeros(1)), lambda seen, query: seen.squeeze(-1)
-
 
 class UniformAttention(Attention):
     """The same weight for every position, with nothing to learn (Wiegreffe & Pinter 2019, section 3.2)."""
+
+    positionwise: ClassVar[bool] = True
 
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()

@@ -5,24 +5,15 @@ with `contextual` whether a state has seen other positions.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
-from attnprobe.models.shortened import (
-    ChangedStates,
-    Encoded,
-    Reading,
-    View,
-    convolution_changes,
-    recurrent_changes,
-)
 
 
 class TextEncoder(nn.Module, ABC):
@@ -42,10 +33,6 @@ class TextEncoder(nn.Module, ABC):
     @abstractmethod
     def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
         """The states that attention may be given to."""
-
-    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates] | None:
-        """See `Encoder.without_each`."""
-        return None
 
 
 class Encoder(TextEncoder):
@@ -79,19 +66,12 @@ class Encoder(TextEncoder):
         weight = mask.to(hidden.dtype).unsqueeze(-1)
         return (hidden * weight).sum(1) / weight.sum(1)
 
-    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates] | None:
-        """The states that change when each content token in turn is taken out of its text.
-
-        None: this encoder has no short cut, and the shortened texts have to be encoded.
-        """
-        return None if self.contextual else iter(())
-
 
 class LSTMEncoder(Encoder):
     """Bidirectional LSTM (Jain & Wallace: 128 per direction, no dropout).
 
     Note:
-        The directions are two LSTMs, the second one over texts turned round (see `both_ways`): the same numbers as one
+        The directions are two LSTMs, the second one over reversed texts (see `bidirectional`): the same numbers as one
         bidirectional LSTM over packed sequences, at 2 to 4 times the speed on a CPU, where packing keeps PyTorch
         from its fused kernel.
     """
@@ -111,7 +91,7 @@ class LSTMEncoder(Encoder):
         content: Bool[Tensor, "batch tokens"],
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, forward and backward concatenated; zero on padding."""
-        return both_ways(self.forwards, self.backwards, embeddings, mask)
+        return bidirectional(self.forwards, self.backwards, embeddings, mask)
 
     def summary(
         self, hidden: Float[Tensor, "batch tokens hidden"], mask: Bool[Tensor, "batch tokens"]
@@ -121,39 +101,6 @@ class LSTMEncoder(Encoder):
         half = self.size // 2
         forward = hidden[torch.arange(len(hidden), device=hidden.device), last, :half]
         return torch.cat([forward, hidden[:, 0, half:]], -1)
-
-    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates]:
-        """The changed states: behind a removed token those of the first network, before it those of the second."""
-        half, content = self.size // 2, texts.content
-        number = (content.flatten().cumsum(0) - 1).view_as(content)
-        position = torch.arange(content.shape[1], device=content.device).expand_as(content)
-        starts = content.shape[1] * torch.arange(len(content), device=content.device).unsqueeze(1)
-        first, second = view.layer.weight[:, :half], view.layer.weight[:, half:]
-        left, right = texts.hidden[..., :half], texts.hidden[..., half:]
-        for rnn, order, own, weight, others in (
-            (self.forwards, position, left, first, F.linear(right, second, view.layer.bias)),
-            (self.backwards, turned(texts.mask), right, second, F.linear(left, first, view.layer.bias)),
-        ):
-            # step by step in this network's reading order, the examples of a step side by side
-            rows = (order + starts).t().flatten()
-
-            def ordered(values: Tensor, rows: Tensor = rows) -> Tensor:
-                return values.flatten(0, 1).index_select(0, rows).unflatten(0, (-1, len(content)))
-
-            places = ordered(position)
-            reading = Reading(
-                which=ordered(texts.which),
-                hidden=ordered(own),
-                content=ordered(content),
-                number=ordered(number),
-                others=ordered(others),
-                slopes=None if view.slopes is None else ordered(view.slopes) @ weight,
-                spare=None if view.spare is None else ordered(view.spare),
-            )
-            for step, text, example, seen, settled, effect in recurrent_changes(
-                rnn, texts.words, reading, weight, view.tolerance
-            ):
-                yield ChangedStates(text, places[step].index_select(0, example), seen, settled, effect)
 
 
 class GRUEncoder(Encoder):
@@ -175,7 +122,7 @@ class GRUEncoder(Encoder):
         content: Bool[Tensor, "batch tokens"],
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, forward and backward concatenated; zero on padding."""
-        return self.dropout(both_ways(self.forwards, self.backwards, embeddings, mask))
+        return self.dropout(bidirectional(self.forwards, self.backwards, embeddings, mask))
 
 
 class NoEncoder(Encoder):
@@ -198,14 +145,14 @@ class NoEncoder(Encoder):
         return self.dropout(embeddings) * mask.unsqueeze(-1)
 
 
-def turned(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
-    """For every position, the one to read from to turn each text round in its place, padding left where it is."""
+def reversed_positions(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
+    """For every position, the one to read from so that each text is reversed in its place; padding stays where it is."""
     position = torch.arange(mask.shape[1], device=mask.device)
     mirrored = mask.sum(1, keepdim=True) - 1 - position
     return torch.where(mirrored >= 0, mirrored, position)
 
 
-def both_ways(
+def bidirectional(
     forwards: nn.RNNBase,
     backwards: nn.RNNBase,
     embeddings: Float[Tensor, "batch tokens embed"],
@@ -213,10 +160,10 @@ def both_ways(
 ) -> Float[Tensor, "batch tokens hidden"]:
     """States of two recurrent networks, one from the left and one from the right, concatenated; zero on padding.
 
-    Padding stands behind every text and the second network reads the text turned round in its place, so that no state
-    is computed after padding was read: nothing leaks into either direction.
+    Padding is on the right, and the backward network reads each text reversed in its place: no state is computed after
+    padding was read, so that nothing leaks into either direction.
     """
-    order = turned(mask).unsqueeze(-1)
+    order = reversed_positions(mask).unsqueeze(-1)
     # cuDNN refuses to differentiate an RNN in eval mode, which is just what a gradient probe does.
     needs_gradient_in_eval = torch.is_grad_enabled() and not forwards.training
     with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled and not needs_gradient_in_eval):
@@ -259,13 +206,6 @@ class CNNEncoder(Encoder):
         channels = (embeddings * mask.unsqueeze(-1)).transpose(1, 2)
         states = torch.cat([convolution(channels) for convolution in self.convolutions], 1).relu()
         return self.dropout(states.transpose(1, 2)) * content.unsqueeze(-1)
-
-    def without_each(self, texts: Encoded, view: View) -> Iterator[ChangedStates]:
-        """The changed states: those whose window holds the removed token."""
-        convolutions = [module for module in self.convolutions if isinstance(module, nn.Conv1d)]
-        return convolution_changes(
-            convolutions, texts.words[texts.which] * texts.mask.unsqueeze(-1), texts.content, view.layer
-        )
 
 
 class AverageEncoder(Encoder):

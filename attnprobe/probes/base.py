@@ -34,6 +34,15 @@ class Measurement(NamedTuple):
     step: Tensor | None = None
 
 
+class Note(NamedTuple):
+    """How a batch was measured, for the table's entry in the manifest: one number by name, and how those of two batches
+    become one (`max`, `operator.add`)."""
+
+    name: str
+    value: float
+    combine: Callable[[float, float], float]
+
+
 @dataclass
 class Subject:
     """What a probe examines: a trained classifier in eval mode and one batch that went through it.
@@ -62,7 +71,7 @@ class Probe(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
 
 
@@ -70,12 +79,12 @@ class ReadoutProbe(Probe):
     """A probe that changes nothing but the attention; it never sees the model."""
 
     @final
-    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         yield from self.measure(subject.readout, draws)
 
     @abstractmethod
-    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
 
 
@@ -83,12 +92,12 @@ class ModelProbe(Probe):
     """A probe that differentiates or re-runs the model; it must leave model, RNG and tensors as it found them."""
 
     @final
-    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         yield from self.measure(subject, draws)
 
     @abstractmethod
-    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
 
 
@@ -123,6 +132,7 @@ class ProbeRunner(Callback):
         self.words = words
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
         self.rows = {probe.name: Rows(folder) for probe in probes}
+        self.notes: dict[str, dict[str, float]] = {probe.name: {} for probe in probes}
         self.seconds = dict.fromkeys(self.rows, 0.0)
 
     def on_test_batch_end(
@@ -141,7 +151,13 @@ class ProbeRunner(Callback):
         example_id = batch.example_id.cpu().numpy()
         for probe in self.probes:
             start = perf_counter()
-            for metric, value, step in probe.examine(subject, self.draws[probe.name]):
+            for found in probe.examine(subject, self.draws[probe.name]):
+                if isinstance(found, Note):
+                    notes = self.notes[probe.name]
+                    known = found.name in notes
+                    notes[found.name] = found.combine(notes[found.name], found.value) if known else found.value
+                    continue
+                metric, value, step = found
                 self.rows[probe.name].add(
                     metric,
                     example_id,

@@ -13,7 +13,7 @@ from attnprobe.errors import UserError
 from attnprobe.importance.agreement import tenth, top_overlap, top_tau
 from attnprobe.importance.words import is_function_word
 from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
-from attnprobe.probes.base import Measurement, Subject, description
+from attnprobe.probes.base import Measurement, Note, Subject, description
 from attnprobe.probes.gradient import gradients_of
 from attnprobe.probes.leave_one_out import RemovingProbe
 from attnprobe.probes.permutation import permute_attention
@@ -61,7 +61,7 @@ class Correlation(RemovingProbe):
         if self.top < 2:
             raise UserError(f"probe.correlation.top={self.top}: expected the length of two lists to compare, 2 or more")
 
-    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         scores, content = self.scores(subject), subject.outputs.content
         names = ["_".join(pair) for pair in PAIRS]
@@ -98,6 +98,7 @@ class Correlation(RemovingProbe):
         most = torch.where(length > 1, length.log(), torch.nan)
         yield Measurement("attention_evenness", entropy(attention, content) / most)
         yield from description(subject.readout)
+        yield from self.check_notes(subject)
 
     def scores(self, subject: Subject) -> dict[str, Tensor]:
         """Attention and the measures of importance, `[batch, seq]` each."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from attnprobe.importance.plausibility import covered, mass_inside, top_hit
-from attnprobe.probes.base import Measurement, Subject
+from attnprobe.probes.base import Measurement, Note, Subject
 from attnprobe.probes.gradient import gradients_of
 from attnprobe.probes.leave_one_out import RemovingProbe
 from attnprobe.probes.randomness import Draws
@@ -29,7 +29,7 @@ class Plausibility(RemovingProbe):
 
     name: ClassVar[str] = "plausibility"
 
-    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         rationale, content = subject.batch.rationale, subject.batch.content
         if rationale is None:
@@ -45,3 +45,4 @@ class Plausibility(RemovingProbe):
             for metric, measure in (("top_in_rationale", top_hit), ("mass_in_rationale", mass_inside)):
                 found = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, found, torch.nan))
+        yield from self.check_notes(subject)

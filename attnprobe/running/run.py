@@ -144,6 +144,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
             "undefined": written.undefined,
             "settings": config["probe"].get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
+            "notes": runner.notes.get(name, {}),
         }
     if config["figures"]:
         draw_tables({directory: {name: directory / tables[name]["file"] for name in rows}}, directory / "figures")

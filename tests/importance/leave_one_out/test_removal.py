@@ -1,36 +1,15 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
-from attnprobe.importance import recombined
-from attnprobe.importance.leave_one_out import leave_one_out, shortened
-from attnprobe.models.shortened import Affine, Encoded, View
+from attnprobe.importance.leave_one_out import leave_one_out
+from attnprobe.importance.leave_one_out.reencoding import shortened
+from attnprobe.models.attention import AdditiveAttention, Attention, ImposedAttention, UniformAttention
 from benchmarks import reference
-from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
-
-LENGTHS = [6, 1, 9, 4, 2]
-
-
-def subject(encoder="lstm", attention="additive", *, question=False, padding=0, lengths=LENGTHS, **facts):
-    classes = facts.setdefault("classes", 3 if question else 2)
-    classifier = toy_classifier(encoder, attention, question=question, spread=3, **facts)
-    batch = toy_batch(lengths, question=question, classes=classes, padding=padding)
-    return classifier, batch, toy_readout(classifier, batch)[0]
-
-
-def one_by_one(classifier, batch, row, position):
-    """The probabilities of one text without one token, all by itself."""
-    single = rows_of(batch, [row])
-    if batch.candidates is not None:
-        single = replace(single, candidates=batch.candidates[[row]])
-    keep = [i for i in range(single.ids.shape[1]) if i != position]
-    with torch.no_grad():
-        return classifier.predict(
-            replace(single, ids=single.ids[:, keep], mask=single.mask[:, keep], content=single.content[:, keep])
-        )
+from tests.importance.leave_one_out.loops import each_alone, one_by_one, subject
+from tests.models.test_hierarchical import han, with_sentences
+from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_readout
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -43,15 +22,13 @@ def test_every_way_equals_each_shortened_text_alone(encoder, attention, question
         outputs = classifier(batch)
     quick = leave_one_out(classifier, batch, outputs, tolerance=0.0)
     slow = leave_one_out(classifier, batch, outputs, shortcut=False)
-    original = outputs.logits.detach().softmax(-1)
-    for row, position in batch.content.nonzero().tolist():
-        if batch.content[row].sum() == 1:
-            continue
-        alone = one_by_one(classifier, batch, row, position)[0]
-        expected = (alone - original[row]).abs().sum() / 2
-        for found in (quick, slow):
-            torch.testing.assert_close(found.distance[row, position], expected, atol=1e-10, rtol=0)
-            assert found.flips[row, position] == (alone.argmax() != original[row].argmax())
+    original, expected = outputs.logits.detach().softmax(-1), each_alone(classifier, batch, outputs)
+    for found in (quick, slow):
+        torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    for row, position in expected.isfinite().nonzero().tolist():
+        flips = one_by_one(classifier, batch, row, position)[0].argmax() != original[row].argmax()
+        assert quick.flips[row, position] == slow.flips[row, position] == flips
+    assert (quick.check.reencoded, slow.check.reencoded) == (False, True)
     assert quick.distance.nan_to_num().max() > 1e-3
     for found in (quick, slow):
         assert found.distance[~batch.content].isnan().all()
@@ -153,69 +130,6 @@ def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     torch.testing.assert_close(found.distance[0, 4], expected, atol=1e-6, rtol=0)
 
 
-def changed_rows(classifier, batch, outputs, tolerance):
-    """How many states are computed anew, without derivatives."""
-    texts = Encoded(classifier.embedding.weight, batch.ids, batch.mask, batch.content, outputs.hidden)
-    layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
-    return sum(len(item.text) for item in classifier.encoder.without_each(texts, View(layer, tolerance)))
-
-
-def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
-    classifier, batch, outputs = subject(lengths=[150, 41])
-    counts = {tolerance: changed_rows(classifier, batch, outputs, tolerance) for tolerance in (0.0, 1e-8, 1e-3)}
-    assert counts[0.0] > 1.5 * counts[1e-8] > 2 * counts[1e-3]
-    exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    near = leave_one_out(classifier, batch, outputs, tolerance=1e-8).distance
-    rough = leave_one_out(classifier, batch, outputs, tolerance=1e-3).distance
-    torch.testing.assert_close(near, exact, atol=1e-7, rtol=0, equal_nan=True)
-    assert (rough - exact).abs().nan_to_num().max() > 1e-7
-
-
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("weights", [1.0, 3.0])
-@pytest.mark.parametrize("facts", [{}, {"classes": 3}, {"classes": 3, "task": Task.MULTI_LABEL}])
-def test_what_is_left_of_a_difference_is_supplied_by_its_derivative(attention, weights, facts, monkeypatch):
-    classifier, batch, outputs = subject("lstm", attention, lengths=[150, 70, 30], **facts)
-    with torch.no_grad():
-        for name, parameter in classifier.encoder.named_parameters():
-            if "weight" in name:
-                parameter.mul_(weights)
-    outputs = classifier(batch)
-    exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
-    collect, rows, counts = recombined.Gathered.add, [], []
-
-    def counting(self, text, *rest):
-        rows.append(len(text))
-        collect(self, text, *rest)
-
-    monkeypatch.setattr(recombined.Gathered, "add", counting)
-    for long in (1000, 64):
-        monkeypatch.setattr(recombined, "LONG", long)
-        found = leave_one_out(classifier, batch, outputs, tolerance=1e-6).distance
-        torch.testing.assert_close(found, exact, atol=1e-5, rtol=0, equal_nan=True)
-        counts.append(sum(rows))
-        rows.clear()
-    if weights == 1:
-        assert counts[1] < 0.9 * counts[0]
-    rough = leave_one_out(classifier, batch, outputs, tolerance=1e-3).distance
-    torch.testing.assert_close(rough, exact, atol=1e-3, rtol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("question", [False, True])
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_attention_in_two_steps_gives_the_same_scores(attention, question):
-    classifier, _, outputs = subject(attention=attention, question=question)
-    parts = classifier.attention.in_two()
-    if parts is None:
-        assert (attention, question) == ("dot", True)
-        return
-    layer, score_of = parts
-    states = outputs.hidden.flatten(0, 1)
-    query = None if outputs.query is None else outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
-    found = score_of(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
-    torch.testing.assert_close(found, classifier.attention(outputs.hidden, outputs.query), atol=1e-12, rtol=0)
-
-
 def test_float32_is_close_to_float64():
     classifier, batch, outputs = subject()
     expected = leave_one_out(classifier, batch, outputs).distance
@@ -259,16 +173,6 @@ def test_leaves_everything_as_it_was():
     assert not classifier.training
 
 
-def test_models_that_attend_to_larger_units_are_refused():
-    classifier, batch, outputs = subject("average")
-    sentences = replace(
-        outputs, attention=outputs.attention[:, :2], scores=outputs.scores[:, :2], hidden=outputs.hidden[:, :2],
-        content=outputs.content[:, :2],
-    )  # fmt: skip
-    with pytest.raises(UserError, match="larger units: leave the probe out"):
-        leave_one_out(classifier, batch, sentences)
-
-
 def test_what_belongs_to_words_and_no_model_reads_is_left_behind():
     """Rationales and a teacher's attention have the whole text's length; a shortened text must not carry them."""
     batch = toy_batch([6, 4, 1], padding=3)
@@ -280,3 +184,124 @@ def test_what_belongs_to_words_and_no_model_reads_is_left_behind():
     assert text.teacher_attention is None
     assert text.ids.shape == text.content.shape == (3, batch.ids.shape[1] - 1)
     assert text.ids[1].tolist() == [token for place, token in enumerate(batch.ids[1].tolist()) if place != 1]
+
+
+class PositionBias(AdditiveAttention):
+    """A later word gets more: its score depends on where it is, and removing a word moves those after it."""
+
+    def forward(self, hidden, query=None):
+        return super().forward(hidden, query) + 0.15 * torch.arange(hidden.shape[1])
+
+
+class RelativeToTheMean(Attention):
+    """Scores of the state's difference from the text's mean state."""
+
+    def __init__(self, hidden_size, query_size=None):
+        super().__init__()
+        self.score = torch.nn.Linear(hidden_size, 1)
+
+    def forward(self, hidden, query=None):
+        real = (hidden != 0).any(-1, keepdim=True)
+        mean = hidden.sum(1, keepdim=True) / real.sum(1, keepdim=True)
+        return self.score((hidden - mean).tanh()).squeeze(-1)
+
+
+class Declared(PositionBias):
+    """Says of itself what is not so."""
+
+    positionwise = True
+
+
+@pytest.mark.parametrize("tolerance", [1e-6, 0.0])
+@pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
+@pytest.mark.parametrize("encoder", [*ENCODERS, "gru", "none"])
+def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encoded(encoder, attention, tolerance):
+    classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2)
+    found = leave_one_out(classifier, batch, outputs, tolerance=tolerance)
+    expected = each_alone(classifier, batch, outputs)
+    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert expected.nan_to_num().max() > 1e-3
+    assert found.check.reencoded
+    assert found.check.sampled == 0
+
+
+@pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(encoder, attention, monkeypatch):
+    """And the check would find out, and end in encoding every text."""
+    classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4])
+    monkeypatch.setattr(attention, "positionwise", True)
+    found = leave_one_out(classifier, batch, outputs)
+    assert found.check.rejected > 1e-4
+    assert found.check.reencoded
+    expected = each_alone(classifier, batch, outputs)
+    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("attention", ["additive", "dot", UniformAttention])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attention):
+    """What it adds may be the position, or the text's mean."""
+
+    class Derived(type(subject(encoder)[0].encoder)):
+        def forward(self, embeddings, mask, content):
+            hidden = super().forward(embeddings, mask, content)
+            return (hidden + 0.3 * torch.arange(hidden.shape[1]).unsqueeze(-1).cos()) * mask.unsqueeze(-1)
+
+    classifier, batch, _ = subject(encoder, attention)
+    classifier.encoder.__class__ = Derived
+    with torch.no_grad():
+        outputs = classifier(batch)
+    found = leave_one_out(classifier, batch, outputs)
+    expected = each_alone(classifier, batch, outputs)
+    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
+    assert found.check.reencoded
+
+
+def test_only_the_class_that_defines_the_scores_can_declare_them_positionwise():
+    class Renamed(AdditiveAttention):
+        pass
+
+    assert Renamed.positionwise
+    assert Declared.positionwise
+    assert not PositionBias.positionwise
+    assert not RelativeToTheMean.positionwise
+    assert not ImposedAttention.positionwise
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "cnn", "average", "none"])
+def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeypatch):
+    """Its error is that of the numbers returned, against texts encoded one by one."""
+    classifier, batch, outputs = subject(encoder, lengths=[60, 1, 40, 2, 50])
+    seen = []
+    encode = type(classifier).encode
+    monkeypatch.setattr(type(classifier), "encode", lambda self, text: seen.append(text) or encode(self, text))
+    found = leave_one_out(classifier, batch, outputs)
+    (sample,) = seen
+    assert len(sample) == found.check.sampled
+    assert 4 <= found.check.sampled <= 8
+    assert sample.example_id.unique().numel() >= 3
+    expected = each_alone(classifier, batch, outputs)
+    assert found.check.error <= (found.distance - expected).abs().nan_to_num().max() + 1e-12
+    assert (found.check.error, found.check.rejected, found.check.reencoded) == (pytest.approx(0, abs=1e-6), None, False)
+
+
+def test_nothing_to_check_where_no_text_has_a_second_word():
+    classifier, batch, outputs = subject(lengths=[1, 1])
+    found = leave_one_out(classifier, batch, outputs)
+    assert found.distance.isnan().all()
+    assert (found.check.sampled, found.check.error) == (0, 0.0)
+
+
+def test_numbers_that_are_none_count_as_the_largest_error():
+    classifier, batch, outputs = subject()
+    outputs.hidden[0, 2] = torch.nan
+    found = leave_one_out(classifier, batch, outputs)
+    assert found.check.rejected == 1
+    assert found.check.reencoded
+
+
+def test_models_that_attend_to_sentences_are_refused():
+    classifier, batch = han("rnn").double(), with_sentences()
+    with pytest.raises(UserError, match="larger units: leave the probe out"):
+        leave_one_out(classifier, batch, classifier(batch))

@@ -1,0 +1,10 @@
+"""What does the prediction lose with each single token? (Jain & Wallace 2019, section 4.1: leave-one-out)
+
+By definition every shortened text is encoded, attended to and decoded again (`reencoding`). Where encoder and attention
+are known well enough (`changed`, `scores`) only the states that change are computed (`recurrent`, `convolution`), and the
+prediction is put together from these and the unchanged ones (`recombine`). `removal` chooses, and checks what it chose.
+"""
+
+from attnprobe.importance.leave_one_out.removal import CHUNK, TOLERANCE, Check, Removals, leave_one_out
+
+__all__ = ["CHUNK", "TOLERANCE", "Check", "Removals", "leave_one_out"]

@@ -1,0 +1,150 @@
+"""Predictions of shortened texts from the unchanged text's states and the few that change."""
+
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnprobe.batch import Batch, Outputs
+
+# imported for what they register
+from attnprobe.importance.leave_one_out import convolution as _convolution  # noqa: F401
+from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
+from attnprobe.importance.leave_one_out.changed import (
+    Affine,
+    ChangedStates,
+    EncodedTexts,
+    Projection,
+    changed_states,
+    has_short_cut,
+)
+from attnprobe.importance.leave_one_out.scores import factored_score, whole_state
+from attnprobe.importance.leave_one_out.softmax import SoftmaxAccumulator, WeightedMean, merge, prefix_means
+from attnprobe.models.attention import Attention
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.encoders import TextEncoder
+
+SINGLE = 1e-6
+"""Tolerance from which states are recomputed in float32: its rounding is well below, but depends on the batch, and in the
+ranks of nearly equal distances that shows."""
+
+
+@dataclass(frozen=True)
+class ShortCut:
+    """The layers that a changed state comes from and goes through, in the precision that the tolerance asks for."""
+
+    encoder: TextEncoder
+    attention: Attention
+    dtype: torch.dtype
+    tolerance: float
+
+    @classmethod
+    def of(cls, classifier: AttentionClassifier, tolerance: float) -> "ShortCut | None":
+        """Those of this classifier, which is left as it is; None where its texts have to be encoded: an encoder that no
+        short cut is known for, or an attention whose scores depend on more than the single state."""
+        if not (has_short_cut(classifier.encoder) and classifier.attention.positionwise):
+            return None
+        own = classifier.embedding.weight.dtype
+        # where the user lets float32 products be rounded to fewer bits (TF32, bfloat16) they are not good enough
+        full = torch.get_float32_matmul_precision() == "highest"
+        if own != torch.float64 or tolerance < SINGLE or not full:
+            return cls(classifier.encoder, classifier.attention, own, tolerance)
+        encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
+        return cls(encoder.float(), attention.float(), torch.float32, tolerance)
+
+
+class Removed(NamedTuple):
+    """Texts without one token each: the token at `removed` of `example`, and what is predicted then.
+
+    `skipped` is the largest difference of states that was taken for none, 0 where there was none.
+    """
+
+    example: Int[Tensor, "texts"]
+    removed: Int[Tensor, "texts"]
+    logits: Float[Tensor, "texts classes"]
+    skipped: Float[Tensor, "texts"]
+
+
+def recombined(classifier: AttentionClassifier, short_cut: ShortCut, batch: Batch, outputs: Outputs) -> Removed:
+    """Decode each text without each of its content tokens, from the unchanged scores and values and the changed ones."""
+    hidden = outputs.hidden.to(short_cut.dtype)
+    query = None if outputs.query is None else outputs.query.to(short_cut.dtype)
+    for_score, score = factored_score(short_cut.attention, hidden)
+    as_value = _value_layer(classifier, outputs.hidden)
+    both = Affine(*(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True)))
+    width = len(for_score.bias)
+    distinct, which = batch.ids.unique(return_inverse=True)
+    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(short_cut.dtype)
+    texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
+
+    example, removed = batch.content.nonzero(as_tuple=True)
+    first, last = removed.clone(), removed.clone()
+    accumulator = SoftmaxAccumulator(outputs.scores.double().amax(1)[example], len(as_value.bias))
+    skipped = accumulator.top.new_zeros(len(example))
+    for text, position, seen in _blocks(
+        changed_states(short_cut.encoder, texts, Projection(both, short_cut.tolerance)), skipped
+    ):
+        of = example.index_select(0, text)
+        scores = score(seen[:, :width], None if query is None else query[of])
+        accumulator.add(text, scores.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:])
+        first.scatter_reduce_(0, text, position, "amin")
+        last.scatter_reduce_(0, text, position, "amax")
+
+    unchanged = outputs.scores.double(), F.linear(outputs.hidden, *as_value).double()
+    mean = accumulator.means()
+    for side, at in ((prefix_means(*unchanged), first), (prefix_means(*unchanged, reverse=True), last + 1)):
+        mean = merge(mean, WeightedMean(side.weight[example, at], side.mean[example, at]))
+    return Removed(example, removed, _decoded(classifier, batch, outputs, example, mean.mean), skipped)
+
+
+def _blocks(
+    items: Iterable[ChangedStates], skipped: Float[Tensor, "texts"], rows: int = 1024
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Concatenate items (text, position, seen) into blocks of at least `rows` rows: fewer operations, still within the
+    cache. What they skip goes into `skipped`."""
+    waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+    for text, position, seen, rejoined, difference in items:
+        if rejoined is not None and difference is not None:
+            skipped.scatter_reduce_(0, rejoined, difference.to(skipped.dtype), "amax")
+        waiting.append((text, position, seen))
+        if sum(len(item[0]) for item in waiting) >= rows:
+            yield _concatenated(waiting)
+            waiting = []
+    if waiting:
+        yield _concatenated(waiting)
+
+
+def _concatenated(items: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    text, position, seen = (torch.cat(column) for column in zip(*items, strict=True))
+    return text, position, seen
+
+
+def _value_layer(classifier: AttentionClassifier, hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
+    """State → what the attention averages: position logits, or where the decoder is not linear the state itself."""
+    everything = whole_state(hidden)
+    if not classifier.decoder.linear:
+        return everything
+    # with a linear decoder the mean of the positions' logits is the logits of the mean
+    bias = classifier.decoder(everything.bias)
+    return Affine((classifier.decoder(everything.weight) - bias).t(), bias)
+
+
+def _decoded(
+    classifier: AttentionClassifier,
+    batch: Batch,
+    outputs: Outputs,
+    example: Int[Tensor, "texts"],
+    mean: Float[Tensor, "texts values"],
+) -> Float[Tensor, "texts classes"]:
+    """Logits from the attended values (see `_value_layer`), −inf for classes that are no candidates."""
+    candidates = None if batch.candidates is None else batch.candidates[example]
+    if classifier.decoder.linear:
+        return mean if candidates is None else mean.masked_fill(~candidates, -torch.inf)
+    question = None if outputs.query is None else outputs.query[example]
+    attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
+    return classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)

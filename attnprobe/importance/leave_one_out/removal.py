@@ -1,0 +1,217 @@
+"""Leave-one-out of one batch: by a short cut where there is one, a check of it, and by definition where that fails."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
+from attnprobe.errors import UserError
+from attnprobe.importance.leave_one_out.recombine import Removed, ShortCut, recombined
+from attnprobe.importance.leave_one_out.reencoding import (
+    reencoded,
+    rows_of,
+    rows_of_outputs,
+    trimmed,
+    trimmed_outputs,
+)
+from attnprobe.models.classifier import AttentionClassifier
+
+TOLERANCE = 1e-6
+"""A state of a shortened text this close to the unchanged text's is taken for it, and states are computed in float32."""
+CHUNK = 8192
+"""Hidden states at a time: keeps memory small whatever the length and the number of the texts."""
+LIMIT = 1e-5
+"""Largest error of a distance that a check may find, before the batch is measured again."""
+SAMPLE = 8
+"""Removals of a batch that are checked: half of them those with the largest skipped differences of states, the others
+spread evenly over the batch."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How far a sample of the distances is from those of texts that were encoded again in the model's own precision.
+
+    Attributes:
+        sampled: removals compared, 0 where all texts were encoded again from the start.
+        error: largest difference of two distances, 0 to 1, of the numbers that are returned.
+        rejected: the same of the first attempt, where that was over `LIMIT` and the batch was measured again; else None.
+        reencoded: the numbers are from encoding every shortened text.
+    """
+
+    sampled: int
+    error: float
+    rejected: float | None
+    reencoded: bool
+
+
+@dataclass(frozen=True)
+class Removals:
+    """The predictions without each token, per position; NaN outside content and where no content token is left.
+
+    Attributes:
+        distance: between the predictions without the token and with it, 0 to 1: total variation distance, for
+            multi-label tasks the mean over the labels.
+        flips: 1 where the decision is another one without the token, else 0.
+        check: how exact the distances are where it was looked at.
+    """
+
+    distance: Float[Tensor, "batch seq"]
+    flips: Float[Tensor, "batch seq"]
+    check: Check
+
+
+def leave_one_out(
+    classifier: AttentionClassifier,
+    batch: Batch,
+    outputs: Outputs,
+    *,
+    tolerance: float = TOLERANCE,
+    chunk: int = CHUNK,
+    shortcut: bool = True,
+) -> Removals:
+    """Remove each content token in turn, encode what is left, attend and decode again; markers and question stay.
+
+    For the encoders that `changed_states` knows, under an attention that is `positionwise`, only the states that change are
+    computed; the softmax over all positions is put together from the unchanged and the changed ones, in float64. A
+    sample of the removals is then encoded in full. If a distance is off by more than `LIMIT` the batch is measured again
+    with tolerance 0, and if that does not help by encoding every shortened text. With any other encoder or attention
+    every shortened text is encoded.
+
+    Args:
+        classifier: in eval mode; left as it is.
+        outputs: its outputs for this batch.
+        tolerance: difference of states that is taken for none, see `recurrent_changes`; from 1e-6 on, states are computed
+            in float32 whatever the model's precision, in less than half the time. 0 approximates nothing.
+        chunk: most hidden states that are worked on at a time (a single text may exceed it).
+        shortcut: False encodes every shortened text.
+
+    Raises:
+        UserError: the model attends to something else than single tokens.
+
+    Note:
+        Jain & Wallace take |ŷ − ŷ₋ₜ| of one output in train mode; for two classes this is the total variation distance.
+    """
+    if outputs.content.shape != batch.content.shape:
+        raise UserError(
+            "leave-one-out removes single tokens, but this model attends to larger units: leave the probe out"
+        )
+    rejected = None
+    with torch.no_grad():
+        for short_cut in _ways(classifier, tolerance if shortcut else None):
+            distance, flips, skipped = _measured(classifier, batch, outputs, short_cut, chunk)
+            sampled, error = 0, 0.0
+            if short_cut is None:
+                break
+            sampled, error = _checked(classifier, batch, outputs, distance, skipped, chunk)
+            if error <= LIMIT:
+                break
+            rejected = error if rejected is None else rejected
+    last = _last_of_equals(batch)
+    check = Check(sampled, error, rejected, reencoded=short_cut is None)
+    return Removals(distance.gather(1, last), flips.gather(1, last), check)
+
+
+def _ways(classifier: AttentionClassifier, tolerance: float | None) -> Iterator[ShortCut | None]:
+    """From the quickest to the definition, which is None."""
+    for approximate in [] if tolerance is None else sorted({tolerance, 0.0}, reverse=True):
+        short_cut = ShortCut.of(classifier, approximate)
+        if short_cut is not None:
+            yield short_cut
+    yield None
+
+
+def _measured(
+    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, short_cut: ShortCut | None, chunk: int
+) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
+    """Distances, flips (see `Removals`), and the difference of states that was skipped for each (0 where none was)."""
+    content = batch.content
+    distance = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
+    flips, skipped = distance.clone(), torch.zeros_like(distance)
+    original = probabilities(outputs.logits.detach().double(), classifier.task)
+    left = content.sum(1) > 1
+    for example, removed, logits, difference in _without_each(classifier, batch, outputs, short_cut, chunk):
+        other, base = probabilities(logits.double(), classifier.task), original[example]
+        apart = prediction_distance(other, base, classifier.task)
+        if classifier.task is Task.MULTI_LABEL:
+            flipped = ((other > 0.5) != (base > 0.5)).any(-1)
+        else:
+            flipped = other.argmax(-1) != base.argmax(-1)
+        distance[example, removed] = torch.where(left[example], apart, torch.nan)
+        flips[example, removed] = torch.where(left[example], flipped.double(), torch.nan)
+        skipped[example, removed] = difference
+    return distance, flips, skipped
+
+
+def _without_each(
+    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, short_cut: ShortCut | None, chunk: int
+) -> Iterator[Removed]:
+    """Every content token removed once, but for a text's only one where texts are encoded: nothing would be left."""
+    for rows in _groups(batch.content, chunk):
+        part, states = rows_of(batch, rows), rows_of_outputs(outputs, rows)
+        width = int(part.mask.sum(1).max())
+        part, states = trimmed(part, width), trimmed_outputs(states, width)
+        if short_cut is not None:
+            found = recombined(classifier, short_cut, part, states)
+            yield found._replace(example=rows[found.example])
+        else:
+            for example, removed, logits in reencoded(classifier, part, states, *_removable(part), chunk):
+                yield Removed(rows[example], removed, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
+
+
+def _removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
+    """Example and position of every content token that is not its text's only one."""
+    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
+    return example, removed
+
+
+def _checked(
+    classifier: AttentionClassifier,
+    batch: Batch,
+    outputs: Outputs,
+    distance: Float[Tensor, "batch seq"],
+    skipped: Float[Tensor, "batch seq"],
+    chunk: int,
+) -> tuple[int, float]:
+    """How many removals were compared with texts encoded in full, and the largest difference of two distances: 1, the
+    largest there can be, where either is no number."""
+    example, removed = _removable(batch)
+    if not len(example):
+        return 0, 0.0
+    largest = skipped[example, removed].sort(descending=True, stable=True).indices[: SAMPLE // 2]
+    evenly = ((torch.arange(SAMPLE // 2) + 0.5) * len(example) / (SAMPLE // 2)).long().to(example.device)
+    chosen = torch.cat([largest, evenly]).unique()
+    example, removed = example[chosen], removed[chosen]
+    width = int(batch.mask[example].sum(1).max())
+    original = probabilities(outputs.logits.detach().double(), classifier.task)
+    errors = []
+    for rows, places, logits in reencoded(classifier, trimmed(batch, width), outputs, example, removed, chunk):
+        exact = prediction_distance(probabilities(logits.double(), classifier.task), original[rows], classifier.task)
+        errors.append((distance[rows, places] - exact).abs())
+    return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())
+
+
+def _last_of_equals(batch: Batch) -> Int[Tensor, "batch seq"]:
+    """For each position the last of the equal tokens beside it. Without one or another of these the text is the same, and
+    a rounding error must not rank them."""
+    place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+    equal = (batch.ids[:, :-1] == batch.ids[:, 1:]) & batch.content[:, :-1] & batch.content[:, 1:]
+    # the nearest position, from here on, that the next one does not equal
+    ends = torch.where(F.pad(equal, (0, 1)), len(place), place)
+    return ends.flip(1).cummin(1).values.flip(1)
+
+
+def _groups(content: Bool[Tensor, "batch seq"], chunk: int) -> Iterator[Int[Tensor, "rows"]]:
+    """Examples in turn, in groups that have no more than `chunk` content tokens together."""
+    group: list[int] = []
+    total = 0
+    for row, count in enumerate(content.sum(1).tolist()):
+        if group and total + count > chunk:
+            yield torch.tensor(group, device=content.device)
+            group, total = [], 0
+        group.append(row)
+        total += count
+    yield torch.tensor(group, device=content.device)
