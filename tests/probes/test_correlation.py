@@ -8,7 +8,7 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.errors import UserError
 from attnprobe.importance.words import is_function_word
-from attnprobe.probes.base import Subject
+from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.correlation import PAIRS, Correlation
 from attnprobe.probes.randomness import Draws
 from tests.toys import VOCABULARY, rows_of, toy_batch, toy_classifier, toy_readout
@@ -22,7 +22,11 @@ def subject_of(batch, **facts):
 
 
 def measured(subject, **settings):
-    return {m.metric: m.value for m in Correlation(**settings).measure(subject, Draws(0, "correlation"))}
+    return {
+        m.metric: m.value
+        for m in Correlation(**settings).measure(subject, Draws(0, "correlation"))
+        if isinstance(m, Measurement)
+    }
 
 
 @pytest.mark.parametrize("question", [False, True])

@@ -1,10 +1,13 @@
 import pytest
 import torch
+from lightning import Trainer
 
 from attnprobe.errors import UserError
-from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.base import Subject
-from attnprobe.probes.leave_one_out import LeaveOneOut
+from attnprobe.importance.leave_one_out import Check, Removals, leave_one_out
+from attnprobe.probes.base import Measurement, ProbeRunner, Subject
+from attnprobe.probes.correlation import Correlation
+from attnprobe.probes.leave_one_out import LeaveOneOut, RemovingProbe
+from attnprobe.probes.plausibility import Plausibility
 from attnprobe.probes.randomness import Draws
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
@@ -13,7 +16,8 @@ def test_yields_every_token_its_largest_and_the_share_that_decides():
     classifier, batch = toy_classifier("average", spread=6), toy_batch([5, 1, 8, 6, 7, 3, 4])
     outputs, readout = toy_readout(classifier, batch)
     subject = Subject(classifier, batch, outputs, readout)
-    found = {m.metric: m for m in LeaveOneOut().measure(subject, Draws(0, "leave_one_out"))}
+    yielded = LeaveOneOut().measure(subject, Draws(0, "leave_one_out"))
+    found = {m.metric: m for m in yielded if isinstance(m, Measurement)}
     expected = leave_one_out(classifier, batch, outputs)
     torch.testing.assert_close(found["leave_one_out"].value, expected.distance, equal_nan=True)
     assert torch.equal(~found["leave_one_out"].step.isnan(), batch.content)
@@ -33,6 +37,31 @@ def test_computed_once_for_all_probes_of_the_same_settings():
     same, again, other = (LeaveOneOut(tolerance, 10) for tolerance in (0.0, 0.0, 1e-3))
     assert same.removals(subject) is again.removals(subject)
     assert same.removals(subject) is not other.removals(subject)
+
+
+@pytest.mark.parametrize("probe", [LeaveOneOut, Correlation, Plausibility])
+def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
+    """Those of two batches: counts are added, errors are the largest; what never happened is not noted."""
+    classifier, batch = toy_classifier(), toy_batch([4, 6])
+    batch.rationale = batch.content.clone()
+    checks = iter([Check(8, 2e-7, None, False), Check(64, 3e-9, 0.25, False), Check(0, 0.0, 0.5, True)])
+    monkeypatch.setattr(
+        RemovingProbe, "removals", lambda self, subject: Removals(measured.distance, measured.flips, check)
+    )
+    outputs, _ = toy_readout(classifier, batch)
+    measured = leave_one_out(classifier, batch, outputs)
+    runner = ProbeRunner([probe()], seed=0)
+    noted = []
+    for check in checks:
+        runner.on_test_batch_end(Trainer.__new__(Trainer), classifier, {"outputs": outputs}, batch, 0)
+        noted.append(dict(runner.notes[probe.name]))
+    assert noted[0] == {
+        "removals_checked": 8, "largest_error": 2e-7, "texts_remeasured": 0, "texts_reencoded": 0,
+    }  # fmt: skip
+    assert noted[2] == {
+        "removals_checked": 72, "largest_error": 2e-7, "largest_error_before": 0.5,
+        "texts_remeasured": 4, "texts_reencoded": 2,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "message"), [

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.base import Subject
+from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.plausibility import Plausibility
 from attnprobe.probes.randomness import Draws
 from attnprobe.results.table import read_examples, read_results
@@ -14,7 +14,11 @@ from tests.toys import toy_batch, toy_classifier, toy_readout
 def measured(batch):
     classifier = toy_classifier(spread=4)
     subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    return subject, {m.metric: m.value for m in Plausibility().measure(subject, Draws(0, "plausibility"))}
+    return subject, {
+        m.metric: m.value
+        for m in Plausibility().measure(subject, Draws(0, "plausibility"))
+        if isinstance(m, Measurement)
+    }
 
 
 def test_each_importance_is_compared_with_the_rationale():

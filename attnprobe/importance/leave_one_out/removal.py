@@ -29,6 +29,8 @@ LIMIT = 1e-5
 SAMPLE = 8
 """Removals of a batch that are checked: half of them those with the largest skipped differences of states, the others
 spread evenly over the batch."""
+SECOND_SAMPLE = 64
+"""The same where the batch failed its first check and was measured again."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def leave_one_out(
             sampled, error = 0, 0.0
             if short_cut is None:
                 break
-            sampled, error = _checked(classifier, batch, outputs, distance, skipped, chunk)
+            sample = SAMPLE if rejected is None else SECOND_SAMPLE
+            sampled, error = _checked(classifier, batch, outputs, distance, skipped, sample, chunk)
             if error <= LIMIT:
                 break
             rejected = error if rejected is None else rejected
@@ -174,6 +177,7 @@ def _checked(
     outputs: Outputs,
     distance: Float[Tensor, "batch seq"],
     skipped: Float[Tensor, "batch seq"],
+    sample: int,
     chunk: int,
 ) -> tuple[int, float]:
     """How many removals were compared with texts encoded in full, and the largest difference of two distances: 1, the
@@ -181,8 +185,8 @@ def _checked(
     example, removed = _removable(batch)
     if not len(example):
         return 0, 0.0
-    largest = skipped[example, removed].sort(descending=True, stable=True).indices[: SAMPLE // 2]
-    evenly = ((torch.arange(SAMPLE // 2) + 0.5) * len(example) / (SAMPLE // 2)).long().to(example.device)
+    largest = skipped[example, removed].sort(descending=True, stable=True).indices[: sample // 2]
+    evenly = ((torch.arange(sample // 2) + 0.5) * len(example) / (sample // 2)).long().to(example.device)
     chosen = torch.cat([largest, evenly]).unique()
     example, removed = example[chosen], removed[chosen]
     width = int(batch.mask[example].sum(1).max())
