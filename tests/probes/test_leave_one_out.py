@@ -44,15 +44,14 @@ def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
     """Those of two batches: counts are added, errors are the largest; what never happened is not noted."""
     classifier, batch = toy_classifier(), toy_batch([4, 6])
     batch.rationale = batch.content.clone()
-    checks = iter([Check(8, 2e-7, None, False), Check(64, 3e-9, 0.25, False), Check(0, 0.0, 0.5, True)])
-    monkeypatch.setattr(
-        RemovingProbe, "removals", lambda self, subject: Removals(measured.distance, measured.flips, check)
-    )
+    checks = [Check(8, 2e-7, None, False), Check(64, 3e-9, 0.25, False), Check(0, 0.0, 0.5, True)]
     outputs, _ = toy_readout(classifier, batch)
     measured = leave_one_out(classifier, batch, outputs)
     runner = ProbeRunner([probe()], seed=0)
     noted = []
     for check in checks:
+        found = Removals(measured.distance, measured.flips, check)
+        monkeypatch.setattr(RemovingProbe, "removals", lambda self, subject, found=found: found)
         runner.on_test_batch_end(Trainer.__new__(Trainer), classifier, {"outputs": outputs}, batch, 0)
         noted.append(dict(runner.notes[probe.name]))
     assert noted[0] == {
