@@ -17,12 +17,16 @@ def job(folder, name, code, **extra):
     return Job(name, (sys.executable, "-c", textwrap.dedent(code)), folder / f"{name}.log", **extra)
 
 
-def noting(folder, name, seconds=0.2, **extra):
-    """A job that writes down when it began and ended."""
+def noting(folder, name, seconds=0.0, *, until=None, **extra):
+    """A job that writes down when it began and ended, and does not end before the job `until` has begun."""
     code = f"""
         import time; from pathlib import Path
-        began = time.time(); time.sleep({seconds})
-        Path({str(folder / name)!r}).write_text(f"{{began}} {{time.time()}}")
+        folder, began = Path({str(folder)!r}), time.time()
+        (folder / "{name}.begun").touch()
+        while not (folder / "{until or name}.begun").exists():
+            time.sleep(0.02)
+        time.sleep({seconds})
+        (folder / "{name}").write_text(f"{{began}} {{time.time()}}")
     """
     return job(folder, name, code, **extra)
 
@@ -38,9 +42,11 @@ def overlap(folder, one, other):
 
 def test_as_many_jobs_run_at_once_as_there_are_slots(tmp_path):
     names = ["a", "b", "c", "d"]
-    outcomes = Pool(local_slots(2, cores=2)).run([noting(tmp_path, name, 0.6) for name in names])
+    # the first waits for the second and the other way round, so that they overlap however slow the machine is
+    jobs = [noting(tmp_path, name, 0.1, until=other) for name, other in zip(names, "badc", strict=True)]
+    outcomes = Pool(local_slots(2, cores=2)).run(jobs)
     assert [outcome.job.name for outcome in outcomes] == names
-    assert all(outcome.succeeded and outcome.seconds > 0.5 and not outcome.error for outcome in outcomes)
+    assert all(outcome.succeeded and outcome.seconds > 0.05 and not outcome.error for outcome in outcomes)
     edges = sorted(
         (moment, change) for name in names for moment, change in zip(times(tmp_path, name), (1, -1), strict=True)
     )
@@ -49,7 +55,9 @@ def test_as_many_jobs_run_at_once_as_there_are_slots(tmp_path):
 
 
 def test_jobs_that_share_a_directory_wait_for_each_other_and_others_overtake(tmp_path):
-    jobs = [noting(tmp_path, "a", 0.9, alone="x"), noting(tmp_path, "b", alone="x"), noting(tmp_path, "c", alone="y")]
+    jobs = [
+        noting(tmp_path, "a", until="c", alone="x"), noting(tmp_path, "b", alone="x"), noting(tmp_path, "c", alone="y"),
+    ]  # fmt: skip
     Pool(local_slots(2, cores=2)).run(jobs)
     assert not overlap(tmp_path, "a", "b")
     assert times(tmp_path, "c")[0] < times(tmp_path, "b")[0]
