@@ -19,10 +19,12 @@ from attnprobe.errors import UserError
 class TextEncoder(nn.Module, ABC):
     """A batch → the hidden states that attention is spread over: one per token, or one per sentence.
 
-    `size` is the number of features of a state; padding and its length never change a state.
+    `size` is the number of features of a state; padding and its length never change a state. `larger_units`: a state is
+    not that of one token.
     """
 
     size: int
+    larger_units: ClassVar[bool] = False
 
     @abstractmethod
     def states(

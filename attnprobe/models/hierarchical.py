@@ -27,6 +27,8 @@ class HierarchicalEncoder(TextEncoder):
         word_attention: hidden_size → Attention.
     """
 
+    larger_units = True
+
     def __init__(
         self,
         input_size: int,

@@ -15,7 +15,8 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Readout
+from attnprobe.batch import Batch, Outputs, Readout, Task
+from attnprobe.errors import UserError
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.randomness import Draws
 from attnprobe.results.table import Rows
@@ -66,9 +67,33 @@ class Subject:
 
 
 class Probe(ABC):
-    """Measures something about every example. Subclasses are dataclasses and derive from one of the two below."""
+    """Measures something about every example. Subclasses are dataclasses and derive from one of the two below.
+
+    Attributes:
+        one_decision: it asks when one decision flips, so that it cannot examine several labels.
+        of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
+    """
 
     name: ClassVar[str]
+    one_decision: ClassVar[bool] = False
+    of_words: ClassVar[bool] = False
+
+    def refuse(self, classifier: AttentionClassifier) -> None:
+        """Called before anything is trained; a probe with further needs extends it.
+
+        Raises:
+            UserError: this probe cannot examine such a classifier.
+        """
+        if self.one_decision and classifier.task is not Task.SINGLE_LABEL:
+            raise UserError(
+                f"probe {self.name} asks when one decision flips, and with data.multi_label=true there are several: leave "
+                f"it out of probe=[…]"
+            )
+        if self.of_words and classifier.encoder.larger_units:
+            raise UserError(
+                f"probe {self.name} is about single words, and this model attends to larger units: leave it out of "
+                f"probe=[…], or take a model that attends to words, such as model=lstm"
+            )
 
     @abstractmethod
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnprobe.batch import Readout, Task
+from attnprobe.batch import Readout
 from attnprobe.erasure import erase_in_order, smallest_winning_set
 from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
@@ -65,6 +65,7 @@ class Erasure(ModelProbe):
     """
 
     name: ClassVar[str] = "erasure"
+    one_decision = True
     random_orders: int = 5
     wins: bool = False
     nodes: int = 1000
@@ -78,8 +79,6 @@ class Erasure(ModelProbe):
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
         readout = subject.readout
-        if readout.task is not Task.SINGLE_LABEL:
-            raise UserError("probe erasure asks when one decision flips; leave it out for data.multi_label=true")
         noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
         by_bias = decides_without_attention(subject)
         linear = readout.position_logits is not None

@@ -22,6 +22,7 @@ class Gradient(ModelProbe):
     """
 
     name: ClassVar[str] = "gradient"
+    of_words = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""

@@ -23,6 +23,7 @@ class RemovingProbe(ModelProbe):
         chunk: hidden states at a time; lower it where memory is short.
     """
 
+    of_words = True
     tolerance: float = TOLERANCE
     chunk: int = CHUNK
 

@@ -8,9 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Task
 from attnprobe.erasure import SingleErasures, erase_each
-from attnprobe.errors import UserError
 from attnprobe.importance.gradient import attention_gradient
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
@@ -43,12 +41,11 @@ class SingleWeight(ModelProbe):
     """
 
     name: ClassVar[str] = "single_weight"
+    one_decision = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
         readout = subject.readout
-        if readout.task is not Task.SINGLE_LABEL:
-            raise UserError("probe single_weight asks when one decision flips; leave it out for data.multi_label=true")
         content, attention = readout.content, readout.attention
         effect = erase_each(readout)
         step = positions(content)

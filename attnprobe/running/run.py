@@ -120,6 +120,8 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     if teacher is not None:
         data.follow(teacher)
     classifier = untrained(config, data)
+    for probe in probes:
+        probe.refuse(classifier)
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 

@@ -166,4 +166,4 @@ def test_errors_say_what_to_do():
     with pytest.raises(UserError, match="nodes=-1"):
         Erasure(nodes=-1)
     with pytest.raises(UserError, match="leave it out"):
-        examined(toy_batch([3]), classifier=toy_classifier(task=Task.MULTI_LABEL))
+        Erasure().refuse(toy_classifier(task=Task.MULTI_LABEL))

@@ -128,6 +128,5 @@ def test_batch_and_padding_change_no_number():
 
 
 def test_several_labels_have_no_decision_to_flip():
-    batch = toy_batch([3])
     with pytest.raises(UserError, match="leave it out"):
-        examined(batch, classifier=toy_classifier(task=Task.MULTI_LABEL))
+        SingleWeight().refuse(toy_classifier(task=Task.MULTI_LABEL))

@@ -10,6 +10,7 @@ from attnprobe.errors import UserError
 from attnprobe.probes.permutation import Permutation
 from attnprobe.results.directory import read_manifest
 from attnprobe.results.table import COLUMNS, read_examples, read_results
+from attnprobe.running import run as run_module
 from attnprobe.running.run import run
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
@@ -207,7 +208,27 @@ def test_data_that_changed_under_a_finished_run_is_refused(tmp_path):
 
 def test_probing_leaves_the_saved_weights_and_the_logger_csv_is_written(tmp_path):
     directory = run(small_run(tmp_path, "logger=csv"))
-    assert "validation/roc_auc" in (directory / "training" / "metrics.csv").read_text()
+    curves = pd.read_csv(directory / "training" / "metrics.csv")
+    assert "validation/roc_auc" in curves
+    assert curves.drop(columns=["epoch", "step"]).min().min() >= 0  # no epoch's metric stands for "never choose this one"
     config = json.loads((directory / "training.json").read_text())
     assert 0 <= config["chosen_epoch"] < 2
     assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize("probe", ["single_weight", "erasure"])
+def test_what_a_probe_refuses_is_refused_before_training(tmp_path, monkeypatch, probe):
+    path = tmp_path / "labels.jsonl"
+    rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
+    small = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training.epochs=1"]
+    config = composed(*small, f"probe=[{probe}]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu")
+    with pytest.raises(UserError, match=f"probe {probe} asks when one decision flips"):
+        run(config)
+
+
+def test_a_probe_of_words_is_refused_before_a_model_of_sentences_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
+    with pytest.raises(UserError, match="probe leave_one_out is about single words"):
+        run(small_run(tmp_path, "model=hanrnn", "data.sentences=rule", probes="[permutation,leave_one_out]"))
