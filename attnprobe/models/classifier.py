@@ -45,7 +45,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.reduction not in ("sum", "mean"):
             raise UserError(f"training.recipe.reduction={self.reduction}: expected sum or mean")
-        known = ("accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
+        known = ("accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
         if self.selection_metric not in known:
             raise UserError(
                 f"training.recipe.selection_metric={self.selection_metric}: expected one of {', '.join(known)}"
@@ -86,6 +86,10 @@ class AttentionClassifier(LightningModule):
         if classes < 2:
             raise UserError(f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels")
         self.task, self.classes, self.recipe = task, classes, recipe
+        other = ("exact_match", "label_accuracy") if task is Task.SINGLE_LABEL else ("accuracy",)
+        if recipe is not None and recipe.selection_metric in other:
+            known = "accuracy" if task is Task.SINGLE_LABEL else "exact_match or label_accuracy"
+            raise UserError(f"training.recipe.selection_metric={recipe.selection_metric}: this task has {known} instead")
         # copied, so that two classifiers started from one matrix do not train each other
         self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
         self.encoder = encoder(input_size=embeddings.shape[1])
@@ -241,7 +245,8 @@ class AttentionClassifier(LightningModule):
         chosen = -self.trainer.callback_metrics["validation/loss"] if name == "loss" else values[name]
         # A skipped epoch gets a value that any later one beats, so that a run of skipped epochs still has a best.
         skipped = self.current_epoch < self.recipe.skip_epochs
-        self.log("validation/selection", chosen - 1e6 if skipped else chosen)
+        # It is for the callbacks alone: in a logged curve that value would be all one sees.
+        self.log("validation/selection", chosen - 1e6 if skipped else chosen, logger=False)
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
         """Outputs of one batch for the probes, which listen to the test loop."""

@@ -11,11 +11,12 @@ from attnprobe.batch import Task
 
 
 class Performance(nn.Module):
-    """Accuracy, F1 per class and macro, area under the ROC and the precision-recall curve, over one split.
+    """Accuracy (with several labels: exact match and accuracy per label), F1 per class and macro, area under the ROC and the precision-recall curve, over one split.
 
     All are between 0 and 1, higher is better. With two classes the areas are those of class 1, with more they are
     macro averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary may be the
-    answer, most do not); multi-label accuracy is the share of right label decisions.
+    answer, most do not). `exact_match` is the share of texts with all labels right, `label_accuracy` the share of right
+    decisions over all texts and labels.
     """
 
     def __init__(self, task: Task, classes: int) -> None:
@@ -26,7 +27,8 @@ class Performance(nn.Module):
         curves: dict[str, Metric]
         if task is Task.MULTI_LABEL:
             decisions = {
-                "accuracy": tm.MultilabelAccuracy(classes, average="micro"),
+                "exact_match": tm.MultilabelExactMatch(classes),
+                "label_accuracy": tm.MultilabelAccuracy(classes, average="micro"),
                 "f1": tm.MultilabelF1Score(classes, average="none"),
             }
             curves = {"roc_auc": tm.MultilabelAUROC(classes), "pr_auc": tm.MultilabelAveragePrecision(classes)}
@@ -49,7 +51,7 @@ class Performance(nn.Module):
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
 
     def compute(self) -> dict[str, Tensor]:
-        """`accuracy`, `f1` (one number per class), `f1_macro`, `roc_auc`, `pr_auc`."""
+        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one number per class), `f1_macro`, `roc_auc`, `pr_auc`."""
         with warnings.catch_warnings():  # torchmetrics says each time that a class which does not occur has no area
             warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
             warnings.filterwarnings("ignore", "No positive samples in targets.*")

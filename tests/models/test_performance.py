@@ -34,6 +34,8 @@ def test_multi_label():
     performance = Performance(Task.MULTI_LABEL, 3)
     performance.update(probability, labels)
     result = performance.compute()
-    assert float(result["accuracy"]) == pytest.approx(float(((probability > 0.5) == labels).float().mean()))
+    assert "accuracy" not in result
+    assert float(result["label_accuracy"]) == pytest.approx(float(((probability > 0.5) == labels).float().mean()))
+    assert float(result["exact_match"]) == pytest.approx(metrics.accuracy_score(labels, probability > 0.5))
     f1 = metrics.f1_score(labels, probability > 0.5, average=None)
     torch.testing.assert_close(result["f1"].double(), torch.tensor(f1))
