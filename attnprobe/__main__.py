@@ -89,6 +89,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     # importing torch takes seconds that --help need not wait for
     from attnprobe.launching.sweep import objective
     from attnprobe.report.study_summary import publish_study
+    from attnprobe.report.quality import quality_of
     from attnprobe.report.summary import data_notes, print_summary
     from attnprobe.results.directory import read_manifest
     from attnprobe.results.table import read_results
@@ -108,6 +109,9 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     print_summary(read_results(directory), directory=directory)
     if (directory / "figures").is_dir():
         print(f"figures: {directory / 'figures'}")
+    measured = quality_of(directory)
+    if measured is not None and measured.warning:
+        print(f"warning: {measured.warning}")
     for line in data_notes((read_manifest(directory) or {}).get("counts", {})):
         print(line)
     return objective(directory) if sweep else None

@@ -58,14 +58,18 @@ class Evidence:
         return cls(float(sample.mean()), float(found.low), float(found.high), n=len(sample))
 
     @classmethod
-    def of_seeds(cls, values: Any) -> "Evidence":
-        """The mean over seeds with Student's interval; one seed gives none."""
+    def of_seeds(cls, values: Any, *, low: float = -np.inf, high: float = np.inf) -> "Evidence":
+        """The mean over seeds with Student's interval; one seed gives none.
+
+        `low` and `high`: what the number can be. The interval ends there: with two seeds Student's reaches far beyond, and
+        cutting off what cannot be loses nothing.
+        """
         sample = np.asarray(values, np.float64)
         n, mean = len(sample), float(sample.mean())
         if n < 2:
             return cls(mean, np.nan, np.nan, n)
         half = float(stats.t.ppf(0.975, n - 1) * stats.sem(sample))
-        return cls(mean, mean - half, mean + half, n)
+        return cls(mean, max(low, mean - half), min(high, mean + half), n)
 
     def exceeds(self, threshold: float) -> str:
         """`holds` where the whole interval is above the threshold, `fails` where all of it is at or below, else

@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from attnprobe.errors import answering_disk
-from attnprobe.report.page.build import write_report
-from attnprobe.report.page.runs import grouped, read_runs
-from attnprobe.report.page.studies import of_studies
+from attnprobe.report.page.build import notes_of_data, write_report
+from attnprobe.report.page.runs import Run, grouped, read_runs
+from attnprobe.report.page.studies import group_of, of_studies
 from attnprobe.report.page.verdicts import CANNOT_DECIDE, FAILS, MARKS, MEETS, NOT_TESTED, Line, cards, examine
+from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading, read_study, with_intervals, write_study
 
@@ -28,7 +29,8 @@ def publish_study(directory: Path) -> None:
     page = write_report([*reading.runs, directory], directory / PAGE, title=reading.title)
     console = Console()
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
-    console.print(verdict_table(verdicts(reading), lines))
+    runs = read_runs(reading.runs)
+    console.print(verdict_table(verdicts(reading, runs), lines))
     for caption, table in reading.tables.items():
         shown = Table(title=Text(caption), title_justify="left", box=lines)
         compact = with_intervals(table)
@@ -39,17 +41,24 @@ def publish_study(directory: Path) -> None:
         console.print(shown)
     for finding in reading.findings:
         console.print(Text(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
+    for run in runs:
+        measured = quality_of(run.directory, run.split)
+        if measured is not None and measured.warning:
+            console.print(Text(f"warning: seed {run.seed}: {measured.warning}", style="bold"))
+    for data, notes in notes_of_data(runs):
+        console.print(Text(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
     for note in reading.notes:
         console.print(Text(note))
     # one path per line, unbroken, to be copied
     print(f"report: {page}\nstudy: {directory}")
 
 
-def verdicts(reading: StudyReading) -> Sequence[Line]:
-    """One line per criterion, of the study and of the tests in its base's tables."""
-    groups = [group for group in grouped(read_runs(reading.runs)) if group.model == reading.model]
-    outcomes = examine(groups, list(readings().values())) + of_studies([reading], groups)
-    return cards(groups[:1], outcomes)[0].lines
+def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Sequence[Line]:
+    """One line per criterion, of the study and of the tests in the tables of its own `runs`."""
+    group = group_of(reading, grouped(runs))
+    own = [] if group is None else [group]
+    outcomes = examine(own, list(readings().values())) + of_studies([reading], own)
+    return cards(own, outcomes)[0].lines
 
 
 def verdict_table(lines: Sequence[Line], frame: box.Box) -> Table:

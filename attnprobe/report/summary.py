@@ -130,13 +130,16 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
 
     >>> data_notes({"test": {"loaded": 9, "dropped": {"text is null": 2, "too long": 0}, "truncated": 1}})
     ['test: 2 of 9 rows left out (text is null), 1 text truncated']
+    >>> data_notes({"test": {"drawn from train": 400, "dropped": {"over data.most": 200}}})
+    ['test: 200 of 400 rows left out (over data.most)']
     """
     notes = []
     for split, count in counts.items():
+        whole = count.get("loaded", count.get("drawn from train"))
         parts = [
-            f"{number} of {count['loaded']} rows left out ({reason})"
+            f"{number:,} of {whole:,} rows left out ({reason})"
             for reason, number in count.get("dropped", {}).items()
-            if number and "loaded" in count
+            if number and whole is not None
         ]
         if count.get("truncated"):
             parts.append(f"{count['truncated']} text{'s' if count['truncated'] > 1 else ''} truncated")

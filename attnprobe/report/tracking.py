@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from attnprobe.errors import UserError
 from attnprobe.report.facets import RUN, per_example
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.published import compare
+from attnprobe.report.quality import quality_of
 from attnprobe.report.summary import headline
 from attnprobe.report.tracked_artifacts import model_artifact, results_artifact
 from attnprobe.report.tracked_examples import HEATMAPS, example_table
@@ -167,7 +169,8 @@ def log_results(
         fresh = {name: make() for name, (print_, make) in found.items() if known.get(name) != print_}
         if fresh:
             run.log(fresh)
-        run.summary.update(scalars(results) | {LOGGED: {name: print_ for name, (print_, _) in found.items()}})
+        learnt = learnt_of(run_dir, log_text=log_text)
+        run.summary.update(scalars(results) | learnt | {LOGGED: {name: print_ for name, (print_, _) in found.items()}})
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -262,6 +265,16 @@ def scalars(results: pd.DataFrame) -> dict[str, float]:
         parts = {"": row["mean"], "_low": row["low"], "_high": row["high"], "_published": row["published"]}
         numbers |= {name + end: float(value) for end, value in parts.items() if end == "" or not pd.isna(value)}
     return numbers
+
+
+def learnt_of(run_dir: Path, *, log_text: bool) -> dict[str, float | str]:
+    """The share of the largest class, beside which accuracy is read, and a warning where it is no better. Without words the
+    warning does not name the class."""
+    measured = quality_of(run_dir)
+    if measured is None:
+        return {}
+    shown = measured if log_text or measured.only is None else replace(measured, only="name not logged")
+    return {"performance/majority": measured.majority, "performance/warning": shown.warning}
 
 
 def probe_table(results: pd.DataFrame, probe: str) -> pd.DataFrame:

@@ -71,6 +71,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert all(criterion in shown for criterion in CRITERIA)
     assert "May this attention be read as an explanation?" in shown
+    assert "rows left out (text is null" in shown if shape is with_holes else "every row was used whole" in shown
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "Audit of files" in page
     assert "<script>alert" not in page

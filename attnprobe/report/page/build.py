@@ -25,6 +25,7 @@ from attnprobe.report.page.sections import section
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
 from attnprobe.report.page.verdicts import KINDS, MARKS, cards, examine, in_words
 from attnprobe.report.published import compare
+from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
 from attnprobe.report.studies import find_studies
 from attnprobe.report.style import paper_style
@@ -99,7 +100,7 @@ def write_report(
         made = section(reading, groups, compared, [one for one in drawn if one.uri], own, in_words(own))
         if made.rows or made.pictures or made.outcomes:
             sections.append(made)
-    shown = [show_study(study, place, folder) for place, study in enumerate(studies, start=1)]
+    shown = [show_study(study, place, folder, groups) for place, study in enumerate(studies, start=1)]
     figures += [one.file for study in shown for one in study.pictures]
     tell("tables")
     findings = [(outcome.group.title, outcome.finding) for outcome in outcomes]
@@ -113,6 +114,7 @@ def write_report(
         sections=sections,
         comparisons=by_claim([(f"{finding.data}{DOT}{finding.model}", finding) for finding in across]),
         studies=shown,
+        warnings=[(group.title, warning) for group in groups for warning in warnings_of(group)],
         cards=cards([group for group in groups if any(one.group is group for one in outcomes)], outcomes),
         untested=[group.title for group in groups if not any(one.group is group for one in outcomes)],
         runs=[run_row(group, compared) for group in groups],
@@ -188,7 +190,7 @@ def _s(things: Sequence[object]) -> str:
 def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
     """One line of the table of runs."""
     ids = [run.run_id for run in group.runs]
-    own = compared[compared["run_id"].isin(ids) & (compared["metric"] == "accuracy") & (compared["group"] == "overall")]
+    own = compared[compared["run_id"].isin(ids) & compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")]
     values = own["mean"].to_numpy(float)
     span = ""
     if len(own) > 1:
@@ -208,6 +210,17 @@ def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
         probes=[probe for probe in probes if probe not in ("performance", "training")],
         finished=finished[-1],
     )
+
+
+def warnings_of(group: Group) -> list[str]:
+    """What a reader must know of a group's classifiers before any verdict; each seed's once."""
+    found = []
+    for run in group.runs:
+        measured = quality_of(run.directory, run.split)
+        if measured is not None and measured.warning:
+            seed = f" (seed {run.seed})" if len(group.runs) > 1 else ""
+            found.append(measured.warning + seed)
+    return found
 
 
 def versions(runs: Sequence[Run]) -> list[str]:

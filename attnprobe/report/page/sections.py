@@ -157,6 +157,7 @@ def cell(by_key: Mapping[tuple[str, str], Mapping[str, Any]], metric: str, group
 def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Beside]:
     """Every number that a paper has too, in the order of the headlines, then of the groups."""
     titles = {run.run_id: group.title for group in columns for run in group.runs}
+    classes = {run.run_id: run.manifest.get("classes", []) for group in columns for run in group.runs}
     rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
     order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
     places = {run.run_id: place for place, run in enumerate(run for group in columns for run in group.runs)}
@@ -166,7 +167,7 @@ def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Besi
     return [
         Beside(
             title=row["title"].strip(),
-            group="" if row["group"] == "overall" else f"predicted {row['group'].replace('_', ' ')}",
+            group="" if row["group"] == "overall" else f"predicted {class_of(row['group'], classes[str(row['run_id'])])}",
             where=titles[str(row["run_id"])],
             seed=int(row["seed"]),
             value=row["mean"],
@@ -178,3 +179,12 @@ def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Besi
         )
         for row in rows
     ]
+
+
+def class_of(group: str, names: Sequence[str]) -> str:
+    """A class of the table of published numbers by its name, where the run says it.
+
+    >>> class_of("class_1", ["bad", "good"]), class_of("class_1", [])
+    ('good', 'class 1')
+    """
+    return str(names[int(group.removeprefix("class_"))]) if names else group.replace("_", " ")

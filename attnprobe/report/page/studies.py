@@ -47,17 +47,29 @@ def by_claim(findings: Sequence[tuple[str, Finding]]) -> list[tuple[Claim, list[
 
 
 def of_studies(studies: Sequence[StudyReading], groups: Sequence[Group]) -> list[Outcome]:
-    """The studies' findings, each with the group of its data set and model."""
+    """The studies' findings, each with the group that holds the study's own runs.
+
+    Names would not do: two studies of one data set and model may differ in their settings. A study whose runs are not in
+    the report has no card here.
+    """
     found = []
     for place, study in enumerate(studies, start=1):
-        own = [group for group in groups if (group.data, group.model) == (study.data, study.model)]
-        found += [Outcome(finding, group, f"study-{place}") for group in own[:1] for finding in study.findings]
+        group = group_of(study, groups)
+        if group is not None:
+            found += [Outcome(finding, group, f"study-{place}") for finding in study.findings]
     return found
 
 
-def show_study(study: StudyReading, place: int, folder: Path) -> ShownStudy:
+def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:
+    """The group with the first of a study's own runs, which the others refer to; None where it is not there."""
+    bases = {Path(run).resolve() for run in study.runs[:1]}
+    return next((group for group in groups if any(run.directory.resolve() in bases for run in group.runs)), None)
+
+
+def show_study(study: StudyReading, place: int, folder: Path, groups: Sequence[Group]) -> ShownStudy:
     """A study's part of the page; its figures are written as PDF too. `place` counts the studies from 1."""
-    where = f"{study.data}{DOT}{study.model}"
+    group = group_of(study, groups)
+    where = group.title if group is not None else f"{study.data}{DOT}{study.model}"
     return ShownStudy(
         title=study.title,
         where=where,

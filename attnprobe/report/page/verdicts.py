@@ -135,7 +135,7 @@ def in_words(tested: Sequence[Outcome]) -> str:
     parts = [
         f"{counts['holds']} {_do(counts['holds'], 'holds', 'hold')}",
         f"{counts['fails']} {_do(counts['fails'], 'does not', 'do not')}",
-        f"{counts[UNDECIDED]} cannot be decided by their intervals",
+        f"{counts[UNDECIDED]} cannot be decided by {_do(counts[UNDECIDED], 'its interval', 'their intervals')}",
     ]
     shown = [part for part, verdict in zip(parts, counts, strict=True) if counts[verdict]]
     first = f"{claims} {_do(claims, 'claim was', 'claims were')} put to the test{across}: {_listed(shown)}."

@@ -190,13 +190,40 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
         tables={"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
         figures=[("needed", "What was lost.", figure)], notes=["One seed only."],
     )  # fmt: skip
+    run_dir = make_run()
+    study.runs.append(run_dir)
     monkeypatch.setattr(build, "find_studies", lambda places: [study])
-    text = build.write_report(make_run(), tmp_path / "report.html").read_text(encoding="utf-8")
+    text = build.write_report(run_dir, tmp_path / "report.html").read_text(encoding="utf-8")
     for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
                  "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
         assert part in text
     assert re.search(r"<h4>Necessity</h4> <span class=\"badge meets\">", text)
     assert (tmp_path / "report_files/study1-needed.pdf").is_file()
+
+
+def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
+    """Two audits of two CSVs with one name, one of them with other settings too: three cards, two of them with a study."""
+    audits = [("a", 0.2, {"data": {"path": "a.csv"}, "epochs": 8}), ("b", -0.2, {"data": {"path": "b.csv"}, "epochs": 8})]
+    studies = []
+    for name, value, training in audits:
+        run_dir = make_run(name, data="files", probes=EVERYTHING, training=training)
+        claim = Claim("needed", "necessity", f"Of {name}", "Me", lambda _: None, "accuracy lost", speaks="for")
+        finding = Finding(claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive")
+        studies.append(
+            StudyReading("Audit", "", "files", "lstm_additive", tmp_path, [finding], [tmp_path / "b" / ".." / run_dir.name])
+        )
+    make_run("c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2})
+    monkeypatch.setattr(build, "find_studies", lambda places: studies)
+    text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(encoding="utf-8")
+    cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
+    necessity = {
+        re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(r'<h4>Necessity</h4> <span class="badge (\w+)">', card)[1]
+        for card in cards
+    }
+    assert {title.split(" · ")[-1]: verdict for title, verdict in necessity.items()} == {
+        "data.path=a.csv, epochs=8": "meets", "data.path=b.csv, epochs=8": "fails", "data.path=a.csv, epochs=2": "none",
+    }  # fmt: skip
+    assert sorted(card.count("Of a</a>") + 10 * card.count("Of b</a>") for card in cards) == [0, 1, 10]
 
 
 def test_several_seeds_are_one_mean_with_their_range(make_run, tmp_path):

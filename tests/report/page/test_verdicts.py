@@ -56,7 +56,7 @@ def test_a_card_has_a_line_for_every_criterion_and_its_own_group_only():
 def test_two_sentences_say_what_is_decided_and_no_more():
     assert in_words([]) == ""
     assert in_words([outcome(ABOVE), outcome(ACROSS, name="d")]) == (
-        "2 claims were put to the test: 1 holds and 1 cannot be decided by their intervals. By what is decided, this "
+        "2 claims were put to the test: 1 holds and 1 cannot be decided by its interval. By what is decided, this "
         "attention meets “erasure”, as far as this test goes."
     )
     assert in_words([outcome(ACROSS)]).endswith("On “erasure” nothing is decided for this attention.")

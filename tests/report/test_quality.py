@@ -1,0 +1,50 @@
+"""A classifier that has learnt nothing is named, on the page, the console and W&B."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from attnprobe.report.page.build import write_report
+from attnprobe.report.quality import quality, quality_of
+
+
+def test_one_class_for_every_text_is_named():
+    found = quality([0] * 97 + [1] * 3, [0] * 100, ["no", "yes"])
+    assert (found.accuracy, found.majority, found.only, found.n) == (0.97, 0.97, "no", 100)
+    assert found.warning.startswith("This classifier predicts one class for every text (no): accuracy 0.970 [")
+    assert quality([0, 1], [1, 1]).only == "class 1"
+
+
+@pytest.mark.parametrize(("right", "warns"), [(52, True), (58, True), (80, False), (20, True)])
+def test_the_interval_is_wilsons_and_decides(right, warns):
+    labels = np.arange(100) % 2
+    predictions = np.where(np.arange(100) < right, labels, 1 - labels)
+    found = quality(labels, predictions)
+    low, high = stats.binomtest(right, 100).proportion_ci(method="wilson")
+    assert (found.accuracy, found.low, found.high, found.majority) == pytest.approx((right / 100, low, high, 0.5))
+    assert bool(found.warning) == warns == (low <= 0.5)
+
+
+def test_nothing_is_said_of_nothing_nor_of_several_labels(make_run):
+    assert quality([], []) is None
+    run = make_run(count=8)
+    path = run / "examples/test.parquet"
+    table = pd.read_parquet(path)
+    table.assign(label=[[0, 1]] * 8, prediction=[[0, 1]] * 8).to_parquet(path)
+    assert quality_of(run) is None
+
+
+def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_path):
+    good, bad = make_run("good"), make_run("bad", model="cnn_additive", names=["<b>no</b>", "yes"])
+    path = bad / "examples/test.parquet"
+    table = pd.read_parquet(path)
+    table.assign(prediction=0).to_parquet(path)
+    assert quality_of(good).warning == ""
+    text = write_report([good, bad], tmp_path / "report.html").read_text(encoding="utf-8")
+    warning = text[text.index('class="warning"') : text.index("For each data set and model")]
+    assert "predicts one class for every text (&lt;b&gt;no&lt;/b&gt;)" in warning
+    assert "cnn_additive" in warning
+    assert "lstm_additive" not in warning
+    alone = write_report(good, tmp_path / "alone.html").read_text(encoding="utf-8")
+    assert 'class="warning"' not in alone
