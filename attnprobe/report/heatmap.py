@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
-from attnprobe.report.facets import per_example
-from attnprobe.report.style import FAINT, INK, TEXT_WIDTH, drawable, fonts
+from attnprobe.report.facets import CLASSES, per_example
+from attnprobe.report.style import FAINT, INK, TEXT_WIDTH, drawable, fonts, text_width
 
 ELLIPSIS = "…"
 MOST_TOKENS = 36
@@ -33,7 +31,6 @@ COLUMN = (WIDTH - 2 * GUTTER) / 3
 
 NORM = PowerNorm(0.5, vmin=0, vmax=1)
 """Square root: a weight of 0.05 among many tokens must be seen as well as a weight of 1."""
-_MEASURE = RendererAgg(8, 8, 720)
 
 
 METRICS = (
@@ -101,10 +98,12 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     if examples is None:
         raise ValueError("heatmaps needs the run's examples (attnprobe.results.table.read_examples), got None")
     rows = per_example(results, "adversarial", METRICS)
+    names = results.attrs.get(CLASSES, [])
     blocks = [
-        _block(choice, _row(rows, choice.example_id), _row(examples, choice.example_id), results)
+        _block(choice, _row(rows, choice.example_id), _row(examples, choice.example_id), results, names)
         for choice in choose(rows)
     ]
+    exact = all(block.exact for block in blocks)
     run = rows.iloc[0]
     head, foot = 30.0, 24.0
     height = head + sum(block.height for block in blocks) + foot
@@ -113,8 +112,9 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     axes.set_axis_off()
     axes.set_xlim(-MARGIN, WIDTH + MARGIN)
     axes.set_ylim(height, 0)  # points from the top left corner, as on a page
+    farthest = "farthest attention" if exact else "farthest attention known"
     axes.text(0, 7, drawable(f"{run['data']} · {run['model']} · seed {run['seed']}"), va="center", fontsize=7.5)
-    for number, name in enumerate(("the model's attention", "gradient adversary", "farthest attention")):
+    for number, name in enumerate(("the model's attention", "gradient adversary", farthest)):
         axes.text(number * (COLUMN + GUTTER), 21, name, va="center", fontsize=7, fontweight="bold")
     top = head
     for block in blocks:
@@ -129,6 +129,8 @@ class _Block:
     """One example, laid out."""
 
     header: str
+    question: str
+    exact: bool
     captions: list[str]
     words: list[str]
     weights: list[np.ndarray | None]
@@ -137,17 +139,24 @@ class _Block:
     @property
     def height(self) -> float:
         lines = 1 + max((line for _, line, _ in self.places), default=0)
-        return 13 + lines * LINE + 15
+        return self.above + lines * LINE + 15
+
+    @property
+    def above(self) -> float:
+        """Points above the words: the header, and the question where there is one."""
+        return 22 if self.question else 13
 
     def draw(self, axes: Axes, top: float) -> None:
         axes.plot([0, WIDTH], [top, top], lw=0.4, color=FAINT)
         axes.text(0, top + 7, self.header, va="center", fontsize=6.5)
-        below = top + 13 + LINE * (1 + max((line for _, line, _ in self.places), default=0)) + 5
+        if self.question:
+            axes.text(0, top + 16, self.question, va="center", fontsize=6.5)
+        below = top + self.above + LINE * (1 + max((line for _, line, _ in self.places), default=0)) + 5
         for number, (weights, caption) in enumerate(zip(self.weights, self.captions, strict=True)):
             left = number * (COLUMN + GUTTER)
             axes.text(left, below, caption, va="center", fontsize=6, color=FAINT)
             if weights is not None:
-                _tokens(axes, left, top + 13, self.words, weights, self.places)
+                _tokens(axes, left, top + self.above, self.words, weights, self.places)
 
 
 def _row(table: pd.DataFrame, example_id: int) -> pd.Series:
@@ -157,7 +166,9 @@ def _row(table: pd.DataFrame, example_id: int) -> pd.Series:
     return found.iloc[0]
 
 
-def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataFrame) -> _Block:
+def _block(
+    choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataFrame, names: Sequence[str]
+) -> _Block:
     tokens, attention = list(example["tokens"]), np.asarray(example["attention"], float)
     if len(tokens) != len(attention):
         raise ValueError(f"example {choice.example_id}: {len(tokens)} tokens but {len(attention)} attention weights")
@@ -179,8 +190,8 @@ def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataF
     parts = [
         choice.reason,
         f"example {choice.example_id}",
-        f"label {label_text(example['label'])}",
-        f"predicted {prediction_text(example)}",
+        f"label {label_text(example['label'], names)}",
+        f"predicted {prediction_text(example, names)}",
         f"largest weight {attention.max():.2f}" if len(attention) else "no tokens",
     ]
     if shown < len(tokens):
@@ -193,7 +204,9 @@ def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataF
         if weights is not None and kind == "optimum":
             captions[-1] += ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
     return _Block(
-        header=" · ".join(parts),
+        header=cut(" · ".join(parts)),
+        question=question_text(example),
+        exact=bool(row["is_exact"]),
         captions=captions,
         words=words,
         weights=[None if w is None else np.array([np.nan if t < 0 else w[t] for t in picked]) for w in maps],
@@ -215,19 +228,39 @@ def _positions(results: pd.DataFrame, example_id: int, metric: str, count: int) 
     return weights
 
 
-def label_text(label: object) -> str:
-    """A class number, or the classes of a multi-label example."""
+def label_text(label: object, names: Sequence[str]) -> str:
+    """A class by its name (its number where there are none), or the classes of a multi-label example.
+
+    >>> label_text(1, ["no", "yes"]), label_text(np.array([1, 0, 1]), ["a", "b", "c"]), label_text(3, [])
+    ('yes', 'a, c', '3')
+    """
     if isinstance(label, (list, np.ndarray)):
-        return ", ".join(str(c) for c, on in enumerate(label) if on) or "none"
-    return str(label)
+        return ", ".join(label_text(number, names) for number, on in enumerate(label) if on) or "none"
+    return names[int(str(label))] if names else str(label)
 
 
-def prediction_text(example: pd.Series) -> str:
+def prediction_text(example: pd.Series, names: Sequence[str]) -> str:
     """The predicted class with its probability, or the predicted classes of a multi-label example."""
     if isinstance(example["prediction"], (list, np.ndarray)):
-        return label_text(example["prediction"])
+        return label_text(example["prediction"], names)
     predicted = int(example["prediction"])
-    return f"{predicted} (p = {float(example['probability'][predicted]):.2f})"
+    return f"{label_text(predicted, names)} (p = {float(example['probability'][predicted]):.2f})"
+
+
+def question_text(example: pd.Series) -> str:
+    """The question or hypothesis that the text was read with, in one line; empty where there is none."""
+    asked = example.get("question")
+    if asked is None:
+        return ""
+    return cut("asked: " + (asked if isinstance(asked, str) else " ".join(map(str, asked))))
+
+
+def cut(text: str) -> str:
+    """The text as far as it fits into a line of the figure."""
+    text = drawable(text)
+    while text_width(text, 6.5) > WIDTH:
+        text = text.rstrip(ELLIPSIS)[:-1] + ELLIPSIS
+    return text
 
 
 def shorten(token: str) -> str:
@@ -270,9 +303,7 @@ def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
 
 def measure(word: str) -> float:
     """The width of a drawn word, padding included, in points."""
-    font = FontProperties(family=list(fonts()), size=FONT_SIZE)
-    width, _, _ = _MEASURE.get_text_width_height_descent(word, font, False)
-    return width / 10 + 2 * PADDING
+    return text_width(word, FONT_SIZE) + 2 * PADDING
 
 
 def wrap(widths: Sequence[float], column: float) -> list[tuple[float, int, float]]:

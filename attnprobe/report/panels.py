@@ -1,34 +1,47 @@
-"""Small multiples: a grid of equal panels with shared axes."""
+"""Small multiples: a grid of equal panels with shared axes, and the legend and labels around it."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from attnprobe.report.style import TEXT_WIDTH, drawable, new_figure
+from attnprobe.report.style import CLASS_COLOURS, TEXT_WIDTH, drawable, new_figure, text_width
 
 DOT = " · "
-TITLE_WIDTH = 31
-"""Characters that fit above a third of the text width."""
-LEGEND_ENTRY, LEGEND_CHARACTER = 0.36, 0.072
-"""Inches that an entry of a legend needs, and those of each of its characters besides."""
+TITLE_WIDTH = 1.8 * 72
+"""Points of text that fit above a third of the text width."""
+TITLE_SIZE, LABEL_SIZE, NOTE_SIZE = 7.5, 7.5, 5.5
+"""Sizes of letters in every figure, in points."""
+TITLE_LINE = 0.125
+"""Inches that a line of a title takes."""
+TALLEST = 9.0
+"""Inches of all panels together, titles and legend aside: what a page holds. More rows than fit are drawn lower."""
+LOWEST = 0.7
+"""Inches of the lowest row: below this nothing can be read, and the figure grows."""
+LEGEND_GAP = 0.06
+"""Inches between the legend and the panels."""
+_MEASURE = RendererAgg(8, 8, 100)
 
 
-def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0.35) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels with shared axes, at most `columns` in a row, in reading order.
+def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0.3) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels with shared axes, at most `columns` in a row, in reading order; `around` finishes it.
 
     Args:
         count: how many panels.
-        panel_height: inches per row.
+        panel_height: inches per row, less where the rows together would be taller than a page.
         columns: most panels in a row; four panels make a square. One panel alone takes 55 % of the text width, two
             take 80 %.
-        margin: inches added for the legend.
+        margin: inches added below for the label of the x-axis.
     """
     across = min(count, columns) if count != 4 else 2
     down = -(-count // columns)
     width = TEXT_WIDTH * {1: 0.55, 2: 0.8}.get(across, 1.0)
-    figure = new_figure(width, down * panel_height + margin)
+    height = max(LOWEST, min(panel_height, TALLEST / down))
+    figure = new_figure(width, down * height + margin)
     axes: np.ndarray = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     panels = list(axes.flat)
     for number, panel in enumerate(panels):
@@ -40,17 +53,75 @@ def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0
     return figure, panels[:count]
 
 
-def title(panel: Axes, text: str) -> None:
-    """A left-aligned panel title, broken at its dots where it is wider than a panel; the words may come from data."""
+def title(panel: Axes, text: str, width: float = TITLE_WIDTH) -> None:
+    """A left-aligned panel title, broken at its dots where it is wider than so many points, and cut where a part of it
+    still is; the words may come from data."""
     lines = [""]
     for word in drawable(text).split(DOT):
-        word = word if len(word) <= TITLE_WIDTH else word[: TITLE_WIDTH - 1] + "…"
+        while text_width(word, TITLE_SIZE) > width:
+            word = word.rstrip("…")[:-1] + "…"
         longer = lines[-1] + DOT + word if lines[-1] else word
-        lines = [*lines[:-1], longer] if len(longer) <= TITLE_WIDTH else [*lines, word]
+        fits = text_width(longer, TITLE_SIZE) <= width
+        lines = [*lines[:-1], longer] if fits else [*lines, word]
     panel.set_title("\n".join(lines), loc="left")
 
 
-def legend_columns(figure: Figure, names: Sequence[str]) -> int:
-    """How many of a legend's entries stand side by side without leaving the figure, at least 1."""
-    entry = LEGEND_ENTRY + LEGEND_CHARACTER * max(map(len, names), default=0)
-    return min(len(names), max(1, int(figure.get_figwidth() / entry))) or 1
+def counted(text: str, number: int, *more: str) -> str:
+    """A panel's title with the number of its examples, and whatever else is to be said of them."""
+    return DOT.join([text, f"n = {number:,}", *more])
+
+
+def from_zero(panels: Sequence[Axes]) -> None:
+    """Let the shared y-axis begin at 0 and end above all that is drawn in any panel. For the time when all are drawn:
+    limits that one panel sets hold for those that come later."""
+    top = max(panel.dataLim.y1 for panel in panels)
+    panels[0].set_ylim(0, 1.04 * top if np.isfinite(top) and top > 0 else 1)
+
+
+def around(
+    figure: Figure, *, x: str = "", y: str = "", handles: Sequence[Artist] = (), heading: str | None = None
+) -> None:
+    """Label the axes that all panels share, and put a legend above the panels. The figure grows by the legend's height and
+    by the further lines of the panels' titles, so that the panels keep the size that they were given.
+
+    Args:
+        figure: its panels are drawn and have their titles.
+        x: below all panels.
+        y: left of all panels.
+        handles: the legend's entries, in as many columns as fit; no legend if there are none.
+        heading: of the legend.
+    """
+    lines: dict[float, int] = {}
+    for panel in figure.axes:
+        row = round(panel.get_subplotspec().get_position(figure).y0, 3) if panel.get_subplotspec() else 0.0
+        lines[row] = max(lines.get(row, 0), panel.get_title("left").count("\n"))
+    below = figure.get_figheight() + TITLE_LINE * sum(lines.values())
+    above = _legend(figure, handles, heading) if handles else 0.0
+    figure.set_figheight(below + above)
+    if x:
+        figure.supxlabel(x, fontsize=LABEL_SIZE)
+    if y:
+        figure.supylabel(y, fontsize=LABEL_SIZE, y=below / 2 / (below + above))
+
+
+def class_handles(names: Sequence[str]) -> list[Patch]:
+    """Legend entries for the predicted classes in the colours of the panels; none where all examples are one group."""
+    if len(names) < 2:
+        return []
+    return [Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)]
+
+
+def _legend(figure: Figure, handles: Sequence[Artist], heading: str | None) -> float:
+    """Draw it with the most columns that fit; its height in inches."""
+    room = figure.bbox.width - 8
+    for rows in range(1, len(handles) + 1):
+        columns = -(-len(handles) // rows)
+        legend = figure.legend(
+            handles=list(handles), title=heading, loc="outside upper left", ncols=columns, columnspacing=1.2,
+            alignment="left",
+        )  # fmt: skip
+        box = legend.get_window_extent(_MEASURE)
+        if box.width <= room or rows == len(handles):
+            break
+        legend.remove()
+    return float(box.height) / figure.dpi + LEGEND_GAP

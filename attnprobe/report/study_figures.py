@@ -7,10 +7,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
 from attnprobe.report.claims import Evidence
-from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin
-from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, drawable, new_figure
+from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin, split_by_class
+from attnprobe.report.panels import NOTE_SIZE, around
+from attnprobe.report.panels import title as panel_title
+from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, new_figure
 from attnprobe.report.violins import violin
 
 LN2 = float(np.log(2))
@@ -24,7 +27,7 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
     for at, (name, values) in enumerate(groups.items()):
         sample = values.to_numpy()
         axes.plot(sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
-        mean = Evidence.of_seeds(sample)
+        mean = Evidence.of_seeds(sample, low=0, high=1)
         if mean.n > 1:
             axes.plot([mean.low, mean.high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
         axes.plot([mean.value], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
@@ -32,24 +35,28 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
             axes.plot([marks[name]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
     axes.set_yticks(range(len(groups)), list(groups))
     axes.set_ylim(len(groups) - 0.5, -0.5)
+    # some air beside the outermost dots, but no axis beyond what F1 can be
+    left, right = axes.get_xlim()
+    axes.set_xlim(max(-0.02, left), min(1.02, right))
     axes.set_xlabel("F1 on the test split")
-    axes.set_title(drawable(title), loc="left")
+    panel_title(axes, title, width=3.5 * 72)
     handles = [
         Line2D([], [], ls="", marker="o", ms=2.6, color=OPTIMUM, label="one seed"),
         Line2D([], [], color=INK, lw=2, marker="o", mfc="white", label="mean, 95 % interval"),
     ]
     if not all(np.isnan(mark) for mark in marks.values()):
         handles.append(Line2D([], [], ls="", marker="x", color=FOUND, mew=1.4, label="published (unverified)"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=3)
+    around(figure, handles=handles)
     return figure
 
 
-def spread(frame: pd.DataFrame, title: str) -> Figure:
+def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> Figure:
     """Violins of `seeds`, `found_jsd` and `optimum_jsd` by bins of `max_attention`, one panel per predicted class (all in
-    one where there are more than two)."""
-    classes = sorted(frame["predicted_class"].unique())
-    parts = [(f"predicted class {int(c)}", frame[frame["predicted_class"] == c]) for c in classes]
-    parts = parts if len(parts) <= 2 else [(f"all {len(parts)} classes", frame)]
+    one where there are more than two); `best` is what the last are called. The classes are called by name where the frame
+    says what they are (`attnprobe.report.facets.named`)."""
+    parts = [
+        (name if name.startswith("all") else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)
+    ]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))
     columns = (("seeds", SEEDS), ("found_jsd", FOUND), ("optimum_jsd", OPTIMUM))
@@ -60,26 +67,25 @@ def spread(frame: pd.DataFrame, title: str) -> Figure:
                 violin(axes, rows[column].to_numpy()[bins == b], b + 0.27 - 0.27 * place, 0.25, colour)
             count = int((bins == b).sum())
             axes.annotate(
-                f"n = {count:,}", (1.0, b), xycoords=("axes fraction", "data"), fontsize=5.5, color=FAINT,
+                f"n = {count:,}", (1.0, b + 0.45), xycoords=("axes fraction", "data"), fontsize=NOTE_SIZE, color=FAINT,
                 va="center", ha="right",
             )  # fmt: skip
         axes.axvline(LN2, lw=0.6, ls=":", color=FAINT)
         axes.set_xlim(0, 0.8)
         axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
-        axes.set_title(drawable(f"{title} · {name}"), loc="left")
-    figure.supxlabel("JSD to the base's attention (nats)", fontsize=7.5)
-    figure.supylabel("largest attention weight of the base", fontsize=7.5)
-    names = ("median over seeds", "adversary, search", "adversary, exact")
+        panel_title(axes, f"{title} · {name}", width=2.5 * 72)
+    names = ("median over seeds", "adversary, search", best)
     handles = [Patch(color=colour, alpha=0.6, label=name) for (_, colour), name in zip(columns, names, strict=True)]
-    figure.legend(handles=handles, loc="outside upper left", ncols=3)
+    around(figure, x="JSD to the base's attention (nats)", y="largest attention weight of the base", handles=handles)
     return figure
 
 
 def curve(
-    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str
+    table: pd.DataFrame, seeds: pd.DataFrame, single: "pd.Series[float]", quoted: pd.DataFrame, title: str,
+    best: str = "adversary, exact",
 ) -> Figure:
-    """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the single-prediction adversaries' means,
-    and the published point."""
+    """TVD against JSD: the trained adversaries along λ with intervals, the seeds, the single-prediction adversaries' means
+    (`best`: what the one of the solver is called), and the published point."""
     figure = new_figure(TEXT_WIDTH * 0.75, 3.0)
     axes = figure.subplots()
     errors = {
@@ -91,13 +97,17 @@ def curve(
         table["TVD"], table["JSD"], **errors, fmt="o-", ms=3.5, lw=0.9, color=colour, label="trained adversary"
     )
     for label, tvd, jsd in labels(table):
-        axes.annotate(label, (tvd, jsd), xytext=(5, -2), textcoords="offset points", fontsize=5.5, color=INK)
+        # off the bars, which are straight above and beside the point; the rim keeps it legible on other points' lines
+        axes.annotate(
+            label, (tvd, jsd), xytext=(4, 4), textcoords="offset points", fontsize=NOTE_SIZE, color=INK, zorder=6,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+        )  # fmt: skip
     if not seeds.empty:
         axes.plot(seeds["tvd"], seeds["jsd"], "s", ms=3, color=SEEDS, label="other seeds of the base")
     if single is not None:
         axes.plot(single["found_tvd"], single["found_jsd"], "^", ms=5, color=FOUND, label="single predictions, search")
         axes.plot(
-            single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label="single predictions, exact"
+            single["optimum_tvd"], single["optimum_jsd"], "D", ms=4.5, color=OPTIMUM, label=best.replace("adversary", "single predictions")
         )
     if not quoted.empty:
         axes.plot(
@@ -111,11 +121,11 @@ def curve(
         )
     axes.axhline(LN2, lw=0.6, ls=":", color=FAINT)
     axes.set_ylim(0, 0.72)
-    axes.set_xlim(left=0)
+    axes.set_xlim(left=0, right=axes.get_xlim()[1] * 1.15)  # room for the last point's label
     axes.set_xlabel("TVD of the predictions to the base's")
     axes.set_ylabel("JSD of the attention to the base's (nats)")
-    axes.set_title(drawable(title), loc="left")
-    figure.legend(loc="outside upper left", ncols=2)
+    panel_title(axes, title, width=3.5 * 72)
+    around(figure, handles=axes.get_legend_handles_labels()[0])
     return figure
 
 

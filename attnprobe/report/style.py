@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 from cycler import cycler
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font, get_font_names
 
@@ -21,6 +22,8 @@ FOUND = "#E69F00"
 OPTIMUM = "#0072B2"
 """What the exact solver proved, in every figure."""
 INK, FAINT = "#222222", "#8A8A8A"
+
+_MEASURE = RendererAgg(8, 8, 720)
 
 MISSING_GLYPH = "□"
 FALLBACK_FONTS = ("Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Arabic")
@@ -101,6 +104,13 @@ def drawable(text: str, families: Sequence[str] | None = None) -> str:
         else:
             shown.append(MISSING_GLYPH)
     return "".join(shown)
+
+
+def text_width(text: str, size: float) -> float:
+    """The width of a drawn text in points, at a size of letters in points."""
+    font = FontProperties(family=list(fonts()), size=size)
+    width, _, _ = _MEASURE.get_text_width_height_descent(text, font, False)
+    return float(width) / 10
 
 
 def save(figure: Figure, directory: Path, stem: str) -> list[Path]:

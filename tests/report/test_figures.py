@@ -14,9 +14,9 @@ import attnprobe.report
 from attnprobe.errors import UserError
 from attnprobe.report import figures
 from attnprobe.report.facets import facets, max_attention_bin, per_example, split_by_class
-from attnprobe.report.panels import grid, legend_columns, title
+from attnprobe.report.panels import TITLE_SIZE, TITLE_WIDTH, around, from_zero, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
-from attnprobe.report.style import drawable, new_figure, paper_style
+from attnprobe.report.style import drawable, new_figure, paper_style, text_width
 from attnprobe.results.table import Rows, read_results
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
@@ -174,7 +174,7 @@ def test_panel_titles_break_at_dots_and_shorten_long_words():
     title(panel, "newsgroups_pair · average_additive · class 0 · " + "x" * 50)
     lines = panel.get_title("left").split("\n")
     assert lines[:2] == ["newsgroups_pair", "average_additive · class 0"]
-    assert max(map(len, lines)) <= 31
+    assert max(text_width(line, TITLE_SIZE) for line in lines) <= TITLE_WIDTH
     assert lines[-1].endswith("…")
 
 
@@ -242,17 +242,24 @@ def test_panels_of_classes_have_their_names(make_run, tmp_path, monkeypatch):
     assert {"sst · lstm_additive · 0: bad", "sst · lstm_additive · 1: good"} <= set(shown)
 
 
-@pytest.mark.parametrize("names", [["0: x"], ["0: hallway"] * 6, ["0: a name of twenty-two l"] * 6, []])
-def test_a_legend_stays_inside_its_figure(names):
+@pytest.mark.parametrize("names", [["0: x"], ["0: hallway"] * 6, ["0: a name of twenty-two l"] * 6])
+def test_a_legend_stays_inside_its_figure_and_leaves_the_panels_their_size(names):
     with paper_style():
-        figure, _ = grid(1, panel_height=1.5)
-        columns = legend_columns(figure, names)
-        if names:
-            legend = figure.legend(
-                handles=[Patch(label=name) for name in names], loc="outside upper right", ncols=columns
-            )
-            figure.draw_without_rendering()
-            box = legend.get_window_extent()
-            assert box.x0 >= 0
-            assert box.x1 <= figure.bbox.x1
-    assert columns >= 1
+        bare, _ = grid(1, panel_height=1.5)
+        figure, (panel,) = grid(1, panel_height=1.5)
+        around(figure, handles=[Patch(label=name) for name in names], heading="predicted")
+        for one in (bare, figure):
+            one.draw_without_rendering()
+        box = figure.legends[0].get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y1 <= figure.bbox.y1
+        assert panel.bbox.height == pytest.approx(bare.axes[0].bbox.height, abs=5)
+
+
+def test_no_panel_is_cut_at_the_height_of_the_first_one():
+    figure, panels = grid(2, panel_height=1.5)
+    for panel, height in zip(panels, (1, 3), strict=True):
+        panel.stairs([height], [0, 1])
+    from_zero(panels)
+    assert panels[0].get_ylim() == panels[1].get_ylim() == (0, pytest.approx(3.12))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from attnprobe.report import heatmap
-from attnprobe.report.facets import per_example
+from attnprobe.report.facets import named, per_example
 from attnprobe.report.style import paper_style
 from attnprobe.results.table import read_examples, read_results
 
@@ -140,6 +140,23 @@ def test_multi_label_examples_are_drawn(make_run):
 
 
 def test_labels_of_several_classes_are_spelled_out():
-    assert heatmap.label_text(3) == "3"
-    assert heatmap.label_text(np.array([1, 0, 1])) == "0, 2"
-    assert heatmap.label_text([0, 0]) == "none"
+    assert heatmap.label_text(3, []) == "3"
+    assert heatmap.label_text(1, ["bad", "good"]) == "good"
+    assert heatmap.label_text(np.array([1, 0, 1]), []) == "0, 2"
+    assert heatmap.label_text([1, 1], ["bad", "good"]) == "bad, good"
+    assert heatmap.label_text([0, 0], []) == "none"
+
+
+def test_classes_have_their_names_and_questions_are_shown(make_run, tmp_path):
+    run = make_run(count=12, names=["bad", "good"], questions=True)
+    results = named(read_results(run), [["bad", "good"]])
+    examples = read_examples(run)
+    with paper_style():
+        figure = heatmap.heatmaps(results, examples)
+    shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in shown)
+    assert not any("predicted 0" in text or "predicted 1" in text for text in shown)
+    asked = [text.removeprefix("asked: ") for text in shown if text.startswith("asked: ")]
+    chosen = heatmap.choose(per_example(results, "adversarial", CHOICE))
+    texts = examples.set_index("example_id")["question"]
+    assert asked == [heatmap.drawable(" ".join(texts[choice.example_id])) for choice in chosen]

@@ -21,13 +21,15 @@ from attnprobe.report.facets import (
     split_by_class,
 )
 from attnprobe.report.heatmap import heatmaps
-from attnprobe.report.panels import grid, title
+from attnprobe.report.panels import NOTE_SIZE, around, counted, from_zero, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading
 from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM
 from attnprobe.report.violins import box
 
 LN2 = float(np.log(2))
 EDGES = np.linspace(0, 0.7, 41)
+MOST_PANELS = 12
+"""More panels than these, one for each class of each run, would not fit a page: each run is one panel then."""
 METRICS = ("found_jsd", "optimum_jsd", "upper_bound", "is_exact", "max_attention", "predicted_class")
 
 
@@ -39,18 +41,16 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
     """
     panels = facets(per_example(results, "adversarial", METRICS))
     figure, axes = grid(len(panels), panel_height=1.75)
-    bounded = False
-    for panel, facet in zip(axes, panels, strict=True):
-        bounded |= _histogram(panel, facet)
-    figure.supxlabel("largest JSD with the same prediction (nats)", fontsize=7.5)
-    figure.supylabel("share of examples", fontsize=7.5)
+    drawn = [_histogram(panel, facet) for panel, facet in zip(axes, panels, strict=True)]
+    bounded = any(drawn)
+    from_zero(axes)
     handles: list[Patch | Line2D] = [
         Patch(facecolor=FOUND, alpha=0.55, label="gradient adversary"),
-        Line2D([], [], color=OPTIMUM, lw=1.2, label="best known" if bounded else "exact optimum"),
+        Line2D([], [], color=OPTIMUM, lw=1.2, label="farthest known" if bounded else "exact optimum"),
     ]
     if bounded:
-        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (2, 1.5)), label="upper bound"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=3, columnspacing=1.2)
+        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (2, 1.5)), label="certified upper bound"))
+    around(figure, x="largest JSD with the same prediction (nats)", y="share of examples", handles=handles)
     return figure
 
 
@@ -68,40 +68,40 @@ def _histogram(axes: Axes, facet: Facet) -> bool:
         axes.stairs(heights["upper_bound"], EDGES, color=INK, linewidth=0.8, linestyle=(0, (2, 1.5)))
     axes.axvline(LN2, lw=0.6, color=FAINT, zorder=0)
     axes.annotate(
-        "ln 2", (LN2, 1), xycoords=("data", "axes fraction"), xytext=(0, 1), textcoords="offset points",
-        ha="center", va="bottom", fontsize=6, color=FAINT,
+        "ln 2", (LN2, 1), xycoords=("data", "axes fraction"), xytext=(-2, 0), textcoords="offset points",
+        ha="right", va="top", fontsize=NOTE_SIZE, color=FAINT,
     )  # fmt: skip
-    exact = "" if not bounded else f", {100 * (rows['is_exact'] == 1).mean():.0f} % exact"
-    axes.annotate(f"n = {len(rows):,}{exact}", (0.02, 1), xycoords="axes fraction", va="top", fontsize=6, color=FAINT)
+    exact = [f"{100 * (rows['is_exact'] == 1).mean():.0f} % exact"] if bounded else []
     axes.set_xlim(0, 0.7)
-    axes.set_ylim(bottom=0)
-    title(axes, facet.title)
+    title(axes, counted(facet.title, len(rows), *exact))
     return bounded
 
 
 def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """The largest JSD against the largest attention weight, per predicted class: every example a point, and a box per
-    bin of the weight (quartiles and median; whiskers from the 5th to the 95th percentile).
+    """The largest JSD against the largest attention weight, per predicted class (all classes in one panel where there
+    would be too many): every example a point, and a box per bin of the weight (quartiles and median; whiskers from the
+    5th to the 95th percentile).
 
     Jain & Wallace's figure 8, with what the gradient adversary found (left boxes) beside the optimum (right ones).
     """
+    together = facets(per_example(results, "adversarial", METRICS))
     panels = [
         (f"{facet.title} · {name}", rows)
-        for facet in facets(per_example(results, "adversarial", METRICS))
+        for facet in together
         for name, rows in split_by_class(facet.rows, len(CLASS_COLOURS))
     ]
+    if len(panels) > MOST_PANELS:
+        panels = [(facet.title, facet.rows) for facet in together]
     figure, axes = grid(len(panels), panel_height=1.9)
     for panel, (name, rows) in zip(axes, panels, strict=True):
         _against_attention(panel, rows)
         title(panel, name)
-    figure.supxlabel("largest attention weight", fontsize=7.5)
-    figure.supylabel("largest JSD (nats)", fontsize=7.5)
     exact = not (results.loc[results["metric"] == "is_exact", "value"] == 0).any()
     handles = [
         Patch(facecolor="white", edgecolor=FOUND, label="gradient adversary"),
-        Patch(facecolor="white", edgecolor=OPTIMUM, label="exact optimum" if exact else "best known"),
+        Patch(facecolor="white", edgecolor=OPTIMUM, label="exact optimum" if exact else "farthest known"),
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=2)
+    around(figure, x="largest attention weight", y="largest JSD (nats)", handles=handles)
     return figure
 
 
@@ -123,7 +123,7 @@ def _against_attention(axes: Axes, rows: pd.DataFrame) -> None:
             (low + 0.125, 0.765),
             ha="center",
             va="top",
-            fontsize=5.5,
+            fontsize=NOTE_SIZE,
             color=FAINT,
         )
     axes.axhline(LN2, lw=0.6, color=FAINT, zorder=0)
@@ -179,7 +179,7 @@ CLAIMS = (
         statement="The published gradient search ends below the largest JSD that there is",
         source="attnprobe: the search of Jain & Wallace 2019, section 4.2.2, beside the exact solver",
         measure=mean_of("found_jsd", "optimum_jsd", "reached_share", value=missed),
-        quantity=f"JSD of the best attention known minus that of the one found, nats; more than {MISSED} is asked for",
+        quantity=f"JSD of the farthest attention known minus that of the one found, nats; more than {MISSED} is asked for",
         threshold=MISSED,
     ),
 )
@@ -191,20 +191,22 @@ READING = Reading(
     about=(
         "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's attention "
         "and any other attention whose prediction is the same within a small total variation distance ε. The gradient "
-        "search of the paper stands beside the exact optimum, or beside a certified bracket of it where there are more "
-        "than two classes. Near ln 2, an attention on wholly other words would do as well. The known critique (Wiegreffe & "
+        "search of the paper stands beside the optimum: exact where there are two classes, else bracketed by the farthest "
+        "attention known and a certified upper bound; the share solved exactly is among the numbers. Where the decoder is "
+        "not linear (questions), or a text may have several labels, nothing but the search looks for it, and the bound is "
+        "that of any attention at all, whatever it predicts. Near ln 2, an attention on wholly other words would do as well. The known critique (Wiegreffe & "
         "Pinter 2019): such an attention exists for one text at a time and no trained model need ever produce it, so "
         "existence alone is weak evidence; compare it with the spread over seeds."
     ),
     claims=CLAIMS,
     headlines=(
         Headline("found_jsd", "largest JSD, gradient adversary", published="adversarial_max_jsd_mean", by_class=True),
-        Headline("optimum_jsd", "largest JSD, exact or lower bound", by_class=True),
+        Headline("optimum_jsd", "largest JSD, farthest attention known", by_class=True),
         Headline("upper_bound", "largest JSD, certified upper bound"),
         Headline("is_exact", "share of examples solved exactly"),
-        Headline("reached_share", "share of the optimum that was found"),
+        Headline("reached_share", "share of it that the search reached"),
         Headline("top_token_changed_found", "top token changed, gradient adversary"),
-        Headline("top_token_changed_optimum", "top token changed, optimum"),
+        Headline("top_token_changed_optimum", "top token changed, farthest attention known"),
     ),
     drawings=(
         Drawing("adversarial_jsd", adversarial_jsd, tuple(("adversarial", m) for m in METRICS), optional=()),

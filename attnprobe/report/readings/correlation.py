@@ -1,16 +1,17 @@
 """Does attention agree with gradients and leave-one-out? (Jain & Wallace 2019, section 4.1)"""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from scipy import stats
 
 from attnprobe.report.claims import HOLDS, Claim, Evidence, Measure, mean_of
 from attnprobe.report.facets import Facet, facets, per_example, split_by_class
-from attnprobe.report.panels import grid, legend_columns, title
+from attnprobe.report.panels import around, class_handles, counted, from_zero, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading
 from attnprobe.report.style import CLASS_COLOURS, FAINT, INK
 from attnprobe.report.violins import FEWEST
@@ -86,95 +87,135 @@ def floor(importance: str, words: str) -> Headline:
 
 
 def histogram(pair: str, results: pd.DataFrame) -> Figure:
-    """Histogram of Kendall's τ per predicted class, one panel per data set and model; 40 bins from −1 to 1.
+    """Histogram of Kendall's τ per predicted class, one panel per data set and model; 40 bins from −1 to 1, a dashed line
+    at the mean. More than three classes stand in rows above each other, all to one scale.
 
     Jain & Wallace's figures 2 and 3.
     """
     metric = f"tau_{pair}"
     panels = facets(per_example(results, "correlation", (metric, "predicted_class")))
-    figure, axes = grid(len(panels), panel_height=1.75)
-    names: list[str] = []
-    for panel, facet in zip(axes, panels, strict=True):
-        names = max(names, _bars(panel, facet, metric), key=len)
-    figure.supxlabel(f"Kendall's τ of {PAIRS[pair].replace(', ', ' and ')}", fontsize=7.5)
-    figure.supylabel("share of the class", fontsize=7.5)
-    _legend(figure, names)
+    split = [split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
+    names = longest(split)
+    shares = [[heights(rows[metric].dropna().to_numpy()) for _, rows in groups] for groups in split]
+    step = row_height(max(share.max() for group in shares for share in group), len(names))
+    figure, axes = grid(len(panels), panel_height=panel_height(len(names)))
+    for panel, facet, groups, group_shares in zip(axes, panels, split, shares, strict=True):
+        for place, ((_, rows), share, colour) in enumerate(zip(groups, group_shares, CLASS_COLOURS, strict=False)):
+            base = step * (len(groups) - 1 - place)
+            panel.stairs(base + share, EDGES, baseline=base, fill=True, color=colour, alpha=0.35, linewidth=0)
+            panel.stairs(base + share, EDGES, baseline=base, color=colour, linewidth=0.9)
+            if rows[metric].notna().any():
+                mean, top = float(rows[metric].mean()), step or max(one.max() for one in group_shares)
+                panel.plot([mean, mean], [base, base + top], color=colour, lw=0.8, ls=(0, (3, 2)))
+        _frame(panel, facet, facet.rows[metric])
+        if step:
+            without_scale(panel)
+    from_zero(axes)
+    words = f"Kendall's τ of {PAIRS[pair].replace(', ', ' and ')}"
+    around(figure, x=words, y="share of the class", handles=class_handles(names), heading="predicted")
     return figure
 
 
-def _bars(axes: Axes, facet: Facet, metric: str) -> list[str]:
-    groups = split_by_class(facet.rows, len(CLASS_COLOURS))
-    for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False):
-        values = rows[metric].dropna().to_numpy()
-        heights = np.histogram(values, EDGES)[0] / max(1, len(values))
-        axes.stairs(heights, EDGES, fill=True, color=colour, alpha=0.35, linewidth=0)
-        axes.stairs(heights, EDGES, color=colour, linewidth=0.9)
-        if len(values):
-            axes.axvline(float(values.mean()), color=colour, lw=0.8, ls=(0, (3, 2)))
-    _frame(axes, facet, facet.rows[metric])
-    return [name for name, _ in groups]
+OVERLAID = 3
+"""So many classes can be told apart on top of each other; more stand in rows."""
+
+
+def longest(split: Sequence[Sequence[tuple[str, pd.DataFrame]]]) -> list[str]:
+    """The names of the groups of the panel that has the most."""
+    return max(([name for name, _ in groups] for groups in split), key=len)
+
+
+def heights(values: np.ndarray) -> np.ndarray:
+    """Share of the values `[examples]` in each bin; all 0 where there are none."""
+    return np.histogram(values, EDGES)[0] / max(1, len(values))
+
+
+def row_height(top: float, groups: int) -> float:
+    """How far apart the rows of so many groups begin, when the tallest reaches `top`; 0 where they share one row."""
+    return 1.1 * float(top) if groups > OVERLAID else 0.0
+
+
+def panel_height(groups: int) -> float:
+    """Inches of a panel with so many groups."""
+    return 1.75 if groups <= OVERLAID else 0.7 + 0.33 * groups
+
+
+def without_scale(panel: Axes) -> None:
+    """Rows above each other have a scale each: the axis has none."""
+    panel.set_yticks([])
+    panel.spines["left"].set_visible(False)
+
+
+SHUFFLED = {"attention_gradient": "tau_shuffled_gradient", "attention_leave_one_out": "tau_shuffled_leave_one_out"}
+"""Pair → the same with a shuffled attention."""
 
 
 def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Density of Kendall's τ per predicted class for each pair of measures, beside that of a shuffled attention.
 
-    Gaussian kernel estimates (Scott's bandwidth), cut at the smallest and largest value. The shuffled attention (grey)
-    is compared with the measure that the attention is: what an order without meaning gets.
+    Gaussian kernel estimates (Scott's bandwidth), cut at the smallest and largest value. More than three classes stand in
+    rows above each other, all to one scale. The shuffled attention (grey) is compared with the measure that the attention
+    is: what an order without meaning gets.
     """
-    shuffled = {"attention_gradient": "tau_shuffled_gradient", "attention_leave_one_out": "tau_shuffled_leave_one_out"}
     pairs = list(PUBLISHED)
     metrics = [f"tau_{pair}" for pair in pairs]
-    panels = facets(per_example(results, "correlation", (*metrics, *shuffled.values(), "predicted_class")))
-    figure, axes = grid(len(panels) * len(pairs), panel_height=1.75)
-    names: list[str] = []
-    for number, panel in enumerate(axes):
-        facet, pair = panels[number // len(pairs)], pairs[number % len(pairs)]
-        if pair in shuffled:
-            _density(panel, facet.rows[shuffled[pair]], FAINT, fill=False)
-        groups = split_by_class(facet.rows, len(CLASS_COLOURS))
-        names = max(names, [name for name, _ in groups], key=len)
-        for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False):
-            _density(panel, rows[f"tau_{pair}"], colour)
+    panels = facets(per_example(results, "correlation", (*metrics, *SHUFFLED.values(), "predicted_class")))
+    split = [split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
+    names = longest(split)
+    drawn = [(facet, groups, pair) for facet, groups in zip(panels, split, strict=True) for pair in pairs]
+    curves = [_curves(groups, facet, pair) for facet, groups, pair in drawn]
+    step = row_height(max(float(y.max()) for panel in curves for _, y, _ in panel), len(names))
+    figure, axes = grid(len(drawn), panel_height=panel_height(len(names) + 1))
+    for panel, (facet, _, pair), own in zip(axes, drawn, curves, strict=True):
+        for place, (x, y, colour) in enumerate(own):
+            # the lowest row is the shuffled attention's, also where a pair has none
+            row = len(own) - 1 - place + (pair not in SHUFFLED)
+            _density(panel, x, y, step * row, colour)
         _frame(panel, Facet(f"{PAIRS[pair]} · {facet.title}", facet.rows), facet.rows[f"tau_{pair}"])
-        panel.set_yticks([])
-        panel.spines["left"].set_visible(False)
-    figure.supxlabel("Kendall's τ", fontsize=7.5)
-    figure.supylabel("density", fontsize=7.5)
-    _legend(figure, names, Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention"))
+        without_scale(panel)
+    from_zero(axes)
+    floor_handle = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
+    handles = [*class_handles(names), floor_handle]
+    around(figure, x="Kendall's τ", y="density", handles=handles, heading="predicted" if len(names) > 1 else None)
     return figure
 
 
-def _density(axes: Axes, column: "pd.Series[float]", colour: str, *, fill: bool = True) -> None:
-    values = column.dropna().to_numpy()
+def _curves(
+    groups: Sequence[tuple[str, pd.DataFrame]], facet: Facet, pair: str
+) -> list[tuple[np.ndarray, np.ndarray, str]]:
+    """(x, density, colour) of every class of a panel, and of the shuffled attention where the pair has one."""
+    samples = [
+        (rows[f"tau_{pair}"], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)
+    ]
+    if pair in SHUFFLED:
+        samples.append((facet.rows[SHUFFLED[pair]], FAINT))
+    return [(*_estimate(column.dropna().to_numpy()), colour) for column, colour in samples]
+
+
+def _estimate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(x, density); few values, or equal ones, are points without a density."""
     if len(values) < FEWEST or np.ptp(values) < 1e-6:
-        axes.plot(values, np.zeros(len(values)), "|", ms=5, color=colour, clip_on=False)
-        return
+        return values, np.zeros(1)
     x = np.linspace(values.min(), values.max(), 200)
-    density = stats.gaussian_kde(values)(x)
-    if fill:
-        axes.fill_between(x, density, color=colour, alpha=0.3, linewidth=0)
-    axes.plot(x, density, color=colour, lw=0.9, ls="-" if fill else (0, (3, 1.5)))
+    return x, stats.gaussian_kde(values)(x)
+
+
+def _density(axes: Axes, x: np.ndarray, density: np.ndarray, base: float, colour: str) -> None:
+    if len(density) != len(x) or not density.any():
+        axes.plot(x, np.full(len(x), base), "|", ms=5, color=colour, clip_on=False)
+        return
+    if colour != FAINT:
+        axes.fill_between(x, base, base + density, color=colour, alpha=0.3, linewidth=0)
+    axes.plot(x, base + density, color=colour, lw=0.9, ls="-" if colour != FAINT else (0, (3, 1.5)))
 
 
 def _frame(axes: Axes, facet: Facet, values: "pd.Series[float]") -> None:
     undefined = int(values.isna().sum())
-    note = f"n = {values.notna().sum():,}" + (f"\n{undefined:,} undefined" if undefined else "")
-    axes.annotate(note, (0.02, 1), xycoords="axes fraction", va="top", fontsize=6, color=FAINT)
     axes.axvline(0, lw=0.5, color=INK, zorder=0)
     axes.set_xlim(-1, 1)
     axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["−1", "−.5", "0", ".5", "1"])
-    axes.set_ylim(bottom=0)
-    title(axes, facet.title)
-
-
-def _legend(figure: Figure, names: list[str], *more: Line2D) -> None:
-    handles: list[Patch | Line2D] = [
-        Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)
-    ]
-    figure.legend(
-        handles=[*handles, *more], title="predicted" if len(names) > 1 else None, loc="outside upper right",
-        ncols=legend_columns(figure, [str(handle.get_label()) for handle in [*handles, *more]]),
-    )  # fmt: skip
+    more = [f"{undefined:,} undefined"] if undefined else []
+    title(axes, counted(facet.title, int(values.notna().sum()), *more))
 
 
 def gradient_histogram(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from attnprobe.report.claims import Claim, Measure, least, mean_of, share_of
 from attnprobe.report.facets import Facet, facets, per_example
-from attnprobe.report.panels import grid, title
+from attnprobe.report.panels import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.style import FAINT, INK
 from attnprobe.report.violins import box
@@ -31,6 +31,8 @@ RANKINGS = {
 }
 """Order of the figures, with the words and the colour for each."""
 COUNTS = tuple(f"removed_count_{name}" for name in RANKINGS)
+NARROW = 1.5 * 72
+"""Points above a panel that has the rankings' names beside it."""
 NEEDED = ("removed_fraction_attention", "removed_fraction_random")
 
 
@@ -54,15 +56,14 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """
     names = shown(results)
     panels = facets(per_example(results, PROBE, [f"removed_fraction_{name}" for name in names]))
-    figure, axes = grid(len(panels), panel_height=2.2, columns=2, margin=0.7)
+    figure, axes = grid(len(panels), panel_height=2.2, columns=2)
     for panel, facet in zip(axes, panels, strict=True):
         _boxes(panel, facet, names)
-    figure.supylabel("share of items erased at the flip", fontsize=7.5)
     handles = [
         Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
         Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=2)
+    around(figure, y="share of items erased at the flip", handles=handles)
     return figure
 
 
@@ -74,7 +75,7 @@ def _boxes(axes: Axes, facet: Facet, names: list[str]) -> None:
         box(axes, values, at - 0.18, 0.3, RANKINGS[name][1])
         box(axes, values[common], at + 0.18, 0.3, FAINT)
         count = np.count_nonzero(~np.isnan(values))
-        axes.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=5, color=FAINT)
+        axes.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=NOTE_SIZE, color=FAINT)
     axes.set_ylim(-0.1, 1.02)
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_xticks(range(len(names)), [RANKINGS[name][0] for name in names], rotation=35, ha="right")
@@ -86,7 +87,7 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     names = shown(results, "regret")
     metrics = ["never_flips", *(f"regret_{name}" for name in names)]
     panels = facets(per_example(results, PROBE, metrics))
-    figure, axes = grid(len(panels), panel_height=1.9, margin=0.55)
+    figure, axes = grid(len(panels), panel_height=1.9)
     values = np.concatenate([facet.rows[metrics[1:]].to_numpy().ravel() for facet in panels])
     most = int(np.max(values[~np.isnan(values)], initial=3))
     x = np.arange(most + 1)
@@ -96,19 +97,14 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             known = np.sort(rows[f"regret_{name}"].dropna().to_numpy())
             share = np.searchsorted(known, x, side="right") / max(1, len(rows))
             panel.step(x + 1, share, where="post", color=RANKINGS[name][1], lw=1.0)
-        panel.annotate(
-            f"n = {len(rows):,}", (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=6, color=FAINT
-        )
         panel.set_xscale("log")
         ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
         panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
         panel.set_xticks([], minor=True)
         panel.set_ylim(0, 1.02)
-        title(panel, facet.title)
-    figure.supxlabel("items more than the smallest flipping set", fontsize=7.5)
-    figure.supylabel("share of examples", fontsize=7.5)
+        title(panel, counted(facet.title, len(rows)))
     handles = [Line2D([], [], color=RANKINGS[name][1], label=RANKINGS[name][0]) for name in names]
-    figure.legend(handles=handles, loc="outside upper left", ncols=4, columnspacing=1.2)
+    around(figure, x="items more than the smallest flipping set", y="share of examples", handles=handles)
     return figure
 
 
@@ -203,7 +199,7 @@ def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     names = shown(results, "removed_count")
     table = paired(results)
     panels = list(table.groupby("panel", sort=False))
-    figure, axes = grid(len(panels), panel_height=2.3, columns=2, margin=0.6)
+    figure, axes = grid(len(panels), panel_height=2.3, columns=2)
     for panel, (name, rows) in zip(axes, panels, strict=True):
         cells = (
             rows.pivot(index="first", columns="second", values="fewer").reindex(index=names, columns=names).to_numpy()
@@ -216,9 +212,8 @@ def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
         panel.set_yticks(range(len(names)), words)
         panel.tick_params(length=0)
-        title(panel, f"{name} · n = {rows['n'].iloc[0]:,}")
-    figure.supxlabel("… than this one", fontsize=7.5)
-    figure.supylabel("this ranking needs fewer items …", fontsize=7.5)
+        title(panel, counted(str(name), int(rows["n"].iloc[0])), NARROW)
+    around(figure, x="… than this one", y="this ranking needs fewer items …")
     return figure
 
 

@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from attnprobe.report.claims import Claim, mean_of
 from attnprobe.report.facets import MAX_ATTENTION_BINS, Facet, facets, max_attention_bin, per_example, split_by_class
-from attnprobe.report.panels import grid, legend_columns, title
+from attnprobe.report.panels import NOTE_SIZE, around, class_handles, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading
 from attnprobe.report.style import CLASS_COLOURS, FAINT
 from attnprobe.report.violins import violin
@@ -28,15 +27,10 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     names: list[str] = []
     for panel, facet in zip(axes, panels, strict=True):
         names = max(names, _draw(panel, facet), key=len)
-    figure.supxlabel("median TVD of the prediction under permutation", fontsize=7.5)
-    figure.supylabel("largest attention weight", fontsize=7.5)
-    if len(names) > 1:
-        handles = [
-            Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)
-        ]
-        figure.legend(
-            handles=handles, title="predicted", loc="outside upper right", ncols=legend_columns(figure, names)
-        )
+    around(
+        figure, x="median TVD of the prediction under permutation", y="largest attention weight",
+        handles=class_handles(names), heading="predicted",
+    )  # fmt: skip
     return figure
 
 
@@ -55,7 +49,7 @@ def _draw(axes: Axes, facet: Facet) -> list[str]:
                 (1.02, at),
                 xycoords=("axes fraction", "data"),
                 va="center",
-                fontsize=5.5,
+                fontsize=NOTE_SIZE,
                 color=FAINT,
                 annotation_clip=False,
             )

@@ -4,13 +4,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
 from attnprobe.report.claims import Claim, mean_of, share_of
 from attnprobe.report.facets import Facet, facets, per_example
-from attnprobe.report.panels import grid, title
+from attnprobe.report.panels import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.style import FAINT, INK
 
@@ -21,6 +23,8 @@ SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
 FLIPS = ("flip_top_attention", "flip_random_attention")
 CELLS = ("both", "top_only", "random_only", "neither")
 EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.linspace(0.3, 1, 64)))
+"""A single example must be seen: the lightest shade is not white."""
 
 
 def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -31,34 +35,46 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     Serrano & Smith's figure 3.
     """
     panels = facets(per_example(results, PROBE, SCATTER))
-    figure, axes = grid(len(panels), panel_height=1.9, margin=0.2)
-    for panel, facet in zip(axes, panels, strict=True):
-        _hexagons(panel, facet)
-    figure.supxlabel("difference of the attention weights", fontsize=7.5)
-    figure.supylabel("ΔJS (nats)", fontsize=7.5)
+    figure, axes = grid(len(panels), panel_height=1.9, columns=2)
+    drawn = [found for panel, facet in zip(axes, panels, strict=True) if (found := _hexagons(panel, facet)) is not None]
+    around(figure, x="difference of the attention weights", y="ΔJS (nats)")
+    if drawn:
+        # one scale for all panels
+        most = max(int(np.max(hexagons.get_array())) for hexagons in drawn)
+        scale = LogNorm(1, max(2, most))
+        for hexagons in drawn:
+            hexagons.set_norm(scale)
+        bar = figure.colorbar(drawn[0], ax=axes, aspect=30, pad=0.02)
+        ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= max(2, most)]
+        bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], minor=False)
+        bar.set_ticks([], minor=True)
+        bar.set_label("examples")
     return figure
 
 
-def _hexagons(axes: Axes, facet: Facet) -> None:
+def _hexagons(axes: Axes, facet: Facet) -> PolyCollection | None:
+    """Draw one panel; its hexagons, or None where there is nothing to show."""
     rows = facet.rows.dropna(subset=list(SCATTER))
     js, weight = (rows[metric].to_numpy() for metric in SCATTER)
     low, high = -0.1, 0.8
+    hexagons = None
     if len(rows):
-        axes.hexbin(
-            weight, np.clip(js, low, high), gridsize=(32, 20), extent=(0, 1, low, high), mincnt=1,
-            norm=LogNorm(vmin=0.3), cmap="Blues", edgecolors="none",
+        hexagons = axes.hexbin(
+            weight, np.clip(js, low, high), gridsize=(32, 20), extent=(0, 1, low, high), mincnt=1, cmap=SHADES,
+            edgecolors="none",
         )  # fmt: skip
     axes.axhline(0, lw=0.5, color=INK)
     quarter = np.clip(np.digitize(weight, EDGES) - 1, 0, len(EDGES) - 2)
     for number, start in enumerate(EDGES[:-1]):
         inside = js[quarter == number]
         text = f"n = {len(inside):,}" + (f"\n{100 * (inside < 0).mean():.1f} % < 0" if len(inside) else "")
-        axes.annotate(text, (start + 0.125, high), ha="center", va="top", fontsize=5, color=FAINT)
+        axes.annotate(text, (start + 0.125, high), ha="center", va="top", fontsize=NOTE_SIZE, color=FAINT)
     for edge in EDGES[1:-1]:
         axes.axvline(edge, lw=0.4, color="#DDDDDD", zorder=0)
     axes.set_xlim(0, 1)
     axes.set_ylim(low, high)
     title(axes, facet.title)
+    return hexagons
 
 
 def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
@@ -106,7 +122,7 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     Serrano & Smith's table 2.
     """
     table = flip_table(results)
-    figure, axes = grid(len(table), panel_height=1.35, margin=0.25)
+    figure, axes = grid(len(table), panel_height=1.5)
     records: list[Any] = table.to_dict("records")
     for panel, row in zip(axes, records, strict=True):
         cells = np.array([row[name] for name in CELLS]).reshape(2, 2)
@@ -116,9 +132,8 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         panel.set_xticks([0, 1], ["flips", "does not"])
         panel.set_yticks([0, 1], ["flips", "does not"], rotation=90, va="center")
         panel.tick_params(length=0)
-        title(panel, f"{row['panel']} · n = {row['n']:,}")
-    figure.supxlabel("erasing a random other item", fontsize=7.5)
-    figure.supylabel("erasing the most attended", fontsize=7.5)
+        title(panel, counted(row["panel"], row["n"]))
+    around(figure, x="erasing a random other item", y="erasing the top one")
     return figure
 
 

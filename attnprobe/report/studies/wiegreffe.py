@@ -12,7 +12,8 @@ from scipy import stats
 
 from attnprobe.report import published
 from attnprobe.report.claims import FAILS, HOLDS, Claim, Evidence, Finding
-from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin
+from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin, named
+from attnprobe.report.figures import class_names
 from attnprobe.report.studies import StudyReading
 from attnprobe.report.study_figures import curve, performances, spread
 from attnprobe.results.statistics import interval
@@ -72,6 +73,17 @@ class Members:
         """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example."""
         return per_example(Path(self.of("base")["path"].iloc[0]), "adversarial")
 
+    @property
+    def best(self) -> str:
+        """What the farthest attentions of the base's examples are: `exact`, or known with so many of them exact."""
+        share = float((self.single["is_exact"] == 1).mean())
+        return "exact" if share == 1 else f"farthest known, {100 * share:.0f} % exact"
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the base's classes."""
+        return class_names(Path(self.of("base")["path"].iloc[0]))
+
     def has(self, test: str) -> bool:
         """Whether the study made this test."""
         return test in self.content["settings"]["tests"]
@@ -113,7 +125,7 @@ def choose(adversaries: Sequence[Path], above: float) -> Path:
 
 def difference(of: "pd.Series[float]", to: "pd.Series[float]") -> Evidence:
     """Mean over the seeds that both have of the difference, paired by seed."""
-    return Evidence.of_seeds((of - to).dropna())
+    return Evidence.of_seeds((of - to).dropna(), low=-1, high=1)
 
 
 def equivalence(differences: Sequence[float], margin: float) -> float:
@@ -196,8 +208,8 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
     base, even = members.by_seed("base"), members.by_seed("uniform")
     table = pd.DataFrame(
         [
-            row("learned attention", Evidence.of_seeds(base), papers.get("f1_base", np.nan)),
-            row("uniform attention", Evidence.of_seeds(even), papers.get("f1_uniform", np.nan)),
+            row("learned attention", Evidence.of_seeds(base, low=0, high=1), papers.get("f1_base", np.nan)),
+            row("uniform attention", Evidence.of_seeds(even, low=0, high=1), papers.get("f1_uniform", np.nan)),
         ]
     )
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
@@ -228,8 +240,9 @@ def seeds(reading: StudyReading, members: Members) -> None:
     frame = pd.DataFrame({"seeds": others.groupby(level="example_id")["jsd"].median()})
     frame["farthest seed"] = others.groupby(level="example_id")["jsd"].max()
     frame = frame.join(members.single[["found_jsd", "optimum_jsd", "max_attention", "predicted_class"]])
+    frame = named(frame, [members.classes])
     tvd = others.groupby(level="example_id")["tvd"].median()
-    names = {"seeds": "median over seeds", "found_jsd": "adversary (search)", "optimum_jsd": "adversary (exact)"}
+    names = {"seeds": "median over seeds", "found_jsd": "adversary (search)", "optimum_jsd": f"adversary ({members.best})"}
     lines = []
     bins = max_attention_bin(frame["max_attention"].to_numpy())
     for label, part in [("all", frame), *((MAX_ATTENTION_BINS[b], frame[bins == b]) for b in range(4))]:
@@ -255,16 +268,16 @@ def seeds(reading: StudyReading, members: Members) -> None:
         FAILS: "The adversary is no farther out ({}): what it finds is within the spread of seeds.",
     }.get(beyond.exceeds(0), "Whether the adversary is farther out is open ({}).")
     words = (
-        f"Over {count} further seeds attention moves by a median JSD of {shown(spread_of_seeds)} nats (predictions by a TVD "
-        f"of {tvd.mean():.3f}). {verdict.format(shown(beyond) + ' nats')} The exact adversary is beyond the farthest seed "
-        f"in {outside:.0%} of the examples."
+        f"Over {count} further seed{'' if count == 1 else 's'} attention moves by a median JSD of {shown(spread_of_seeds)} nats (predictions by a TVD "
+        f"of {tvd.mean():.3f}). {verdict.format(shown(beyond) + ' nats')} The farthest attention known ({members.best}) is beyond the farthest seed "
+        f"in {100 * outside:.0f} % of the examples."
     )
     add(reading, claim, beyond, words)
     caption = (
         "JSD to the base's attention by the base's largest weight: median over seeds per example, and the adversaries "
-        "against single predictions (search, and exact)."
+        f"against single predictions (search, and {members.best})."
     )
-    reading.figures.append(("seeds", caption, spread(frame, reading.data)))
+    reading.figures.append(("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}")))
 
 
 GUIDES = {
@@ -280,7 +293,7 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     groups = {name: members.by_seed(f"guide_{name}") for name in GUIDES}
     marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = pd.DataFrame(
-        [row(words, Evidence.of_seeds(groups[name]), marks[name]) for name, words in GUIDES.items()]
+        [row(words, Evidence.of_seeds(groups[name], low=0, high=1), marks[name]) for name, words in GUIDES.items()]
     ).dropna(axis="columns", how="all")
     gain = difference(groups["base"], groups["uniform"])
     claim = statement(
@@ -354,4 +367,4 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         "How far attention moves (JSD) against how far predictions do (TVD): one point per λ, the other seeds of the base, "
         "and the adversaries against single predictions."
     )
-    reading.figures.append(("adversary", caption, curve(table, points, single, quoted, reading.data)))
+    reading.figures.append(("adversary", caption, curve(table, points, single, quoted, reading.data, f"adversary, {members.best}")))

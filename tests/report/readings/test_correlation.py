@@ -84,8 +84,8 @@ def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
     figure = draw(drawing, results(count, undefined=min(count, 3)), None)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()][:2] == ["class 0", "class 1"]
-    notes = [text.get_text() for text in figure.axes[0].texts]
-    assert notes == [f"n = {count - 3}\n3 undefined"]
+    heading = figure.axes[0].get_title("left").replace("\n", " · ")
+    assert heading.endswith(f"n = {count - 3} · 3 undefined")
 
 
 def test_the_bars_of_a_class_add_up_to_one():

@@ -14,7 +14,7 @@ from attnprobe.results.table import Rows
 EXAMPLES = 60
 
 
-def invented_run(directory, role, seed, *, f1, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None):
+def invented_run(directory, role, seed, *, f1, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None, exact=1):
     identity = {
         "run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
         "seed": seed, "split": "test",
@@ -35,6 +35,7 @@ def invented_run(directory, role, seed, *, f1, tvd=0.0, jsd=0.0, teacher=False, 
         rows = tables["adversarial"] = Rows()
         rows.add("max_attention", ids, np.linspace(0.1, 0.9, EXAMPLES))
         rows.add("predicted_class", ids, ids % 2)
+        rows.add("is_exact", ids, (ids % 4 < exact * 4).astype(float))
         for name, value in {"found_jsd": 0.5, "found_tvd": 0.01, "optimum_jsd": 0.6, "optimum_tvd": 0.01}.items():
             rows.add(name, ids, np.full(EXAMPLES, value))
     listed = {}
@@ -151,3 +152,21 @@ def test_equivalence_agrees_with_the_interval():
 
 def test_one_seed_has_no_interval():
     assert np.isnan(Evidence.of_seeds(pd.Series([0.8])).low)
+
+
+def test_no_interval_of_f1_leaves_what_f1_can_be(study):
+    """Student's interval of 0.99 and 0.90 reaches from 0.37 to 1.52."""
+    low, high = stats.t.interval(0.95, 1, loc=0.945, scale=stats.sem([0.99, 0.90]))
+    assert low < 0.4
+    assert high > 1.5
+    found = study([0.99, 0.90], [0.02, 0.10], GUIDES, {0: (0.05, 0.1)})
+    table = next(iter(found.tables.values()))
+    assert table["F1 low"].tolist() == [pytest.approx(low), 0]
+    assert table["F1 high"].tolist()[0] == 1
+    for name, _, figure in found.figures:
+        if name in ("uniform", "guide"):
+            axes = figure.axes[0]
+            assert 0 <= min(line.get_xdata().min() for line in axes.lines)
+            assert max(line.get_xdata().max() for line in axes.lines) <= 1
+            assert -0.05 <= axes.get_xlim()[0] < axes.get_xlim()[1] <= 1.05
+    assert any(words.startswith("Over 1 further seed attention") for words in found.readings.values())

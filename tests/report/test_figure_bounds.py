@@ -1,0 +1,253 @@
+"""Nothing that a figure shows is cut off: every drawn artist measured against its axes and the figure."""
+
+import itertools
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from attnprobe.report.facets import named
+from attnprobe.report.figures import draw
+from attnprobe.report.panels import LOWEST, TALLEST
+from attnprobe.report.reading import Drawing, readings
+from attnprobe.report.readings.erasure import RANKINGS
+from attnprobe.report.readings.single_weight import TOPS
+from attnprobe.report.study_figures import curve, performances, spread
+from attnprobe.report.style import drawable, paper_style
+
+DRAWINGS = [drawing for reading in readings().values() for drawing in reading.drawings if not drawing.words]
+NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",
+         "science", "travel", "arts", "cooking"]  # fmt: skip
+FEW = [(1, 2), (1, 6), (2, 10), (4, 4), (7, 6)]
+"""One of each kind of layout; all others, from 1 to 7 runs and 2 to 10 classes, with `pytest -m slow`."""
+ALL = [pair for pair in itertools.product(range(1, 8), range(2, 11)) if pair not in FEW]
+SLACK = 1.5
+"""Pixels, at 100 to the inch: half a line's width."""
+MARKER = 5.0
+"""Pixels that a point may reach over the frame: it is centred on its value, and not clipped there."""
+
+
+def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
+    """The long table of so many runs with all metrics that figures are drawn from."""
+    parts = []
+    for run in range(runs):
+        draw_from = np.random.default_rng([run, classes])
+        predicted = draw_from.integers(0, classes, count)
+        length = draw_from.integers(1, 40, count)
+        # each run's and class's distribution is narrower, so taller, than the one before
+        width = 0.5 / (1 + run + predicted)
+        optimum = draw_from.beta(8 + 20 * run, 2, count) * np.log(2)
+        metrics = {
+            ("permutation", "median_tvd"): draw_from.random(count),
+            ("adversarial", "found_jsd"): optimum * draw_from.random(count) * (run % 2),
+            ("adversarial", "optimum_jsd"): optimum,
+            ("adversarial", "upper_bound"): np.minimum(np.log(2), optimum + 0.02 * (classes > 2)),
+            ("adversarial", "is_exact"): np.full(count, float(classes == 2)),
+            ("single_weight", "drawn_delta_js_attention"): draw_from.normal(0.1, 0.3, count),
+            ("single_weight", "drawn_delta_attention_attention"): draw_from.random(count),
+            ("single_weight", "flip_top_attention"): draw_from.integers(0, 2, count),
+            ("single_weight", "flip_random_attention"): draw_from.random(count),
+            ("erasure", "never_flips"): (draw_from.random(count) < 0.2).astype(float),
+        }
+        for probe in ("permutation", "adversarial", "correlation", "single_weight", "erasure"):
+            metrics[probe, "predicted_class"] = predicted
+            metrics[probe, "max_attention"] = draw_from.random(count)
+            metrics[probe, "content_length"] = length
+        pairs = ("attention_gradient", "attention_leave_one_out", "gradient_leave_one_out", "shuffled_gradient",
+                 "shuffled_leave_one_out")  # fmt: skip
+        for pair in pairs:
+            tau = np.clip(0.3 + width * draw_from.normal(size=count), -1, 1)
+            metrics["correlation", f"tau_{pair}"] = np.where(length > 1, tau, np.nan)
+        for place, ranking in enumerate(RANKINGS):
+            removed = np.minimum(length, 1 + place)
+            metrics["erasure", f"removed_count_{ranking}"] = removed
+            metrics["erasure", f"removed_fraction_{ranking}"] = removed / length
+            metrics["erasure", f"regret_{ranking}"] = removed - 1
+        identity = {
+            "run_id": f"run{run}", "experiment": "default", "data": f"customer reviews of the year 202{run}",
+            "model": "lstm_additive", "seed": 0, "split": "test",
+        }  # fmt: skip
+        for (probe, metric), values in metrics.items():
+            parts.append(
+                pd.DataFrame(
+                    identity
+                    | {"probe": probe, "metric": metric, "example_id": np.arange(count), "step": np.nan, "value": values}
+                )
+            )
+    return named(pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs)
+
+
+def tick_labels(axes: Axes) -> list[Text]:
+    """Those that are drawn: ticks beyond the limits have labels too, and do not show them."""
+    found = []
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        found += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    return [label for label in found if label.get_visible()]
+
+
+def shown_texts(figure: Figure) -> tuple[list[Text], list[Text]]:
+    """All words that are drawn: labels of ticks, and the rest."""
+    visible = [axes for axes in figure.axes if axes.get_visible()]
+    ticks = [label for axes in visible for label in tick_labels(axes)]
+    every = {id(label) for axes in figure.axes for label in axes.findobj(Text)}
+    own = {id(text) for axes in visible for text in axes.texts}
+    own |= {id(text) for axes in visible for text in (axes.xaxis.label, axes.yaxis.label, *axes.findobj(is_title(axes)))}
+    rest = [text for text in figure.findobj(Text) if id(text) in own or id(text) not in every]
+    shown = [[text for text in texts if text.get_visible() and text.get_text().strip()] for texts in (ticks, rest)]
+    return shown[0], shown[1]
+
+
+def is_title(axes: Axes):
+    return lambda artist: artist in (axes.title, axes._left_title, axes._right_title)
+
+
+def data_of(axes: Axes) -> list[Artist]:
+    """The artists that show numbers: not frames, ticks and words."""
+    return [*axes.lines, *axes.patches, *axes.collections, *axes.images]
+
+
+def problems(figure: Figure) -> list[str]:
+    """What is cut off, lies on other words or has letters of an odd size; in words."""
+    with paper_style():
+        FigureCanvasAgg(figure).draw()
+    found = []
+    room = figure.bbox
+    ticks, rest = shown_texts(figure)
+    texts = [*ticks, *rest]
+    for text in texts:
+        box = text.get_window_extent()
+        if box.x0 < -SLACK or box.y0 < -SLACK or box.x1 > room.x1 + SLACK or box.y1 > room.y1 + SLACK:
+            found.append(f"{text.get_text()!r} leaves the figure: {box.extents.round()} of {room.extents.round()}")
+        if not 5.5 <= text.get_fontsize() <= 8:
+            found.append(f"{text.get_text()!r} has letters of {text.get_fontsize()} points")
+    words = [(text, text.get_window_extent().padded(-SLACK)) for text in texts if text.get_rotation() in (0, 90)]
+    for (one, box), (other, beside) in itertools.combinations(words, 2):
+        if box.overlaps(beside):
+            found.append(f"{one.get_text()!r} lies on {other.get_text()!r}")
+    for axes in figure.axes:
+        if not axes.get_visible():
+            continue
+        frame = axes.bbox.padded(MARKER)
+        if axes.bbox.height < 0.5 * LOWEST * figure.dpi and axes.get_subplotspec() is not None:
+            found.append(f"{axes.get_title('left')!r} is {axes.bbox.height:.0f} pixels high")
+        for artist in data_of(axes):
+            box = artist.get_window_extent()
+            if not np.isfinite(box.extents).all() or (box.width == 0 and box.height == 0):
+                continue
+            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            if artist.get_clip_on() and not inside:
+                found.append(f"{artist} of {axes.get_title('left')!r}: {box.extents.round()} of {frame.extents.round()}")
+    for legend in figure.legends:
+        for axes in figure.axes:
+            if axes.get_visible() and legend.get_window_extent().padded(-SLACK).overlaps(axes.bbox):
+                found.append(f"the legend lies on {axes.get_title('left')!r}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {}
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
+@pytest.mark.parametrize(
+    ("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)]
+)
+def test_nothing_is_cut_off(tables, drawing: Drawing, runs, classes):
+    results = tables.setdefault((runs, classes), invented(runs, classes))
+    figure = draw(drawing, results, None)
+    assert problems(figure) == []
+    # a page of paper, the legend and long titles aside
+    assert figure.get_figheight() <= TALLEST + 3.5
+    if drawing.name.startswith("correlation") and 1 < classes <= 6:
+        assert len(figure.legends[0].get_texts()) >= classes
+
+
+def test_the_measure_finds_what_is_wrong():
+    """Every kind of fault, made on purpose."""
+    with paper_style():
+        figure = Figure(figsize=(3, 2))
+        panels = figure.subplots(1, 2, sharey=True)
+        panels[0].plot([0, 1], [0, 1])
+        panels[0].set_ylim(bottom=0)  # freezes the limits for the next panel
+        panels[1].bar([0], [3])
+        panels[0].set_title("a title as long as two panels and more")
+        panels[1].annotate("here", (0.5, 0.5), fontsize=9)
+        panels[1].annotate("there", (0.5, 0.5), fontsize=6)
+        figure.legend(handles=panels[0].lines, labels=["far too many words for a figure of three inches"], loc="center")
+    found = " ".join(problems(figure))
+    for fault in ("Rectangle", "leaves the figure", "lies on 'there'", "letters of 9", "the legend lies on"):
+        assert fault in found, fault
+
+
+def test_every_ranking_of_a_figure_is_in_its_legend():
+    drawing = next(drawing for drawing in DRAWINGS if drawing.name == "erasure_regret")
+    figure = draw(drawing, invented(1, 2), None)
+    drawn = {line.get_color() for line in figure.axes[0].lines}
+    entries = {handle.get_color(): text.get_text() for handle, text in
+               zip(figure.legends[0].get_lines(), figure.legends[0].get_texts(), strict=True)}  # fmt: skip
+    assert set(entries) == drawn
+    assert "contribution" in entries.values()
+    assert TOPS
+
+
+def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():
+    drawing = next(drawing for drawing in DRAWINGS if drawing.name == "single_weight_delta")
+    figure = draw(drawing, invented(3, 2), None)
+    hexagons = [panel.collections[0] for panel in figure.axes[:3]]
+    assert len({(one.norm.vmin, one.norm.vmax) for one in hexagons}) == 1
+    assert hexagons[0].norm.vmin == 1
+    assert hexagons[0].norm.vmax == max(one.get_array().max() for one in hexagons)
+    assert figure.axes[-1].get_ylabel() == "examples"
+
+
+@pytest.mark.parametrize("classes", range(2, 11))
+def test_nothing_of_a_study_is_cut_off(classes):
+    draw_from = np.random.default_rng(classes)
+    frame = pd.DataFrame(
+        {
+            "seeds": draw_from.random(80) * 0.3, "found_jsd": draw_from.random(80) * 0.6, "max_attention": draw_from.random(80),
+            "optimum_jsd": 0.6 + draw_from.random(80) * 0.09, "predicted_class": draw_from.integers(0, classes, 80),
+        }
+    )  # fmt: skip
+    frame.attrs = {"classes": list(map(drawable, NAMES[:classes]))}
+    with paper_style():
+        figure = spread(frame, "customer reviews of the year 2026", "adversary, best known")
+    assert problems(figure) == []
+    shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    assert any("hardware and software" in text for text in shown) == (classes == 2)
+
+
+@pytest.mark.parametrize("f1", [[0.99, 0.91], [0.0, 0.02, 0.0], [0.5], [1.0, 1.0]])
+def test_nothing_of_the_f1_figure_is_cut_off(f1):
+    groups = {name: pd.Series(f1) for name in ("attention of the trained adversary", "uniform attention")}
+    with paper_style():
+        figure = performances(groups, {name: 0.87 for name in groups}, "sst")
+    assert problems(figure) == []
+
+
+def test_the_labels_of_the_curve_lie_beside_the_bars_of_their_points():
+    lambdas, tvd = [0, 0.001, 0.01, 0.1, 1], np.array([0.02, 0.05, 0.2, 0.4, 0.6])
+    table = pd.DataFrame({"lambda": lambdas, "TVD": tvd, "JSD": [0.1, 0.3, 0.5, 0.6, 0.65]})
+    for name in ("TVD", "JSD"):
+        table[f"{name} low"], table[f"{name} high"] = table[name] - 0.02, table[name] + 0.02
+    seeds = pd.DataFrame({"tvd": [0.1, 0.1], "jsd": [0.1, 0.2]})
+    single = pd.Series({"found_tvd": 0.01, "found_jsd": 0.4, "optimum_tvd": 0.01, "optimum_jsd": 0.6})
+    quoted = pd.DataFrame({"TVD": [0.03], "JSD": [0.62]})
+    with paper_style():
+        figure = curve(table, seeds, single, quoted, "sst")
+    assert problems(figure) == []
+    axes = figure.axes[0]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 5
+    for segment in (segment for bars in axes.collections for segment in bars.get_segments()):
+        ends = axes.transData.transform(segment)
+        for box in boxes:
+            assert not box.overlaps(mpl.transforms.Bbox([ends.min(0), ends.max(0) + 0.1]))
