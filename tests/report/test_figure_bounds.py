@@ -229,7 +229,7 @@ def test_nothing_of_a_study_is_cut_off(classes):
 def test_nothing_of_the_f1_figure_is_cut_off(f1):
     groups = {name: pd.Series(f1) for name in ("attention of the trained adversary", "uniform attention")}
     with paper_style():
-        figure = performances(groups, {name: 0.87 for name in groups}, "sst")
+        figure = performances(groups, dict.fromkeys(groups, 0.87), "sst")
     assert problems(figure) == []
 
 

@@ -166,7 +166,7 @@ def test_no_interval_of_f1_leaves_what_f1_can_be(study):
     for name, _, figure in found.figures:
         if name in ("uniform", "guide"):
             axes = figure.axes[0]
-            assert 0 <= min(line.get_xdata().min() for line in axes.lines)
+            assert min(line.get_xdata().min() for line in axes.lines) >= 0
             assert max(line.get_xdata().max() for line in axes.lines) <= 1
             assert -0.05 <= axes.get_xlim()[0] < axes.get_xlim()[1] <= 1.05
     assert any(words.startswith("Over 1 further seed attention") for words in found.readings.values())
