@@ -213,8 +213,8 @@ def test_nothing_of_a_study_is_cut_off(classes):
     draw_from = np.random.default_rng(classes)
     frame = pd.DataFrame(
         {
-            "seeds": draw_from.random(80) * 0.3, "found_jsd": draw_from.random(80) * 0.6, "max_attention": draw_from.random(80),
-            "optimum_jsd": 0.6 + draw_from.random(80) * 0.09, "predicted_class": draw_from.integers(0, classes, 80),
+            "seeds": draw_from.random(80) * 0.3, "found_jsd": draw_from.random(80) * 0.6,
+            "max_attention": draw_from.random(80), "optimum_jsd": 0.6 + draw_from.random(80) * 0.09, "predicted_class": draw_from.integers(0, classes, 80),
         }
     )  # fmt: skip
     frame.attrs = {"classes": list(map(drawable, NAMES[:classes]))}

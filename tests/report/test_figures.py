@@ -258,7 +258,7 @@ def test_a_legend_stays_inside_its_figure_and_leaves_the_panels_their_size(names
 
 
 def test_no_panel_is_cut_at_the_height_of_the_first_one():
-    figure, panels = grid(2, panel_height=1.5)
+    _, panels = grid(2, panel_height=1.5)
     for panel, height in zip(panels, (1, 3), strict=True):
         panel.stairs([height], [0, 1])
     from_zero(panels)
