@@ -89,7 +89,9 @@ class AttentionClassifier(LightningModule):
         other = ("exact_match", "label_accuracy") if task is Task.SINGLE_LABEL else ("accuracy",)
         if recipe is not None and recipe.selection_metric in other:
             known = "accuracy" if task is Task.SINGLE_LABEL else "exact_match or label_accuracy"
-            raise UserError(f"training.recipe.selection_metric={recipe.selection_metric}: this task has {known} instead")
+            raise UserError(
+                f"training.recipe.selection_metric={recipe.selection_metric}: this task has {known} instead"
+            )
         # copied, so that two classifiers started from one matrix do not train each other
         self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
         self.encoder = encoder(input_size=embeddings.shape[1])

@@ -11,7 +11,8 @@ from attnprobe.batch import Task
 
 
 class Performance(nn.Module):
-    """Accuracy (with several labels: exact match and accuracy per label), F1 per class and macro, area under the ROC and the precision-recall curve, over one split.
+    """Accuracy (with several labels: exact match and accuracy per label), F1 per class and macro, area under the ROC and the
+    precision-recall curve, over one split.
 
     All are between 0 and 1, higher is better. With two classes the areas are those of class 1, with more they are
     macro averages over one-against-the-rest, over the classes that occur (where any word of a vocabulary may be the
@@ -51,7 +52,7 @@ class Performance(nn.Module):
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
 
     def compute(self) -> dict[str, Tensor]:
-        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one number per class), `f1_macro`, `roc_auc`, `pr_auc`."""
+        """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc`, `pr_auc`."""
         with warnings.catch_warnings():  # torchmetrics says each time that a class which does not occur has no area
             warnings.filterwarnings("ignore", ".*Ignoring these classes in macro-average.*")
             warnings.filterwarnings("ignore", "No positive samples in targets.*")

@@ -166,9 +166,7 @@ def _row(table: pd.DataFrame, example_id: int) -> pd.Series:
     return found.iloc[0]
 
 
-def _block(
-    choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataFrame, names: Sequence[str]
-) -> _Block:
+def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataFrame, names: Sequence[str]) -> _Block:
     tokens, attention = list(example["tokens"]), np.asarray(example["attention"], float)
     if len(tokens) != len(attention):
         raise ValueError(f"example {choice.example_id}: {len(tokens)} tokens but {len(attention)} attention weights")

@@ -93,7 +93,8 @@ def around(
     """
     lines: dict[float, int] = {}
     for panel in figure.axes:
-        row = round(panel.get_subplotspec().get_position(figure).y0, 3) if panel.get_subplotspec() else 0.0
+        place = panel.get_subplotspec()
+        row = 0.0 if place is None else round(place.get_position(figure).y0, 3)
         lines[row] = max(lines.get(row, 0), panel.get_title("left").count("\n"))
     below = figure.get_figheight() + TITLE_LINE * sum(lines.values())
     above = _legend(figure, handles, heading) if handles else 0.0

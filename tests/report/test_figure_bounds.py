@@ -77,7 +77,13 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
             parts.append(
                 pd.DataFrame(
                     identity
-                    | {"probe": probe, "metric": metric, "example_id": np.arange(count), "step": np.nan, "value": values}
+                    | {
+                        "probe": probe,
+                        "metric": metric,
+                        "example_id": np.arange(count),
+                        "step": np.nan,
+                        "value": values,
+                    }
                 )
             )
     return named(pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs)
@@ -98,7 +104,9 @@ def shown_texts(figure: Figure) -> tuple[list[Text], list[Text]]:
     ticks = [label for axes in visible for label in tick_labels(axes)]
     every = {id(label) for axes in figure.axes for label in axes.findobj(Text)}
     own = {id(text) for axes in visible for text in axes.texts}
-    own |= {id(text) for axes in visible for text in (axes.xaxis.label, axes.yaxis.label, *axes.findobj(is_title(axes)))}
+    own |= {
+        id(text) for axes in visible for text in (axes.xaxis.label, axes.yaxis.label, *axes.findobj(is_title(axes)))
+    }
     rest = [text for text in figure.findobj(Text) if id(text) in own or id(text) not in every]
     shown = [[text for text in texts if text.get_visible() and text.get_text().strip()] for texts in (ticks, rest)]
     return shown[0], shown[1]
@@ -143,7 +151,9 @@ def problems(figure: Figure) -> list[str]:
                 continue
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
             if artist.get_clip_on() and not inside:
-                found.append(f"{artist} of {axes.get_title('left')!r}: {box.extents.round()} of {frame.extents.round()}")
+                found.append(
+                    f"{artist} of {axes.get_title('left')!r}: {box.extents.round()} of {frame.extents.round()}"
+                )
     for legend in figure.legends:
         for axes in figure.axes:
             if axes.get_visible() and legend.get_window_extent().padded(-SLACK).overlaps(axes.bbox):
@@ -157,9 +167,7 @@ def tables():
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
-@pytest.mark.parametrize(
-    ("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)]
-)
+@pytest.mark.parametrize(("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)])
 def test_nothing_is_cut_off(tables, drawing: Drawing, runs, classes):
     results = tables.setdefault((runs, classes), invented(runs, classes))
     figure = draw(drawing, results, None)
@@ -214,7 +222,8 @@ def test_nothing_of_a_study_is_cut_off(classes):
     frame = pd.DataFrame(
         {
             "seeds": draw_from.random(80) * 0.3, "found_jsd": draw_from.random(80) * 0.6,
-            "max_attention": draw_from.random(80), "optimum_jsd": 0.6 + draw_from.random(80) * 0.09, "predicted_class": draw_from.integers(0, classes, 80),
+            "max_attention": draw_from.random(80), "optimum_jsd": 0.6 + draw_from.random(80) * 0.09,
+            "predicted_class": draw_from.integers(0, classes, 80),
         }
     )  # fmt: skip
     frame.attrs = {"classes": list(map(drawable, NAMES[:classes]))}

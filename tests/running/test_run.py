@@ -210,7 +210,9 @@ def test_probing_leaves_the_saved_weights_and_the_logger_csv_is_written(tmp_path
     directory = run(small_run(tmp_path, "logger=csv"))
     curves = pd.read_csv(directory / "training" / "metrics.csv")
     assert "validation/roc_auc" in curves
-    assert curves.drop(columns=["epoch", "step"]).min().min() >= 0  # no epoch's metric stands for "never choose this one"
+    assert (
+        curves.drop(columns=["epoch", "step"]).min().min() >= 0
+    )  # no epoch's metric stands for "never choose this one"
     config = json.loads((directory / "training.json").read_text())
     assert 0 <= config["chosen_epoch"] < 2
     assert torch.get_default_dtype() == torch.float32

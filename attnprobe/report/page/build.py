@@ -190,7 +190,8 @@ def _s(things: Sequence[object]) -> str:
 def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
     """One line of the table of runs."""
     ids = [run.run_id for run in group.runs]
-    own = compared[compared["run_id"].isin(ids) & compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")]
+    accuracy = compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
+    own = compared[compared["run_id"].isin(ids) & accuracy]
     values = own["mean"].to_numpy(float)
     span = ""
     if len(own) > 1:

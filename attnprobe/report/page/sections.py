@@ -167,7 +167,9 @@ def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Besi
     return [
         Beside(
             title=row["title"].strip(),
-            group="" if row["group"] == "overall" else f"predicted {class_of(row['group'], classes[str(row['run_id'])])}",
+            group=""
+            if row["group"] == "overall"
+            else f"predicted {class_of(row['group'], classes[str(row['run_id'])])}",
             where=titles[str(row["run_id"])],
             seed=int(row["seed"]),
             value=row["mean"],

@@ -194,7 +194,8 @@ READING = Reading(
         "search of the paper stands beside the optimum: exact where there are two classes, else bracketed by the farthest "
         "attention known and a certified upper bound; the share solved exactly is among the numbers. Where the decoder is "
         "not linear (questions), or a text may have several labels, nothing but the search looks for it, and the bound is "
-        "that of any attention at all, whatever it predicts. Near ln 2, an attention on wholly other words would do as well. The known critique (Wiegreffe & "
+        "that of any attention at all, whatever it predicts. Near ln 2, an attention on wholly other words would do "
+        "as well. The known critique (Wiegreffe & "
         "Pinter 2019): such an attention exists for one text at a time and no trained model need ever produce it, so "
         "existence alone is weak evidence; compare it with the spread over seeds."
     ),

@@ -184,9 +184,7 @@ def _curves(
     groups: Sequence[tuple[str, pd.DataFrame]], facet: Facet, pair: str
 ) -> list[tuple[np.ndarray, np.ndarray, str]]:
     """(x, density, colour) of every class of a panel, and of the shuffled attention where the pair has one."""
-    samples = [
-        (rows[f"tau_{pair}"], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)
-    ]
+    samples = [(rows[f"tau_{pair}"], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
     if pair in SHUFFLED:
         samples.append((facet.rows[SHUFFLED[pair]], FAINT))
     return [(*_estimate(column.dropna().to_numpy()), colour) for column, colour in samples]

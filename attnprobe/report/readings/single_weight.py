@@ -40,7 +40,7 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     around(figure, x="difference of the attention weights", y="ΔJS (nats)")
     if drawn:
         # one scale for all panels
-        most = max(int(np.max(hexagons.get_array())) for hexagons in drawn)
+        most = max(int(np.max(np.asarray(hexagons.get_array()))) for hexagons in drawn)
         scale = LogNorm(1, max(2, most))
         for hexagons in drawn:
             hexagons.set_norm(scale)

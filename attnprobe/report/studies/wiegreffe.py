@@ -242,7 +242,11 @@ def seeds(reading: StudyReading, members: Members) -> None:
     frame = frame.join(members.single[["found_jsd", "optimum_jsd", "max_attention", "predicted_class"]])
     frame = named(frame, [members.classes])
     tvd = others.groupby(level="example_id")["tvd"].median()
-    names = {"seeds": "median over seeds", "found_jsd": "adversary (search)", "optimum_jsd": f"adversary ({members.best})"}
+    names = {
+        "seeds": "median over seeds",
+        "found_jsd": "adversary (search)",
+        "optimum_jsd": f"adversary ({members.best})",
+    }
     lines = []
     bins = max_attention_bin(frame["max_attention"].to_numpy())
     for label, part in [("all", frame), *((MAX_ATTENTION_BINS[b], frame[bins == b]) for b in range(4))]:
@@ -268,8 +272,10 @@ def seeds(reading: StudyReading, members: Members) -> None:
         FAILS: "The adversary is no farther out ({}): what it finds is within the spread of seeds.",
     }.get(beyond.exceeds(0), "Whether the adversary is farther out is open ({}).")
     words = (
-        f"Over {count} further seed{'' if count == 1 else 's'} attention moves by a median JSD of {shown(spread_of_seeds)} nats (predictions by a TVD "
-        f"of {tvd.mean():.3f}). {verdict.format(shown(beyond) + ' nats')} The farthest attention known ({members.best}) is beyond the farthest seed "
+        f"Over {count} further seed{'' if count == 1 else 's'} attention moves by a median JSD of {shown(spread_of_seeds)} "
+        f"nats (predictions by a TVD "
+        f"of {tvd.mean():.3f}). {verdict.format(shown(beyond) + ' nats')} The farthest attention known ({members.best}) is "
+        f"beyond the farthest seed "
         f"in {100 * outside:.0f} % of the examples."
     )
     add(reading, claim, beyond, words)
@@ -367,4 +373,5 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         "How far attention moves (JSD) against how far predictions do (TVD): one point per λ, the other seeds of the base, "
         "and the adversaries against single predictions."
     )
-    reading.figures.append(("adversary", caption, curve(table, points, single, quoted, reading.data, f"adversary, {members.best}")))
+    drawn = curve(table, points, single, quoted, reading.data, f"adversary, {members.best}")
+    reading.figures.append(("adversary", caption, drawn))

@@ -203,14 +203,19 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
 
 def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
     """Two audits of two CSVs with one name, one of them with other settings too: three cards, two of them with a study."""
-    audits = [("a", 0.2, {"data": {"path": "a.csv"}, "epochs": 8}), ("b", -0.2, {"data": {"path": "b.csv"}, "epochs": 8})]
+    audits = [
+        ("a", 0.2, {"data": {"path": "a.csv"}, "epochs": 8}),
+        ("b", -0.2, {"data": {"path": "b.csv"}, "epochs": 8}),
+    ]
     studies = []
     for name, value, training in audits:
         run_dir = make_run(name, data="files", probes=EVERYTHING, training=training)
         claim = Claim("needed", "necessity", f"Of {name}", "Me", lambda _: None, "accuracy lost", speaks="for")
         finding = Finding(claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive")
         studies.append(
-            StudyReading("Audit", "", "files", "lstm_additive", tmp_path, [finding], [tmp_path / "b" / ".." / run_dir.name])
+            StudyReading(
+                "Audit", "", "files", "lstm_additive", tmp_path, [finding], [tmp_path / "b" / ".." / run_dir.name]
+            )
         )
     make_run("c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2})
     monkeypatch.setattr(build, "find_studies", lambda places: studies)

@@ -14,7 +14,9 @@ from attnprobe.results.table import Rows
 EXAMPLES = 60
 
 
-def invented_run(directory, role, seed, *, f1, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None, exact=1):
+def invented_run(
+    directory, role, seed, *, f1, tvd=0.0, jsd=0.0, teacher=False, adversarial=False, validation=None, exact=1
+):
     identity = {
         "run_id": f"{role}-{seed}", "experiment": f"wiegreffe_{role}", "data": "sst", "model": "lstm_additive",
         "seed": seed, "split": "test",
