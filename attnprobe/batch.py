@@ -14,7 +14,7 @@ Boolean masks say True = keep. `mask` marks real tokens (markers included, paddi
 positions that attention may be given to: no markers, no padding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
@@ -61,6 +61,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def rows(self, chosen: slice) -> "Batch":
+        """Some of the examples, with all their padding."""
+        return replace(self, **_rows(self, chosen))
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         """The same batch on another device."""
         moved = {
@@ -92,6 +96,23 @@ class Outputs:
     content: Bool[Tensor, "batch seq"]
     query: Float[Tensor, "batch query"] | None = None
     word_attention: Float[Tensor, "batch tokens"] | None = None
+
+    def rows(self, chosen: slice) -> "Outputs":
+        """Those of some of the examples, with all their padding."""
+        return replace(self, **_rows(self, chosen))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Outputs]") -> "Outputs":
+        """Those of successive rows of one batch."""
+        if len(parts) == 1:
+            return parts[0]
+        there = [f.name for f in fields(cls) if getattr(parts[0], f.name) is not None]
+        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in there})
+
+
+def _rows(of: "Batch | Outputs", chosen: slice) -> dict[str, Tensor]:
+    """Every column there is, cut to these rows."""
+    return {f.name: value[chosen] for f in fields(of) if (value := getattr(of, f.name)) is not None}
 
 
 def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Tensor, "*any classes"]:

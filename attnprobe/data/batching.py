@@ -13,6 +13,10 @@ from attnprobe.batch import Batch
 from attnprobe.data.teaching import Lessons
 from attnprobe.data.vocabulary import END, PADDING, START
 
+MOST_POSITIONS = 1 << 15
+"""Of an evaluation batch: long texts come in smaller ones, so that what a model and the probes hold of a batch does not
+grow with the texts' length."""
+
 
 @dataclass(frozen=True)
 class Ragged:
@@ -186,6 +190,19 @@ def chunks(order: Int[np.ndarray, " rows"], size: int) -> list[list[int]]:
     return [order[start : start + size].tolist() for start in range(0, len(order), size)]
 
 
+def short_enough(
+    order: Int[np.ndarray, " rows"], lengths: Int[np.ndarray, " rows"], size: int, most: int = MOST_POSITIONS
+) -> list[list[int]]:
+    """Cut an order of rows, shortest first, into batches of at most `size` rows and, padding included, `most` positions
+    (a single row may exceed it)."""
+    batches: list[list[int]] = []
+    for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
+        if not batches or len(batches[-1]) == size or (len(batches[-1]) + 1) * (length + 2) > most:
+            batches.append([])
+        batches[-1].append(row)
+    return batches
+
+
 class BucketSampler(Sampler[list[int]]):
     """Training batches of similar length in random order.
 
@@ -227,7 +244,7 @@ class SortedSampler(Sampler[list[int]]):
     """Evaluation batches, shortest texts first: deterministic, each row exactly once over all processes."""
 
     def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int, rank: int = 0, world_size: int = 1):
-        batches = chunks(np.argsort(lengths, kind="stable"), batch_size)
+        batches = short_enough(np.argsort(lengths, kind="stable"), lengths, batch_size)
         self.batches = shard(batches, rank, world_size, even=False)
 
     def __len__(self) -> int:

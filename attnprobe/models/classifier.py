@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
 from attnprobe.errors import UserError
+from attnprobe.halving import Halving
 from attnprobe.models.attention import Attention, masked_softmax
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
@@ -110,6 +111,7 @@ class AttentionClassifier(LightningModule):
         self.validation_performance = Performance(task, classes)
         self.test_performance = Performance(task, classes)
         self.performance: dict[str, Tensor] = {}
+        self.halving = Halving()
 
     # --- the three stages -------------------------------------------------------------------------------------
 
@@ -250,9 +252,17 @@ class AttentionClassifier(LightningModule):
         # It is for the callbacks alone: in a logged curve that value would be all one sees.
         self.log("validation/selection", chosen - 1e6 if skipped else chosen, logger=False)
 
+    def in_parts(self, batch: Batch) -> Outputs:
+        """All stages in order, on as many examples at a time as fit into memory."""
+        return Outputs.joined(self.halving("prediction", batch, lambda rows: self(batch.rows(rows))))
+
+    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Outputs:
+        """Outputs of one batch."""
+        return self.in_parts(batch)
+
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
         """Outputs of one batch for the probes, which listen to the test loop."""
-        outputs = self(batch)
+        outputs = self.in_parts(batch)
         self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
         return {"outputs": outputs}
 

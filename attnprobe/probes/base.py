@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, TypeVar, final
 
+import numpy as np
 import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
@@ -171,22 +172,49 @@ class ProbeRunner(Callback):
     ) -> None:
         """Examine one batch."""
         assert isinstance(pl_module, AttentionClassifier)
-        forward: Outputs = outputs["outputs"]
-        subject = Subject(pl_module, batch, forward, pl_module.readout(batch, forward), self.words)
+        classifier, forward = pl_module, outputs["outputs"]
+        subjects: dict[tuple[int, int], Subject] = {}
+
+        def subject(rows: slice) -> Subject:
+            key = (rows.start, rows.stop)
+            if key not in subjects:
+                part, states = batch.rows(rows), forward.rows(rows)
+                subjects[key] = Subject(classifier, part, states, classifier.readout(part, states), self.words)
+            return subjects[key]
+
         example_id = batch.example_id.cpu().numpy()
         for probe in self.probes:
             start = perf_counter()
-            for found in probe.examine(subject, self.draws[probe.name]):
-                if isinstance(found, Note):
-                    notes = self.notes[probe.name]
-                    known = found.name in notes
-                    notes[found.name] = found.combine(notes[found.name], found.value) if known else found.value
-                    continue
-                metric, value, step = found
-                self.rows[probe.name].add(
-                    metric,
-                    example_id,
-                    value.detach().double().cpu().numpy(),
-                    None if step is None else step.detach().double().cpu().numpy(),
-                )
+
+            def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Numbers | Note]]:
+                found = probe.examine(subject(rows), self.draws[probe.name])
+                return rows, [one if isinstance(one, Note) else numbers(one) for one in found]
+
+            for rows, results in classifier.halving(f"probe {probe.name}", batch, measured):
+                for found in results:
+                    if isinstance(found, Note):
+                        notes = self.notes[probe.name]
+                        known = found.name in notes
+                        notes[found.name] = found.combine(notes[found.name], found.value) if known else found.value
+                        continue
+                    self.rows[probe.name].add(found.metric, example_id[rows], found.value, found.step)
             self.seconds[probe.name] += perf_counter() - start
+
+
+class Numbers(NamedTuple):
+    """A measurement as numpy arrays in float64."""
+
+    metric: str
+    value: np.ndarray
+    step: np.ndarray | None
+
+
+def numbers(measurement: Measurement) -> Numbers:
+    """Take a measurement off the device."""
+    step = measurement.step
+    return Numbers(measurement.metric, on_host(measurement.value), None if step is None else on_host(step))
+
+
+def on_host(values: Tensor) -> np.ndarray:
+    """A tensor as an array of float64."""
+    return values.detach().double().cpu().numpy()

@@ -161,6 +161,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
         "chosen_epoch": trained["chosen_epoch"],
         "teacher": None if teacher is None else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
         "tables": tables,
+        "halved_batches": classifier.halving.count,
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},

@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
 from attnprobe.errors import UserError
+from attnprobe.halving import is_out_of_memory
 from attnprobe.models.classifier import AttentionClassifier
 
 
@@ -121,11 +122,29 @@ def fit(
             use_distributed_sampler=False,  # the data module's own sampler knows ranks and length buckets
             default_root_dir=directory,
         )
-        trainer.fit(classifier, datamodule=data)
+        with out_of_memory_is_answered():
+            trainer.fit(classifier, datamodule=data)
         part_company(trainer)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
     return int(checkpoint["epoch"]), curve.epochs
+
+
+@contextmanager
+def out_of_memory_is_answered() -> Iterator[None]:
+    """Say what to change where the memory is too small to train.
+
+    Nothing is halved here: a step of half the examples would be another training.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(
+            "training does not fit into memory: set a smaller data.batch_size, or shorten the texts with data.max_tokens "
+            f"({str(error).splitlines()[0][:200] if str(error) else type(error).__name__})"
+        ) from error
 
 
 def predict(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit, collate, shard
+from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit, collate, shard, short_enough
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
 
@@ -87,3 +87,9 @@ def test_buckets_hold_similar_lengths_in_random_order():
 def test_evaluation_is_sorted_by_length():
     rows = [row for batch in SortedSampler(LENGTHS, 8) for row in batch]
     assert rows == sorted(range(103), key=lambda row: (LENGTHS[row], row))
+
+
+def test_long_texts_come_in_smaller_batches_that_hold_every_row_once():
+    lengths = np.array([5, 4096, 3, 3000, 7, 20000, 1])
+    batches = short_enough(np.argsort(lengths, kind="stable"), lengths, size=3, most=10_000)
+    assert batches == [[6, 2, 0], [4, 3], [1], [5]]
