@@ -127,7 +127,7 @@ class Rows:
         waiting: list[tuple[int, np.ndarray]] = []
         count = 0
         for number, metric in enumerate(names):
-            for records in self._ordered(metric):
+            for records in self.ordered(metric):
                 while count + len(records) >= self.row_group:
                     full = self.row_group - count
                     yield _group(names, [*waiting, (number, records[:full])], identity)
@@ -141,7 +141,8 @@ class Rows:
     def _count(self, metric: str) -> int:
         return sum(map(len, self.parts[metric])) + (0 if self.spill is None else self.spill.count(metric))
 
-    def _ordered(self, metric: str) -> Iterator[np.ndarray]:
+    def ordered(self, metric: str) -> Iterator[np.ndarray]:
+        """The records of one metric by example and step, a piece at a time."""
         if self.spill is None:
             yield ordered(self.parts[metric])
             return

@@ -1,11 +1,13 @@
 """The predictions and the attention of one split, one row per example, for figures, browsers and other runs."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from lightning import Callback, LightningModule, Trainer
+from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.files import SPLITS
@@ -13,14 +15,21 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.data.teaching import FOLDER, text_number, write_lessons
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
-from attnprobe.results.files import write_table
+from attnprobe.probes.base import positions
+from attnprobe.results.files import write_groups
+from attnprobe.results.spill import RECORD
+from attnprobe.results.table import Rows
+
+EXAMPLES = 1024
+"""Rows of the examples' file that are put together at a time."""
 
 
 class PredictionCollector(Callback):
-    """Listens to the test loop."""
+    """Listens to the test loop. What does not fit into memory waits in `folder`, as in `Rows`."""
 
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, folder: Path | None = None) -> None:
+        self.rows = Rows(folder)
+        self.multi_label = False
 
     def on_test_batch_end(
         self,
@@ -33,29 +42,22 @@ class PredictionCollector(Callback):
         """Take in one batch."""
         assert isinstance(pl_module, AttentionClassifier)
         forward: Outputs = outputs["outputs"]
+        self.multi_label = pl_module.task is Task.MULTI_LABEL
         probability = probabilities(forward.logits, pl_module.task)
-        if pl_module.task is Task.MULTI_LABEL:
-            prediction: list[Any] = (probability > 0.5).long().cpu().tolist()
-        else:
-            prediction = probability.argmax(-1).cpu().tolist()
-        attention, content = forward.attention.cpu().numpy(), forward.content.cpu().numpy()
-        lengths = None if forward.word_attention is None else words_per_sentence(batch)
-        columns = zip(
-            batch.example_id.tolist(), batch.labels.tolist(), prediction, probability.cpu().tolist(), strict=True
-        )
-        for row, (example_id, label, decision, distribution) in enumerate(columns):
-            self.rows.append(
-                {
-                    "example_id": example_id,
-                    "label": label,
-                    "prediction": decision,
-                    "probability": distribution,
-                    "attention": attention[row][content[row]].astype(np.float32),
-                }
-            )
-            if lengths is not None and forward.word_attention is not None:
-                weights = forward.word_attention[row][batch.content[row]].float().cpu().numpy()
-                self.rows[-1]["word_attention"] = by_sentence(weights, lengths[row])
+        classes = np.arange(probability.shape[-1])
+        prediction = (probability > 0.5).long() if self.multi_label else probability.argmax(-1)
+        self.add("label", batch, batch.labels, classes if self.multi_label else None)
+        self.add("prediction", batch, prediction, classes if self.multi_label else None)
+        self.add("probability", batch, probability, classes)
+        self.add("attention", batch, forward.attention, positions(forward.content).cpu().numpy())
+        if forward.word_attention is not None:
+            self.add("word_attention", batch, forward.word_attention, positions(batch.content).cpu().numpy())
+            for example, lengths in zip(batch.example_id.tolist(), words_per_sentence(batch), strict=True):
+                self.rows.add("words", np.array([example]), np.array([lengths]), np.arange(len(lengths)))
+
+    def add(self, name: str, batch: Batch, values: Tensor, step: np.ndarray | None) -> None:
+        """Take in one column: a number per example, or several with their places."""
+        self.rows.add(name, batch.example_id.cpu().numpy(), values.detach().double().cpu().numpy(), step)
 
     def write(self, data: TextDataModule, split: str, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
@@ -65,20 +67,72 @@ class PredictionCollector(Callback):
         A hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
         hold the words of each and the attention among them.
         """
-        rows = sorted(self.rows, key=lambda row: row["example_id"])
-        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
-        columns["tokens"] = [data.tokens(split, row["example_id"]) for row in rows]
-        if data.splits[split].question is not None:
-            columns["question"] = [data.question(split, row["example_id"]) for row in rows]
-        if data.splits[split].candidates is not None:
-            columns["candidates"] = [data.candidates(split, row["example_id"]) for row in rows]
-        if "word_attention" in columns:
-            columns["words"] = [
-                by_sentence(words, [len(weights) for weights in row["word_attention"]])
-                for words, row in zip(columns["tokens"], rows, strict=True)
-            ]
-            columns["tokens"] = [[" ".join(words) for words in sentences] for sentences in columns["words"]]
-        write_table(pa.table(columns), path)
+        schema = self.schema(data, split)
+        try:
+            write_groups(schema, self.tables(data, split, schema), path)
+        finally:
+            self.rows.close()
+
+    def schema(self, data: TextDataModule, split: str) -> pa.Schema:
+        """The columns, in order."""
+        words, weights = pa.list_(pa.string()), pa.list_(pa.float32())
+        hierarchical = "word_attention" in self.rows.parts
+        types = {
+            "example_id": pa.int64(),
+            "label": pa.list_(pa.float64()) if self.multi_label else pa.int64(),
+            "prediction": pa.list_(pa.int64()) if self.multi_label else pa.int64(),
+            "probability": pa.list_(pa.float64()),
+            "attention": weights,
+        }
+        types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
+        types["tokens"] = words
+        types |= {"question": words} if data.splits[split].question is not None else {}
+        types |= {"candidates": words} if data.splits[split].candidates is not None else {}
+        types |= {"words": pa.list_(words)} if hierarchical else {}
+        return pa.schema(list(types.items()))
+
+    def tables(self, data: TextDataModule, split: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The table, `EXAMPLES` rows at a time."""
+        taken = {name: Taken(self.rows.ordered(name)) for name in sorted(self.rows.parts)}
+        every = data.splits[split].example_id
+        for start in range(0, len(every), EXAMPLES):
+            ids = every[start : start + EXAMPLES].tolist()
+            lists = {name: column.of(ids) for name, column in taken.items()}
+            columns: dict[str, list[Any]] = {"example_id": ids, **lists}
+            if not self.multi_label:
+                columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
+            columns["tokens"] = [data.tokens(split, number) for number in ids]
+            columns["question"] = [data.question(split, number) for number in ids]
+            columns["candidates"] = [data.candidates(split, number) for number in ids]
+            if "words" in lists:
+                lengths = [[int(count) for count in counts] for counts in lists["words"]]
+                for name, flat in (("words", columns["tokens"]), ("word_attention", lists["word_attention"])):
+                    columns[name] = [by_sentence(row, count) for row, count in zip(flat, lengths, strict=True)]
+                columns["tokens"] = [[" ".join(words) for words in sentences] for sentences in columns["words"]]
+            arrays = [pa.array(columns[field.name], from_pandas=False).cast(field.type) for field in schema]
+            yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+class Taken:
+    """The values of one column, example by example, from records that come sorted."""
+
+    def __init__(self, pieces: Iterator[np.ndarray]) -> None:
+        self.pieces, self.waiting = pieces, np.zeros(0, RECORD)
+
+    def of(self, ids: list[int]) -> list[np.ndarray]:
+        """The values of these examples; they and those of later calls ascend."""
+        parts = []
+        while True:
+            cut = int(np.searchsorted(self.waiting["example_id"], ids[-1], side="right"))
+            parts.append(self.waiting[:cut])
+            self.waiting = self.waiting[cut:]
+            piece = None if len(self.waiting) else next(self.pieces, None)
+            if piece is None:
+                break
+            self.waiting = piece
+        records = np.concatenate(parts)
+        ends = np.searchsorted(records["example_id"], ids, side="right")
+        return np.split(records["value"], ends[:-1])
 
 
 class LessonCollector(Callback):

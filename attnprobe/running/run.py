@@ -126,7 +126,7 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     trained_at = time.time()
 
     runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory)
-    predictions = PredictionCollector()
+    predictions = PredictionCollector(directory)
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
     examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, progress])
