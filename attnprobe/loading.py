@@ -149,7 +149,7 @@ class TrainedRun:
         """The chosen measures `[batch, seq]` by name; see `explain`."""
         if names is None:
             names = IMPORTANCE if outputs.content.shape == batch.ids.shape else ()
-        if isinstance(names, str) or not set(names) <= set(IMPORTANCE):
+        if not isinstance(names, list | tuple | set | frozenset) or not all(name in IMPORTANCE for name in names):
             raise UserError(f"importance={names!r}: expected a list of any of {', '.join(IMPORTANCE)}, or None for all")
         measured = {}
         if "gradient" in names:

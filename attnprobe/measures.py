@@ -163,7 +163,9 @@ def kendall_tau_test(
     """
     tau = kendall_tau(a, b, mask)
     a, b, valid = _rows(a, b, mask)
-    flat = zip(*(x.reshape(-1, x.shape[-1]).detach().cpu().numpy() for x in (a, b, valid)), strict=True)
+    flat = zip(
+        *(x.reshape(tau.numel(), x.shape[-1]).cpu().numpy() for x in (a.double(), b.double(), valid)), strict=True
+    )
     p = [stats.kendalltau(x[keep], y[keep]).pvalue if keep.sum() > 1 else math.nan for x, y, keep in flat]
     return tau, torch.tensor(p, dtype=tau.dtype, device=tau.device).reshape(tau.shape)
 
@@ -204,6 +206,12 @@ def top_k_overlap(
 
 def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both rows in one shape and type. Only leading axes may differ: a last axis of 1 is a mistake, not a scalar."""
+    for row in (a, b):
+        if not row.ndim or not row.is_floating_point():
+            raise ValueError(
+                f"a tensor of {row.dtype} and shape {list(row.shape)}: expected rows of floating-point numbers, such as "
+                f"torch.tensor([0.25, 0.75])"
+            )
     if a.shape[-1] != b.shape[-1]:
         raise ValueError(f"rows of {a.shape[-1]} and {b.shape[-1]} entries: expected two rows of the same length")
     dtype = torch.promote_types(a.dtype, b.dtype)
@@ -215,6 +223,8 @@ def _rows(a: Tensor, b: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Te
     """Both rows and their mask in one shape, values outside the mask set to 0."""
     a, b = _broadcast(a.detach(), b.detach())
     valid = torch.ones_like(a, dtype=torch.bool) if mask is None else mask
+    if valid.dtype != torch.bool:
+        raise ValueError(f"mask is of {valid.dtype}: expected torch.bool, True where an entry counts")
     a, b, valid = torch.broadcast_tensors(a, b, valid)
     return torch.where(valid, a, 0), torch.where(valid, b, 0), valid
 

@@ -224,17 +224,37 @@ class Reader:
         """One bool per token, or None where there is none or it does not fit the tokens."""
         if marked is None:
             return None
+        if not isinstance(marked, list | tuple):
+            raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
         if self.rationale_kind == "mask":
+            if not all(isinstance(one, bool | int | float) for one in marked):
+                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
             return np.array(marked, bool) if len(marked) == length else None
         if self.rationale_kind == "sentences":
             assert sentence is not None
+            if not all(isinstance(one, int) for one in marked):
+                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
             return np.isin(sentence, marked) if set(marked) <= set(sentence) else None
         mask = np.zeros(length, bool)
-        for start, end in marked:
+        for span in marked:
+            if not isinstance(span, list | tuple) or len(span) != 2 or not all(isinstance(one, int) for one in span):
+                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
+            start, end = span
             if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
                 return None
             mask[start:end] = True
         return mask
+
+    @property
+    def marks(self) -> str:
+        """What a cell of the rationale column has to be, for an error message."""
+        kinds = {
+            "mask": "a list of one true or false per token",
+            "spans": "a list of [start, end) token positions",
+            "sentences": "a list of the numbers of sentences",
+        }
+        kind = self.rationale_kind
+        return f"data.rationale={self.rationale}: data.rationale_kind={kind} expects {kinds[kind]}"
 
     def examples(self, kept: Mapping[int, Row], count: dict[str, Any]) -> Examples:
         """Rows side by side."""

@@ -86,8 +86,15 @@ def read_file(path: Path) -> datasets.Dataset:
         return load_afresh(BUILDERS[ending], path, options)
     except UserError:
         raise
-    except (datasets.exceptions.DatasetGenerationError, pa.ArrowException, ValueError, OSError, EOFError) as error:
-        if "corresponds to no data" in str(error):  # how `datasets` says it
+    except (
+        datasets.exceptions.DatasetGenerationError,
+        pa.ArrowException,
+        ValueError,
+        OSError,
+        EOFError,
+        StopIteration,
+    ) as error:
+        if isinstance(error, StopIteration) or "corresponds to no data" in str(error):  # how `datasets` says it
             raise UserError(f"{path} has no row: expected at least one") from None
         raise UserError(f"{path} cannot be read: {reason_of(error, path)}") from None
 

@@ -181,8 +181,7 @@ class TextPipeline:
             UserError: no text, a text or question without any word, questions that are missing, too many or not
                 asked for, or candidates that are no class.
         """
-        if isinstance(texts, str) or not len(texts):
-            raise UserError(f"texts={texts!r}: expected a list of one or more texts, such as ['a fine film']")
+        check_texts(texts)
         read = [self.rules.read(text) for text in texts]
         if empty := [number for number, (words, _) in enumerate(read) if not words]:
             raise UserError(f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out")
@@ -206,7 +205,11 @@ class TextPipeline:
             if questions is not None:
                 raise UserError("questions=…: this run was trained on texts without a question; leave them out")
             return None
-        if questions is None or isinstance(questions, str) or len(questions) != len(texts):
+        if (
+            not isinstance(questions, list | tuple)
+            or len(questions) != len(texts)
+            or not all(isinstance(question, str) for question in questions)
+        ):
             given = "no questions" if questions is None else repr(questions)[:60]
             raise UserError(
                 f"this run was trained to answer questions: expected questions=[…], a list of {len(texts)}, one per "
@@ -226,6 +229,13 @@ class TextPipeline:
             candidates = [matching(words, self.candidates_pattern) for words in texts]
             known = [[name for name in names if name in self.classes] for names in candidates]
         else:
+            if not isinstance(candidates, list | tuple) or not all(
+                isinstance(names, list | tuple | set | frozenset) for names in candidates
+            ):
+                raise UserError(
+                    f"candidates={candidates!r:.60}: expected a list of lists of classes, one per text, such as "
+                    f"[{list(self.classes[:2])}]"
+                )
             known = [list(names) for names in candidates]
             if len(known) != len(texts):
                 raise UserError(f"candidates=…: expected {len(texts)} lists, one per text, but got {len(known)}")
@@ -275,6 +285,31 @@ class TextPipeline:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
         except (KeyError, TypeError) as error:
             raise UserError(f"{path} is not the pipeline.json of a run: {error!r}") from None
+
+
+def check_texts(texts: object) -> None:
+    """Texts for a classifier: a list of texts, or of lists of sentences.
+
+    Raises:
+        UserError: it is something else; names the first text that is none.
+    """
+    expected = "expected a list of one or more texts, such as ['a fine film']"
+    if (
+        isinstance(texts, str | bytes | dict | set)
+        or not hasattr(texts, "__len__")
+        or not hasattr(texts, "__getitem__")
+    ):
+        raise UserError(f"texts={texts!r:.60}: {expected}")
+    if not len(texts):
+        raise UserError(f"texts={texts!r:.60}: {expected}")
+    for number, text in enumerate(texts):  # type: ignore[arg-type,var-annotated]
+        parts = text if isinstance(text, list | tuple) else [text]
+        if not all(isinstance(part, str) for part in parts):
+            raise UserError(f"text {number} is {text!r:.60}: {expected}")
+        if any("\ud800" <= one <= "\udfff" for part in parts for one in part):
+            raise UserError(
+                f"text {number} ({text!r:.60}) holds half a character (a lone surrogate): expected Unicode text"
+            )
 
 
 def matching(words: Iterable[str], pattern: str) -> list[str]:

@@ -30,6 +30,15 @@ def checked(
         raise UserError(f"{shapes}: expected [batch, seq], [batch, seq, classes], [batch, seq]")
     if content.shape != attention.shape or position_logits.shape[:2] != attention.shape:
         raise UserError(f"{shapes}: batch and seq must be the same in all three")
+    if not attention.shape[0] or not attention.shape[1]:
+        raise UserError(f"{shapes}: expected one or more texts of one or more positions")
+    if content.dtype != torch.bool:
+        raise UserError(
+            f"content is of {content.dtype}: expected torch.bool, True where a weight may be erased or moved"
+        )
+    for name, given in {"attention": attention, "position_logits": position_logits}.items():
+        if not given.is_floating_point():
+            raise UserError(f"{name} is of {given.dtype}: expected floating-point numbers; convert with .double()")
     if position_logits.shape[-1] < 2:
         raise UserError(f"{shapes}: expected 2 or more classes; give a binary model's single logit s as [0, s]")
     attention, position_logits = attention.detach().double(), position_logits.detach().double()

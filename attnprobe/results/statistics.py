@@ -12,12 +12,17 @@ def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0
     Uses scipy's bias-corrected accelerated bootstrap (2,000 resamples), and its percentile bootstrap above 2,000
     values, where the correction vanishes and its jackknife would need values² numbers of memory.
 
+    Raises:
+        ValueError: an infinite value, which has no mean.
+
     Returns:
         (mean, low, high); all NaN where there is no value, and three times the mean where all values are equal (to
         twelve digits).
     """
     sample = np.asarray(list(values), np.float64)
     sample = sample[~np.isnan(sample)]
+    if np.isinf(sample).any():
+        raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
     if len(sample) == 0:
         return (float("nan"),) * 3
     mean = float(sample.mean())
