@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
@@ -25,9 +24,11 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.report.strips import Explanation
 from attnprobe.results.directory import read_manifest
+from attnprobe.results.saved import read_settings
+from attnprobe.running.allowed import check_classes
 
-TRUSTED = ("attnprobe", "torch")
-"""Packages whose classes a run directory may ask to be constructed."""
+PARTS = ("encoder", "attention", "decoder")
+"""What every model consists of."""
 IMPORTANCE = ("gradient", "leave_one_out")
 """Measures of a token's importance that `TrainedRun.explain` can give beside the attention."""
 
@@ -160,16 +161,17 @@ class TrainedRun:
         return measured
 
 
-def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = TRUSTED) -> TrainedRun:
+def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:
     """The trained classifier, vocabulary and settings of a finished run, ready for new text.
 
     Args:
         directory: a run directory with its manifest.
-        trusted: packages whose classes the run's settings may name. A run directory from somebody else is data, not
-            code: anything beyond these is refused. Add your own package's name for models of your own.
+        trusted: packages beside attnprobe whose encoders, attentions, … the run's settings may name: yours, for models
+            of your own. A run directory from somebody else is data, and not code: see docs/faq.md for what is checked.
 
     Raises:
-        UserError: no finished run there, or its settings name a class outside `trusted`.
+        UserError: no finished run there, its files are damaged, or its settings name anything but a class of the kind
+            that belongs at that place (`attnprobe.running.allowed`).
     """
     directory = Path(directory)
     if read_manifest(directory) is None:
@@ -177,18 +179,11 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = TRUSTED) 
             f"{directory} holds no finished run (no manifest.json): expected a run directory such as "
             f"runs/testbed/lstm_additive-seed0-…; train one with `python -m attnprobe`"
         )
-    config = OmegaConf.to_container(OmegaConf.load(directory / "config.yaml"), resolve=True)
-    assert isinstance(config, dict)
-    for target in targets(config["model"]):
-        if target.split(".")[0] not in trusted:
-            raise UserError(
-                f"{directory}/config.yaml asks for {target}, which is outside the trusted packages "
-                f"({', '.join(trusted)}): if you trust it, load_run(…, trusted=[…, '{target.split('.')[0]}'])"
-            )
+    config = checked_settings(directory, trusted)
     pipeline = TextPipeline.load(directory)
     classifier = construct(config["model"], weights_shape(directory), classes=len(pipeline.classes), task=pipeline.task)
     classifier.load_state_dict(load_file(directory / "model.safetensors"))
-    return TrainedRun(classifier.eval(), pipeline, {str(key): value for key, value in config.items()}, directory)
+    return TrainedRun(classifier.eval(), pipeline, config, directory)
 
 
 def weights_shape(directory: Path) -> torch.Tensor:
@@ -197,14 +192,16 @@ def weights_shape(directory: Path) -> torch.Tensor:
         return torch.zeros(weights.get_slice("embedding.weight").get_shape())
 
 
-def targets(content: Any) -> list[str]:
-    """All `_target_` values of nested settings."""
-    if isinstance(content, Mapping):
-        own = [str(content["_target_"])] if "_target_" in content else []
-        return own + [target for value in content.values() for target in targets(value)]
-    if isinstance(content, (list, tuple)):
-        return [target for value in content for target in targets(value)]
-    return []
+def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
+    """A run's settings, of which every class has been checked and none is constructed yet."""
+    try:
+        config = read_settings(directory)
+    except OSError:
+        raise UserError(f"{directory} holds no config.yaml: expected a run directory as it was written") from None
+    check_classes(config, directory / "config.yaml", trusted)
+    if absent := [part for part in PARTS if not isinstance(config.get("model"), dict) or part not in config["model"]]:
+        raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
+    return config
 
 
 def untrained(config: Mapping[str, Any], data: TextDataModule) -> AttentionClassifier:

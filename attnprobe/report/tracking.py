@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import pandas as pd
 import wandb
-from omegaconf import OmegaConf
 
 from attnprobe.errors import UserError
 from attnprobe.report.facets import RUN, per_example
@@ -24,6 +23,7 @@ from attnprobe.report.summary import headline
 from attnprobe.report.tracked_artifacts import model_artifact, results_artifact
 from attnprobe.report.tracked_examples import HEATMAPS, example_table
 from attnprobe.results.directory import read_manifest
+from attnprobe.results.saved import read_settings
 from attnprobe.results.table import WHOLE_SPLIT, read_examples, read_results
 
 Mode = Literal["online", "offline", "disabled"]
@@ -306,9 +306,12 @@ def identifier(run_id: str) -> str:
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
-    """The run's resolved config; empty where the directory has none."""
-    path = run_dir / "config.yaml"
-    if not path.exists():
+    """The run's settings as plain data; empty where the directory has none.
+
+    Raises:
+        UserError: the file is damaged, or holds a reference such as to a variable of the environment.
+    """
+    try:
+        return read_settings(run_dir)
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    config = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    return {str(key): value for key, value in config.items()} if isinstance(config, dict) else {}

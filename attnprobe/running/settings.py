@@ -1,9 +1,10 @@
 """The settings of one run, and what follows from them: its name, its directory, and what decides the trained weights."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from hydra.utils import get_class
@@ -11,16 +12,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
-from attnprobe.loading import TRUSTED, targets
 from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.saved import entries, read_settings, shown
+from attnprobe.running.allowed import check_classes
 from attnprobe.running.devices import several_devices
 from attnprobe.schema import check, resolved
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
+
+REFERENCE = re.compile(r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|name_of_files:[^${}]*|[\w.]+)\}")
+"""What may stand for a value: the place of another one (`${data.path}`), `${oc.select:place,default}`, and a name made of
+a path (`${name_of_files:${data.path}}`)."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +40,15 @@ class Settings:
         """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment.
 
         Raises:
-            UserError: the teacher is named and not finished, or a setting has a wrong type, range, key or choice.
+            UserError: the teacher is named and not finished, a setting has a wrong type, range, key or choice, or asks for
+                more than another setting's value.
         """
+        check_references(OmegaConf.to_container(config))
         if config.teacher not in (None, "auto"):
             config = config.copy()
             config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
         content = resolved(config)
+        check_resolved(content)
         check(content)
         return cls(content)
 
@@ -104,7 +113,37 @@ class Settings:
         }
 
 
-TAKEN_UP = ("run", "probe", "trainer", "logger", "launcher", "figures", "on_finished")
+def check_references(content: Any, place: tuple[str, ...] = ()) -> None:
+    """Refuse settings that ask for more than the value of another setting: the environment, the clock, code's results.
+
+    All settings are written into the run directory, tables and W&B; a secret of the environment has no place there.
+
+    Raises:
+        UserError: names the first such setting.
+    """
+    for key, value in entries(content):
+        here = (*place, str(key))
+        if isinstance(value, str) and "${" in REFERENCE.sub("", REFERENCE.sub("", value)):
+            raise UserError(
+                f"{shown(here)}={ascii(value[:200])[1:-1]}: expected a value, or the place of another setting such as "
+                f"${{data.path}}. Settings are written down in every run, so that the environment and the clock are not "
+                f"looked up; where the value may be known, let your shell fill it in"
+            )
+        check_references(value, here)
+
+
+def check_resolved(content: Any, place: tuple[str, ...] = ()) -> None:
+    """Refuse a text that would be read as a reference when the settings are read again."""
+    for key, value in entries(content):
+        here = (*place, str(key))
+        if "${" in str(key) or (isinstance(value, str) and "${" in value):
+            raise UserError(
+                f"{shown(here)}: the characters ${{ may stand in no setting's name or value: leave them out"
+            )
+        check_resolved(value, here)
+
+
+TAKEN_UP = ("run", "probe", "trainer", "logger", "launcher", "figures", "on_finished", "trusted")
 """What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
 everything else is as the run was trained with."""
 
@@ -126,8 +165,9 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     allowed = (*TAKEN_UP, "experiment", "teacher")
     if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
         raise UserError(
-            f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= may "
-            f"stand: probe, +experiment (for its probes), teacher, trainer, logger, figures, on_finished, {' '.join(free)}"
+            f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
+            f"may stand: probe, trusted, +experiment (its probes), teacher, trainer, logger, figures, on_finished, "
+            f"{' '.join(free)}"
         )
     if config.teacher == "auto" and "teacher" in given.values():
         raise UserError(f"run={config.run} with teacher=auto: name the teacher, a finished run's directory")
@@ -138,21 +178,45 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         )
     path = Path(config.run)
     try:
-        saved: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))  # type: ignore[assignment]
+        saved = read_settings(path)
     except OSError:
         raise UserError(
             f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory such as "
             f"{config.output}/testbed/lstm_additive-seed0-…"
         ) from None
-    if foreign := [one for one in targets(saved) if one.split(".")[0] not in TRUSTED]:
-        raise UserError(
-            f"{path}/config.yaml asks for {foreign[0]}, which is outside the trusted packages ({', '.join(TRUSTED)}): "
-            f"if you trust it, give its settings on the command line (data=… model=…) instead of run={path}"
-        )
+    source = path / "config.yaml"
+    check_classes(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    check_layout(saved, content, source)
     decided = {*TAKEN_UP, *given.values()}
     merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
-    given_keys = {one.split("=")[0] for one in overrides}
+    given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair
     merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}
     merged["trainer"] |= {name: saved["trainer"][name] for name in ("precision", "devices")}  # part of the training
     return OmegaConf.create(merged | {"run_dir": str(path), "run": None})
+
+
+def check_layout(saved: Mapping[str, Any], content: Mapping[str, Any], path: Path) -> None:
+    """Whether saved settings have the parts that every run has, and no others.
+
+    Raises:
+        UserError: names the first that is missing, unknown, or of another kind.
+    """
+    if unknown := [key for key in saved if key not in content]:
+        raise UserError(f"{path}: {shown((unknown[0],))} is no setting of a run: expected {', '.join(content)}")
+    for key in ("data", "model", "training", "trainer"):
+        if not isinstance(saved.get(key), dict):
+            raise UserError(f"{path}: {key} is missing or no group of settings: it is damaged or not of a run")
+    for key, names in {"trainer": ("precision", "devices"), "model": ("name",), "data": ("name",)}.items():
+        if absent := [name for name in names if name not in saved[key]]:
+            raise UserError(f"{path}: {key}.{absent[0]} is missing: it is damaged or not of a run")
+    kinds: dict[str, Any] = {
+        "seed": int,
+        "experiment": str,
+        "teacher": (str, NoneType),
+        "study": NoneType,
+        "run_dir": (str, NoneType),
+    }
+    for key, kind in kinds.items():
+        if not isinstance(saved.get(key), kind) or saved.get(key) == "auto":
+            raise UserError(f"{path}: {key}={ascii(saved.get(key))[:80]} is no setting of a finished run")

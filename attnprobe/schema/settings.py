@@ -29,6 +29,7 @@ TOP: dict[str, Any] = {
     "teacher_id": Optional,
     "teacher_overrides": list[str],
     "run_dir": Optional,
+    "trusted": list[str] | str,
     "run": Optional,
     "on_finished": Literal["error", "skip", "remeasure", "replace"] | None,
     "figures": bool,

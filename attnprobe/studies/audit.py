@@ -49,7 +49,6 @@ class Audit(Study):
         trainings = 2 * (1 + len(self.seeds))
         kept = rows_within(costs, epochs, trainings, self.minutes * 60)
         most = dict(config.data.most or {}) | kept
-        overrides = [f"data.most={{{', '.join(f'{split}: {count}' for split, count in most.items())}}}"] if kept else []
         sizes = costs.rows | kept
         estimate = Costs(sizes, costs.training, costs.probing, costs.device).seconds(epochs, trainings)
         words = (
@@ -60,7 +59,7 @@ class Audit(Study):
             full = duration(costs.seconds(epochs, trainings))
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
             words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
-        return Plan(tuple(overrides), words)
+        return Plan(most if kept else {}, words)
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The examined run; the same with other seeds, and with uniform attention."""

@@ -5,29 +5,33 @@ run in its ordinary directory, so that a study that was killed goes on where it 
 use the same runs. To add a study: a file here, an experiment in conf/, a reading in attnprobe/report/studies/.
 """
 
-import json
 import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from attnprobe.data.sources import SPLITS
 from attnprobe.errors import UserError, answering_disk
 from attnprobe.report.studies import STUDY
 from attnprobe.results.directory import read_manifest
 from attnprobe.results.files import write_json
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.untrusted import read_json
 from attnprobe.running.run import run
-from attnprobe.running.settings import Settings
+from attnprobe.running.settings import Settings, check_references
 
 PLAN = "plan.json"
 """Written before a study begins."""
+
+MAX_ROWS = 10**9
+"""No plan takes more rows of a split."""
 
 OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
 """Settings of the study itself, which its members do not inherit from the command line."""
@@ -63,10 +67,43 @@ class Done:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study decides before it begins: settings for all of its members, and a sentence that says so."""
+    """What a study decides before it begins: how many rows its members take, and a sentence that says so.
 
-    overrides: tuple[str, ...] = ()
+    Attributes:
+        rows: split → at most so many of its rows (`data.most`), for all members; empty: as the command line says.
+        words: the sentence.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
+
+    @property
+    def overrides(self) -> list[str]:
+        """The same as the members' command line says it."""
+        limits = ", ".join(f"{split}: {count}" for split, count in self.rows.items())
+        return [f"data.most={{{limits}}}"] if limits else []
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """The plan in a file, which may say this and nothing else.
+
+        Raises:
+            FileNotFoundError: there is none.
+            UserError: the file is damaged, or says anything else.
+        """
+        content = read_json(path)
+        rows, words = content.get("rows"), content.get("words")
+        good = set(content) == {"rows", "words"} and isinstance(rows, dict) and set(rows) <= set(SPLITS)
+        counts = rows.values() if isinstance(rows, dict) else ()
+        good = good and all(type(count) is int and 0 < count <= MAX_ROWS for count in counts)
+        if not (
+            isinstance(rows, dict) and good and isinstance(words, str) and len(words) <= 2000 and words.isprintable()
+        ):
+            raise UserError(
+                f"{path} is not a study's plan: expected rows per split (1 to {MAX_ROWS:,}) and a line of text, and "
+                f"nothing else. Remove it, and the study plans again; or choose another output=…"
+            )
+        return cls(rows, words)
 
 
 class Study(ABC):
@@ -107,6 +144,7 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
         UserError: a setting cannot be used, or a member failed; finished members are kept for the next try.
     """
     config = compose(overrides)
+    check_references(OmegaConf.to_container(config))
     study: Study = instantiate(config.study)
     settings = OmegaConf.to_container(config.study, resolve=True)
     own = Settings.of(compose(changed(overrides, [])))
@@ -137,12 +175,11 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
 def planned(study: Study, compose: Compose, directory: Path) -> Plan:
     """The study's plan, from plan.json where there is one: what was decided by this machine's speed stays decided."""
     path = directory / PLAN
-    if path.exists():
-        content = json.loads(path.read_text(encoding="utf-8"))
-        plan = Plan(tuple(content["overrides"]), content["words"])
-    else:
+    try:
+        plan = Plan.read(path)
+    except (FileNotFoundError, NotADirectoryError):
         plan = study.plan(compose)
-        write_json({"overrides": plan.overrides, "words": plan.words}, path)
+        write_json({"rows": dict(plan.rows), "words": plan.words}, path)
     if plan.words:
         print(f"{study.name}: {plan.words}", flush=True)
     return plan

@@ -114,9 +114,9 @@ def test_a_model(mine):
     assert results.loc[results["metric"] == "leave_one_out", "value"].notna().all()
     with pytest.raises(UserError, match=r"asks for attnprobe_extra\..*outside the trusted"):
         attnprobe.load_run(directory)
-    with pytest.raises(UserError, match="if you trust it, give its settings on the command line"):
+    with pytest.raises(UserError, match=r"trusted=\[attnprobe_extra\]"):
         taken_up(composed([f"run={directory}"]), [f"run={directory}"])
-    trained = attnprobe.load_run(directory, trusted=["attnprobe", "torch", *FOREIGN])
+    trained = attnprobe.load_run(directory, trusted=FOREIGN)
     (attention,) = trained.explain(["the film was good"])["attention"]
     assert sum(attention) == pytest.approx(1)
 

@@ -1,0 +1,45 @@
+"""A run directory's settings read as plain data: no reference in them is followed, and no class looked up."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnprobe.errors import UserError
+from attnprobe.results.untrusted import read_yaml
+
+
+def read_settings(directory: Path) -> dict[str, Any]:
+    """A run directory's config.yaml as plain data: nothing in it is resolved, and nothing constructed.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none.
+        UserError: it is damaged, or refers to other values or to the environment (`${…}`).
+    """
+    path = Path(directory) / "config.yaml"
+    content = read_yaml(path)
+    refuse_references(content, path)
+    return content
+
+
+def refuse_references(content: Any, path: Path, place: tuple[str, ...] = ()) -> None:
+    """Raise a `UserError` that names the first setting whose key or value holds `${`."""
+    for key, value in entries(content):
+        here = (*place, str(key))
+        if "${" in str(key) or (isinstance(value, str) and "${" in value):
+            raise UserError(
+                f"{path}: {shown(here)} holds ${{…}}. A run writes values, never references, so that this one was "
+                f"changed; what such a reference asks for (a variable of the environment, say) is not looked up"
+            )
+        refuse_references(value, path, here)
+
+
+def entries(content: Any) -> list[tuple[Any, Any]]:
+    """What is directly within a mapping or a list, with its key or number."""
+    if isinstance(content, Mapping):
+        return list(content.items())
+    return list(enumerate(content)) if isinstance(content, (list, tuple)) else []
+
+
+def shown(place: tuple[str, ...]) -> str:
+    """A place in the settings as text, without anything that a terminal would obey."""
+    return ascii(".".join(place)[:200])[1:-1]

@@ -1,0 +1,246 @@
+# ruff: noqa: E501
+"""Settings that try to run code, made at random: `python -m tests.running.hostile 10000` says how many of them did."""
+
+import copy
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra._internal.instantiate import _instantiate2
+
+from attnprobe.errors import UserError
+from attnprobe.loading import checked_settings
+from attnprobe.running.settings import Settings, taken_up
+from tests.runs import composed
+
+ELSEWHERE = [
+    "os.system",
+    "subprocess.run",
+    "subprocess.Popen",
+    "pathlib.Path.touch",
+    "pathlib.Path",
+    "builtins.eval",
+    "builtins.exec",
+    "builtins.open",
+    "builtins.getattr",
+    "builtins.dict",
+    "functools.partial",
+    "operator.attrgetter",
+    "importlib.import_module",
+    "shutil.rmtree",
+    "pickle.loads",
+    "yaml.unsafe_load",
+    "hydra.utils.instantiate",
+    "hydra.utils.call",
+    "hydra.utils.get_method",
+    "hydra.utils.get_object",
+    "hydra.utils.get_class",
+    "omegaconf.OmegaConf.load",
+    "numpy.load",
+    "pandas.read_pickle",
+    "datasets.load_dataset",
+    "torch.load",
+    "torch.serialization.load",
+    "torch.serialization.io.BytesIO",
+    "torch.hub.load",
+    "torch.ops.load_library",
+    "torch.utils.collect_env.run",
+    "torch.save",
+    "torch.compile",
+    "torch.distributed.run.run_script_path",
+    "torch.utils.model_zoo.load_url",
+    "torch.nn.Linear",
+    "torch.nn.Sequential",
+    "torch.jit.load",
+    "torch.optim.Optimizer",
+    "torch.optim.Adam.step",
+    "torch.optim.optimizer.os.system",
+    "torch.optim.swa_utils.AveragedModel",
+    "torch.optim.lr_scheduler.LRScheduler",
+    "torch.optim.lr_scheduler.warnings.warn",
+    "torch.optim.torch.load",
+    "torch.optim.lr_scheduler.partial",
+    "tests.runs.composed",
+    "hydra_plugins.attnprobe_launcher.PoolLauncher",
+    "not_installed_anywhere.Encoder",
+]
+OURS = [
+    "attnprobe.launching.slots.Process",
+    "attnprobe.launching.cluster.Command",
+    "attnprobe.launching.cluster.Command.__call__",
+    "attnprobe.results.files.write_json",
+    "attnprobe.results.files.os.system",
+    "attnprobe.running.prepare.discard",
+    "attnprobe.loading.load_run",
+    "attnprobe.loading.instantiate",
+    "attnprobe.loading.os.system",
+    "attnprobe.loading.torch.load",
+    "attnprobe.loading.TrainedRun",
+    "attnprobe.report.page.packing.base64.b64decode",
+    "attnprobe.models.encoders.Encoder",
+    "attnprobe.models.encoders.nn.Linear",
+    "attnprobe.models.encoders.torch.hub.load",
+    "attnprobe.models.encoders.LSTMEncoder.__init__",
+    "attnprobe.models.encoders.both_ways",
+    "attnprobe.models.encoders.LSTMEncoder.__init__.__globals__",
+    "attnprobe.models.encoders.LSTMEncoder.__class__",
+    "attnprobe.models.encoders.__builtins__.eval",
+    "attnprobe.models.encoders.__dict__",
+    "attnprobe.models.encoders.__loader__.load_module",
+    "attnprobe.models.classifier.Encoder",
+    "attnprobe.models.classifier.AttentionClassifier",
+    "attnprobe.errors.UserError",
+    "attnprobe.studies.audit.Audit",
+    "attnprobe.load_run",
+    "attnprobe.__main__.main",
+    "attnprobe.running.run.run",
+    "attnprobe.nowhere.Encoder",
+    "attnprobe.probes.base.Probe",
+    "attnprobe.probes.base.ProbeRunner",
+    "attnprobe.data.sources.Source",
+    "attnprobe.data.sources.read_file",
+    "attnprobe",
+]
+MALFORMED = ["", ".", "..", "attnprobe..models", ".attnprobe.models.encoders.LSTMEncoder", "attnprobe.models.encoders.",
+    " attnprobe.models.encoders.LSTMEncoder", "attnprobe.models.encoders.LSTMEncoder\n", "ａttnprobe.models.encoders.LSTMEncoder",
+    "attnprobe/models/encoders.LSTMEncoder", "attnprobe.models.encoders:LSTMEncoder", "attnprobe.0", "a" * 10_000, "\x1b]0;x.y",
+    None, 3, True, 1.5, [], ["os.system"], {}, {"_target_": "os.system"}]  # fmt: skip
+REFERENCES = ["${oc.env:HOME}", "${oc.env:SECRET_TOKEN,none}", "${oc.decode:'1'}", "${oc.select:seed}", "${seed}", "${.name}", "${nope}",
+    "${oc.create:'{_target_: pathlib.Path.touch, self: PWNED}'}", "a${seed}b", "\\${seed}", "${", "${oc.dict.keys:model}", "${hydra:job.name}",
+    "${oc.deprecated:seed}", "${${seed}}", "${oc.env:${experiment}}", "${python:1}", "${now:%Y}"]  # fmt: skip
+ARGUMENTS = [{}, {"command": "touch PWNED"}, {"self": "PWNED"}, {"args": ["touch", "PWNED"]}, {"f": "PWNED", "weights_only": False},
+    {"path": "PWNED", "content": "x"}, {"directory": "."}, {"_args_": ["touch PWNED"]}, {"_partial_": True}, {"_recursive_": False},
+    {"_partial_": True, "hidden_size": 3}, {"_convert_": "none"}, {"_partial_": "yes"}]  # fmt: skip
+
+
+def places(content: Any, place: tuple = ()) -> Iterator[tuple]:
+    """Every place of nested settings."""
+    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+        yield (*place, key)
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*place, key))
+
+
+def placed(settings: dict, place: tuple, change: Any) -> dict:
+    """A copy of the settings in which `change(container, key)` was applied at a place."""
+    changed = copy.deepcopy(settings)
+    container: Any = changed
+    for key in place[:-1]:
+        container = container[key]
+    change(container, place[-1])
+    return changed
+
+
+def hostile(settings: dict, generator: random.Random) -> tuple[str, dict]:
+    """A name and settings, one place of which names what no run's settings may name there."""
+    place = generator.choice(list(places(settings)))
+    if generator.random() < 0.25:
+        text = generator.choice(REFERENCES)
+        as_key = generator.random() < 0.3
+
+        def refer(container: Any, key: Any) -> None:
+            if as_key and isinstance(container, dict):
+                container[text] = container.pop(key)
+            else:
+                container[key] = text
+
+        return f"{text} at {place}", placed(settings, place, refer)
+    target = generator.choice([*ELSEWHERE, *OURS, generator.choice(MALFORMED)])
+    payload = {"_target_": target, **generator.choice(ARGUMENTS)}
+    form = generator.choice(["instead", "within", "list", "target", "nested"])
+
+    def ask(container: Any, key: Any) -> None:
+        value = container[key]
+        if form == "target" and isinstance(value, dict):
+            value["_target_"] = target
+        elif form == "within" and isinstance(value, dict):
+            value["extra"] = payload
+        elif form == "list":
+            container[key] = [value, [payload]]
+        elif form == "nested":
+            container[key] = {
+                "_target_": "attnprobe.models.encoders.LSTMEncoder",
+                "_partial_": True,
+                "hidden_size": payload,
+            }
+        else:
+            container[key] = payload
+
+    return f"{target!r} at {place}, {form}", placed(settings, place, ask)
+
+
+@contextmanager
+def calls() -> Iterator[list[str]]:
+    """What Hydra calls for settings, or starts a process, meanwhile."""
+    made: list[str] = []
+    original = _instantiate2._call_target
+    watching = True
+
+    def spy(target: Any, *rest: Any) -> Any:
+        made.append(repr(target))
+        return original(target, *rest)
+
+    def hook(event: str, _: tuple) -> None:
+        if watching and event in (
+            "os.system",
+            "subprocess.Popen",
+            "os.exec",
+            "os.posix_spawn",
+            "socket.connect",
+            "shutil.rmtree",
+        ):
+            made.append(event)
+
+    _instantiate2._call_target = spy
+    sys.addaudithook(hook)
+    try:
+        yield made
+    finally:
+        _instantiate2._call_target = original
+        watching = False
+
+
+def attempt(directory: Path, settings: dict, config: Any) -> list[bool]:
+    """Write settings into a run directory and read them as load_run and `run=` do; which of them refused."""
+    (directory / "config.yaml").write_text(yaml.safe_dump(settings, allow_unicode=True, sort_keys=False), "utf-8")
+    refused = []
+    for read in (lambda: checked_settings(directory, ()), lambda: taken_up(config, [])):
+        try:
+            read()
+            refused.append(False)
+        except UserError:
+            refused.append(True)
+    return refused
+
+
+def campaign(directory: Path, count: int, seed: int = 0) -> tuple[int, list[str], list[str]]:
+    """Try so many; how many readings were refused, which were not, and what was called."""
+    settings = Settings.of(composed("model=hanrnn", "+experiment=serrano", "data=imdb")).config
+    config = composed(f"run={directory}")
+    generator = random.Random(seed)
+    refused, accepted = 0, []
+    assert attempt(directory, settings, config) == [False, False]  # unchanged, they are read
+    with calls() as made:
+        for _ in range(count):
+            name, changed = hostile(settings, generator)
+            results = attempt(directory, changed, config)
+            refused += sum(results)
+            accepted += [name] * (len(results) - sum(results))
+    return refused, accepted, made
+
+
+if __name__ == "__main__":
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    with tempfile.TemporaryDirectory() as folder:
+        turned_away, through, executed = campaign(Path(folder), number)
+    print(
+        f"{number:,} settings, each read by load_run and by run=: refused {turned_away:,} of {2 * number:,}, executed {len(executed)}"
+    )
+    for line in [*through[:20], *executed[:20]]:
+        print(line)
+    sys.exit(bool(through or executed))

@@ -1,0 +1,252 @@
+"""A run directory is data: nothing that its settings or a study's plan say is called, followed or looked up."""
+
+import json
+from contextlib import suppress
+
+import pytest
+import yaml
+from hydra.utils import instantiate
+
+import attnprobe
+from attnprobe.data.teaching import Teacher
+from attnprobe.errors import UserError
+from attnprobe.loading import checked_settings
+from attnprobe.report.tracking import read_config
+from attnprobe.running.allowed import check_classes
+from attnprobe.running.run import run
+from attnprobe.running.settings import Settings, taken_up
+from attnprobe.studies.audit import Audit
+from attnprobe.studies.base import PLAN, Plan, planned
+from tests.results.test_untrusted import BOMB
+from tests.running.hostile import calls, campaign
+from tests.runs import composed, small_run
+
+TOUCH = "{_target_: pathlib.Path.touch, self: {_target_: pathlib.Path, _args_: [PWNED]}}"
+DECODED = {
+    "_target_": "attnprobe.report.page.packing.base64.b64decode",
+    "s": "gASVAAAAAA==",
+}
+PAYLOADS = {
+    "shell": {"_target_": "torch.utils.collect_env.run", "command": "touch PWNED"},
+    "pickle file": {"_target_": "torch.load", "f": "PWNED", "weights_only": False},
+    "pickle within": {
+        "_target_": "torch.load",
+        "f": {"_target_": "torch.serialization.io.BytesIO", "initial_bytes": DECODED},
+        "weights_only": False,
+    },
+    "serialization": {"_target_": "torch.serialization.load", "f": "PWNED"},
+    "hub": {"_target_": "torch.hub.load", "repo_or_dir": ".", "model": "x", "source": "local"},
+    "library": {"_target_": "torch.ops.load_library", "path": "PWNED.so"},
+    "script": {"_target_": "torch.distributed.run.run_script_path", "training_script": "PWNED.py"},
+    "url": {"_target_": "torch.utils.model_zoo.load_url", "url": "file:///PWNED"},
+    "process": {"_target_": "attnprobe.launching.slots.Process", "command": ["touch", "PWNED"]},
+    "command": {"_target_": "attnprobe.launching.cluster.Command.__call__", "self": {"_target_": "x.y"}},
+    "write": {"_target_": "attnprobe.results.files.write_json", "content": 1, "path": "PWNED"},
+    "delete": {"_target_": "attnprobe.running.prepare.discard", "directory": "."},
+    "created": "${oc.create:'" + TOUCH + "'}",
+    "decoded": "${oc.decode:'" + TOUCH + "'}",
+    "environment": "${oc.env:SECRET_TOKEN}",
+    "block list": {"_target_": "os.system", "command": "touch PWNED"},
+    "wrong base": {"_target_": "attnprobe.models.decoders.LinearDecoder", "_partial_": True},
+}
+SPOTS = (
+    "training.recipe",
+    "training.recipe.optimizer",
+    "model.encoder",
+    "model.question_encoder",
+    "data",
+    "data.source",
+    "experiment",
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(small_run(tmp_path_factory.mktemp("runs"), probes="[]"))
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """An empty folder to be in, so that a payload's file would be seen, and a secret to leak."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    return folder
+
+
+def copied(finished, tmp_path, change):
+    """A copy of a run with changed settings, its manifest as it was."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in finished.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    settings = yaml.safe_load((copy / "config.yaml").read_text())
+    change(settings)
+    (copy / "config.yaml").write_text(yaml.safe_dump(settings))
+    return copy
+
+
+def put(settings, place, value):
+    *outer, last = place.split(".")
+    for key in outer:
+        settings = settings[key]
+    settings[last] = value
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_no_payload_is_executed(finished, tmp_path, empty, payload):
+    copy = copied(finished, tmp_path, lambda settings: None)
+    good = yaml.safe_load((copy / "config.yaml").read_text())
+    config = composed(f"run={copy}")
+    with calls() as made:
+        for spot in SPOTS:
+            settings = yaml.safe_load(yaml.safe_dump(good))
+            put(settings, spot, PAYLOADS[payload])
+            (copy / "config.yaml").write_text(yaml.safe_dump(settings))
+            for read in (
+                attnprobe.load_run,
+                lambda path: checked_settings(path, ()),
+                lambda path: taken_up(config, []),
+            ):
+                with pytest.raises(UserError, match=r"config\.yaml"):
+                    read(copy)
+            with suppress(UserError):
+                assert "hunter2" not in str(read_config(copy))
+            Teacher.open(copy, ())
+    assert not made
+    assert not list(empty.iterdir())
+
+
+def test_the_watch_sees_a_call(empty):
+    with calls() as made:
+        instantiate({"_target_": "pathlib.Path", "_args_": ["x"]})
+    assert len(made) == 1
+
+
+def test_no_made_up_settings_are_executed(tmp_path, empty):
+    refused, accepted, made = campaign(tmp_path, 150)
+    assert not accepted
+    assert not made
+    assert refused == 300
+    assert not list(empty.iterdir())
+
+
+def test_an_alias_bomb_ends_at_once(finished, tmp_path):
+    copy = copied(finished, tmp_path, lambda settings: None)
+    (copy / "config.yaml").write_text(BOMB)
+    for read in (attnprobe.load_run, read_config, lambda path: taken_up(composed(f"run={path}"), [])):
+        with pytest.raises(UserError, match=r"config\.yaml"):
+            read(copy)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "3", "[]", "{}", "model: 3", "model: {}", "run_id: x", "a: 1", "data: {_target_: 3}"]
+)
+def test_settings_of_another_shape_are_one_message(finished, tmp_path, content):
+    copy = copied(finished, tmp_path, lambda settings: None)
+    (copy / "config.yaml").write_text(content)
+    for read in (attnprobe.load_run, lambda path: taken_up(composed(f"run={path}"), [])):
+        with pytest.raises(UserError, match=r"config\.yaml"):
+            read(copy)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model=hanrnn", "+experiment=serrano", "data=imdb"),
+        (
+            "task=qa",
+            "data=babi1",
+            "probe=[permutation,leave_one_out,erasure,teacher,single_weight,gradient,plausibility]",
+        ),
+        ("training=adversary", "data=sst", "teacher_id=x", "model=cnn"),
+        ("model=flannoenc", "training=serrano", "data=files", "data.path=x.csv"),
+    ],
+)
+def test_settings_of_ours_are_allowed(overrides, tmp_path):
+    check_classes(Settings.of(composed(*overrides)).config, tmp_path / "config.yaml")
+
+
+def test_a_trusted_package_brings_subclasses_and_nothing_else(finished, tmp_path, monkeypatch):
+    (tmp_path / "extra_package.py").write_text(
+        "import os\nfrom os import system\nfrom attnprobe.models.encoders import LSTMEncoder\n"
+        "class Mine(LSTMEncoder):\n    pass\nclass Other:\n    pass\ndef function():\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def encoder(target):
+        def change(settings):
+            settings["model"]["encoder"]["_target_"] = target
+
+        return change
+
+    copy = copied(finished, tmp_path, encoder("extra_package.Mine"))
+    with pytest.raises(UserError, match=r"outside the trusted packages .*trusted=\[extra_package\]"):
+        checked_settings(copy, ())
+    assert checked_settings(copy, ["extra_package"])["model"]["encoder"]["_target_"] == "extra_package.Mine"
+    assert taken_up(composed(f"run={copy}", "trusted=[extra_package]"), []).run_dir == str(copy)
+    with pytest.raises(UserError, match="expected a list of packages' names"):
+        checked_settings(copy, "extra_package")
+    settings = checked_settings(copy, ["extra_package"])
+    for name in ("Other", "function", "system", "os.system", "LSTMEncoder", "Missing", "os"):
+        settings["model"]["encoder"]["_target_"] = f"extra_package.{name}"
+        with pytest.raises(UserError, match=r"model\.encoder asks for"):
+            check_classes(settings, copy / "config.yaml", ["extra_package"])
+
+
+PLANS = {
+    "overrides": {"overrides": ["model.encoder._target_=pathlib.Path.touch", "+model.encoder.self=PWNED"], "words": ""},
+    "more": {"rows": {}, "words": "", "overrides": []},
+    "split": {"rows": {"train,x: 1}": 3}, "words": ""},
+    "text": {"rows": {"train": "3, test: 1} model=cnn"}, "words": ""},
+    "reference": {"rows": {"train": "${oc.env:SECRET_TOKEN}"}, "words": ""},
+    "none": {"rows": {"train": 0}, "words": ""},
+    "truth": {"rows": {"train": True}, "words": ""},
+    "huge": {"rows": {"train": 10**30}, "words": ""},
+    "terminal": {"rows": {}, "words": "\x1b]0;x\x07"},
+    "list": [],
+    "empty": {},
+    "number": 3,
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_says_rows_and_words_and_nothing_else(tmp_path, empty, name):
+    (tmp_path / PLAN).write_text(json.dumps(PLANS[name]))
+    asked = []
+    with calls() as made, pytest.raises(UserError, match=r"plan\.json"):
+        planned(Audit(probes=["permutation"]), lambda overrides: asked.append(overrides), tmp_path)
+    assert not made
+    assert not asked
+    assert not list(empty.iterdir())
+
+
+def test_a_plan_is_kept(tmp_path):
+    class Short(Audit):
+        def plan(self, compose):
+            return Plan({"test": 400, "train": 2000}, "2 trainings")
+
+    first = planned(Short(probes=["permutation"]), None, tmp_path)
+    assert planned(Audit(probes=["permutation"]), None, tmp_path) == first
+    assert first.overrides == ["data.most={test: 400, train: 2000}"]
+
+
+@pytest.mark.parametrize(
+    "value", ["${oc.env:HOME}", "${oc.decode:3}", "x${oc.env:HOME}", "${oc.select:${oc.env:HOME}}", "${now:%Y}"]
+)
+def test_the_environment_does_not_reach_a_run(value):
+    config = composed()
+    config.experiment = value
+    with pytest.raises(UserError, match="experiment="):
+        Settings.of(config)
+
+
+def test_places_of_other_settings_may_be_named():
+    config = composed()
+    config.experiment = "${data.name}-${oc.select:nowhere,default}"
+    assert Settings.of(config).config["experiment"] == "testbed-default"
+    config.experiment = "\\${data.name}"
+    with pytest.raises(UserError, match="may stand in no setting"):
+        Settings.of(config)
