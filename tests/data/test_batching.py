@@ -93,3 +93,10 @@ def test_long_texts_come_in_smaller_batches_that_hold_every_row_once():
     lengths = np.array([5, 4096, 3, 3000, 7, 20000, 1])
     batches = short_enough(np.argsort(lengths, kind="stable"), lengths, size=3, most=10_000)
     assert batches == [[6, 2, 0], [4, 3], [1], [5]]
+
+
+def test_short_texts_do_not_keep_the_order_of_the_file():
+    for length in (0, 1, 2):
+        batches = list(BucketSampler(np.full(40, length), 10, seed=0))
+        assert sorted(row for batch in batches for row in batch) == list(range(40))
+        assert sorted(batches) != [list(range(start, start + 10)) for start in range(0, 40, 10)]

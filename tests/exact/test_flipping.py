@@ -170,6 +170,15 @@ def test_a_tie_up_to_rounding_is_decided_as_a_tie():
             assert smallest_flipping_set(level, both, content).size.tolist() == [1]
 
 
+def test_what_all_classes_have_in_common_neither_costs_digits_nor_makes_a_tie():
+    attention, content = torch.full((1, 2), 0.5, dtype=torch.float64), torch.ones(1, 2, dtype=torch.bool)
+    margins = torch.tensor([[-(2.0**-20), 2.0**-19]], dtype=torch.float64)  # exact beside 2^20
+    logits = torch.stack([torch.zeros_like(margins), margins], -1) + 2.0**20
+    found = smallest_overtaking_sets(attention, logits, content)
+    assert found.decision.tolist() == [1]
+    assert found.size.tolist() == [[1, 0]]
+
+
 def test_no_class_is_ahead_with_less_than_a_trillionth_of_the_mass():
     """Weights over many orders of magnitude: what is kept after the smallest set is never rounding."""
     generator = torch.Generator().manual_seed(0)
