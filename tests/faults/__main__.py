@@ -21,7 +21,7 @@ from tests.faults.processes import adopt_orphans
 from tests.faults.scenarios import SCENARIOS
 
 AT_ONCE, TWICE = ("run", "sweep", "study"), 3
-"""Scenarios whose command is given twice at the same time as well, and how many times that is tried."""
+"""Scenarios whose command is given twice at once as well, and how many times that is tried (or fewer, with --points)."""
 
 
 def main() -> None:
@@ -74,7 +74,11 @@ def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
         for scenario in SCENARIOS:
             if asked.scenario is None or scenario.name in asked.scenario:
                 disturbed = (one for _, one in carried_out(scenario, asked.kind, asked.points, number, asked.jobs))
-                twice = at_once(scenario, TWICE) if number == 0 and scenario.name in AT_ONCE else ()
+                twice = (
+                    at_once(scenario, min(TWICE, asked.points or TWICE))
+                    if number == 0 and scenario.name in AT_ONCE
+                    else ()
+                )
                 for finding in chain(disturbed, twice):
                     file.write(as_json(finding) + "\n")
                     for reason in (*finding.wrong, *finding.unclear):

@@ -9,6 +9,8 @@ from typing import Any
 TIMES = ("seconds", "finished", "plan", "words", "checksum")
 """Keys of JSON files that hold times, words about times, or a checksum of these."""
 NUMBER = re.compile(r"\.\d+\.partial$")
+MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+"""When a page was made, as it says itself."""
 MINE = "mine.txt"
 """A file of the user's; there is one in every folder that the commands find."""
 
@@ -29,6 +31,8 @@ def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str,
             content = without_times(content)
         elif path.name == "report.html" and path.with_name("study.json").exists():
             content = content[-16:]
+        elif path.suffix == ".html":
+            content = MINUTE.sub(b"", content)
         found[NUMBER.sub(".N.partial", name)] = hashlib.sha256(content).hexdigest()
     return found
 
