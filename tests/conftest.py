@@ -41,5 +41,7 @@ def vector_library():
         return
     import torch
 
-    with torch.backends.mkldnn.flags(enabled=False):
-        yield
+    # this flag alone: `flags(enabled=False)` sets TF32 as well, and warns where there is no such GPU
+    torch.backends.mkldnn.enabled = False
+    yield
+    torch.backends.mkldnn.enabled = True
