@@ -35,7 +35,7 @@ SUBJECTS = {
     "attnprobe/exact/ties.py": ["tests/exact/test_flipping.py", "tests/erasure"],
     "attnprobe/exact/flipping.py": ["tests/exact/test_flipping.py", "tests/exact/test_arguments.py"],
     "attnprobe/exact/arguments.py": ["tests/exact/test_arguments.py", "tests/exact/test_flipping.py"],
-    "attnprobe/exact/farthest.py": ["tests/exact/test_farthest.py"],
+    "attnprobe/exact/farthest.py": ["tests/exact/test_farthest.py", "tests/exact/test_certified.py"],
     "attnprobe/exact/certified.py": ["tests/exact/test_certified.py"],
     "attnprobe/measures.py": ["tests/test_measures.py"],
     "attnprobe/erasure/single.py": ["tests/erasure"],
