@@ -91,7 +91,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.report.quality import quality_of
     from attnprobe.report.study_summary import publish_study
     from attnprobe.report.summary import data_notes, print_summary
-    from attnprobe.results.directory import read_manifest
+    from attnprobe.results.directory import RunDirectory
     from attnprobe.results.table import read_results
     from attnprobe.running.run import run
     from attnprobe.running.settings import taken_up
@@ -112,7 +112,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     measured = quality_of(directory)
     if measured is not None and measured.warning:
         print(f"warning: {measured.warning}")
-    for line in data_notes((read_manifest(directory) or {}).get("counts", {})):
+    for line in data_notes(RunDirectory(directory).manifest()["counts"]):
         print(line)
     return objective(directory) if sweep else None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from hydra.utils import instantiate
-from safetensors import safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -23,7 +23,8 @@ from attnprobe.measures import normalised
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.report.strips import Explanation
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
 from attnprobe.results.saved import read_settings
 from attnprobe.running.allowed import check_classes
 
@@ -170,26 +171,26 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
             of your own. A run directory from somebody else is data, and not code: see docs/faq.md for what is checked.
 
     Raises:
-        UserError: no finished run there, its files are damaged, or its settings name anything but a class of the kind
-            that belongs at that place (`attnprobe.running.allowed`).
+        UserError: no finished run there, or its settings name anything but a class of the kind that belongs at that place
+            (`attnprobe.running.allowed`).
+        DamagedRun: one of its files is missing, cut off or changed; it is named.
     """
-    directory = Path(directory)
-    if read_manifest(directory) is None:
-        raise UserError(
-            f"{directory} holds no finished run (no manifest.json): expected a run directory such as "
-            f"runs/testbed/lstm_additive-seed0-…; train one with `python -m attnprobe`"
-        )
-    config = checked_settings(directory, trusted)
-    pipeline = TextPipeline.load(directory)
-    classifier = construct(config["model"], weights_shape(directory), classes=len(pipeline.classes), task=pipeline.task)
-    classifier.load_state_dict(load_file(directory / "model.safetensors"))
-    return TrainedRun(classifier.eval(), pipeline, config, directory)
-
-
-def weights_shape(directory: Path) -> torch.Tensor:
-    """Zero word vectors of the saved ones' shape, to be overwritten by them."""
-    with safe_open(directory / "model.safetensors", framework="pt") as weights:
-        return torch.zeros(weights.get_slice("embedding.weight").get_shape())
+    run = RunDirectory(directory)
+    run.verify([CONFIG, VOCABULARY, PIPELINE, WEIGHTS])
+    config = checked_settings(run.path, trusted)
+    pipeline = TextPipeline.load(run.path)
+    try:
+        weights = load_file(run / WEIGHTS)
+        # zero word vectors of the saved ones' shape, to be overwritten by them
+        embeddings = torch.zeros_like(weights["embedding.weight"])
+    except (SafetensorError, KeyError, OSError) as error:
+        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
+    try:
+        classifier.load_state_dict(weights)
+    except RuntimeError as error:
+        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    return TrainedRun(classifier.eval(), pipeline, config, run.path)
 
 
 def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
@@ -198,7 +199,7 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
         config = read_settings(directory)
     except OSError:
         raise UserError(f"{directory} holds no config.yaml: expected a run directory as it was written") from None
-    check_classes(config, directory / "config.yaml", trusted)
+    check_classes(config, RunDirectory(directory) / CONFIG, trusted)
     if absent := [part for part in PARTS if not isinstance(config.get("model"), dict) or part not in config["model"]]:
         raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
     return config

@@ -1,11 +1,15 @@
 """Whole runs small enough for a test."""
 
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from attnprobe.__main__ import CONFIGURATION
+from attnprobe.results.checksums import record_of
+from attnprobe.results.directory import MANIFEST, RunDirectory
+from attnprobe.results.files import write_sealed
 
 SMALL = (
     "data.source.train_size=120",
@@ -17,6 +21,18 @@ SMALL = (
     "figures=false",
 )
 SMALL_ADVERSARY = ("probe.adversarial.steps=20", "probe.adversarial.restarts=2")
+
+
+def seal(directory: Path, **manifest: Any) -> None:
+    """Write a manifest that lists every file that is in the directory, as a finished run has one."""
+    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
+    files = {path.relative_to(directory).as_posix(): record_of(path) for path in paths}
+    write_sealed(manifest | {"files": files}, directory / MANIFEST)
+
+
+def seal_again(directory: Path) -> None:
+    """Take the files as they are now for those that the run wrote."""
+    seal(directory, **RunDirectory(directory).manifest())
 
 
 def composed(*overrides: str) -> DictConfig:

@@ -88,3 +88,16 @@ def test_a_probe_has_one_stem_everywhere(path):
     for place in (f"attnprobe/probes/{path.stem}.py", f"tests/probes/test_{path.stem}.py",
                   f"attnprobe/report/readings/{path.stem}.py"):  # fmt: skip
         assert (PACKAGE.parent / place).exists(), place
+
+
+def test_one_module_knows_the_names_of_a_runs_files():
+    """`attnprobe.results.directory`; elsewhere they stand in sentences only, for people."""
+    names = {"manifest.json", "training.json", "config.yaml", "model.safetensors", "vocabulary.json", "pipeline.json"}
+    spelled = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                name = node.value.rpartition("/")[2]
+                if name in names or name == ".safetensors":
+                    spelled.add((str(path.relative_to(PACKAGE)), node.value))
+    assert {file for file, _ in spelled} == {"results/directory.py"}, spelled

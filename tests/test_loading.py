@@ -13,7 +13,7 @@ from attnprobe.errors import UserError
 from attnprobe.loading import TrainedRun
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
-from tests.runs import small_run
+from tests.runs import seal_again, small_run
 from tests.toys import VOCABULARY, toy_classifier
 
 
@@ -167,5 +167,6 @@ def test_a_run_directory_is_data_and_not_code(directory, tmp_path):
     config = yaml.safe_load((copy / "config.yaml").read_text())
     config["model"]["encoder"]["_target_"] = "os.system"
     (copy / "config.yaml").write_text(yaml.safe_dump(config))
+    seal_again(copy)
     with pytest.raises(UserError, match=r"asks for os\.system, which is outside the trusted packages"):
         attnprobe.load_run(copy)

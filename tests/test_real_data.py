@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
 from tests.runs import composed
@@ -29,7 +29,7 @@ def wide(directory, probe):
 def test_sst_is_the_papers_and_no_search_beats_the_optimum(tmp_path):
     needs("sst")
     directory = run(composed("+experiment=jain_adversarial", "data=sst", f"output={tmp_path}", "figures=false"))
-    counts = read_manifest(directory)["counts"]
+    counts = RunDirectory(directory).manifest()["counts"]
     assert [counts[split]["loaded"] for split in ("train", "validation", "test")] == [6920, 872, 1821]
     assert [counts[split]["kept"] for split in ("train", "test")] == [6355, 1725]
     table = wide(directory, "adversarial")

@@ -1,9 +1,9 @@
 """`TextDataModule`: from a source of rows to batches. A data set is a YAML of this class's arguments."""
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -18,7 +18,8 @@ from attnprobe.batch import Batch, Task
 from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit
 from attnprobe.data.examples import Examples, Lexicon, Reader
-from attnprobe.data.files import SPLITS
+from attnprobe.data.files import SPLITS, find_path
+from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.sources import Source, Splits
 from attnprobe.data.teaching import Teacher, check_lessons
 from attnprobe.data.text import TextPipeline, TextRules
@@ -434,21 +435,17 @@ class TextDataModule(LightningDataModule):
 
     @property
     def fingerprint(self) -> str:
-        """Ten hexadecimal digits that stand for all examples and their order."""
-        digest = hashlib.sha256("\n".join([*self.vocabulary.words, *self.classes]).encode())
-        for split in SPLITS:
-            part = self.splits[split]
-            ids = part.vocabulary_id[part.words.flat]
-            arrays = [part.example_id, part.words.offsets, ids, part.labels]
-            if part.question is not None:
-                arrays += [part.question.offsets, part.vocabulary_id[part.question.flat]]
-            if part.candidates is not None:
-                arrays += [part.candidates.offsets, part.candidates.flat]
-            if part.sentence is not None:
-                arrays += [part.sentence.flat]
-            for array in arrays:
-                digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()[:10]
+        """Ten hexadecimal digits that stand for all that is read of the examples, and for their order."""
+        return data_fingerprint(self.splits, self.words, [*self.vocabulary.words, *self.classes])
+
+    def input_files(self) -> dict[str, Path]:
+        """The local files that all this is read from, by the setting that names them; needs no `setup`.
+
+        Raises:
+            UserError: a file is not there.
+        """
+        files = {f"data.path ({split})": path for split, path in self.source.files().items()}
+        return files if self.vectors is None else files | {"data.vectors": find_path(self.vectors)}
 
     def tokens(self, split: str, example_id: int) -> list[str]:
         """The words at the content positions of one example, out-of-vocabulary words as they are in the text."""

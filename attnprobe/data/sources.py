@@ -40,6 +40,10 @@ class Source(ABC):
             UserError: there is nothing to load, or it cannot be read.
         """
 
+    def files(self) -> dict[str, Path]:
+        """The local file of each split, for a source that reads such: a run notices when they change."""
+        return {}
+
 
 class FileSource(Source):
     """Local `.jsonl`, `.csv`, `.tsv` (plain or `.gz`) or `.parquet` files.
@@ -224,11 +228,22 @@ class FirstAvailable(Source):
     def __init__(self, folder: str, hub: Source | None = None, obtain: str | None = None):
         self.folder, self.hub, self.obtain = folder, hub, obtain
 
+    def local(self) -> FileSource | None:
+        """The local folder, where there is one."""
+        base = os.environ.get(DATA_DIR)
+        return FileSource(Path(base) / self.folder) if base and (Path(base) / self.folder).exists() else None
+
+    def files(self) -> dict[str, Path]:
+        """Those of the local folder."""
+        local = self.local()
+        return {} if local is None else local.files()
+
     def load(self) -> Splits:
         """Local files before the hub."""
+        local = self.local()
+        if local is not None:
+            return local.load()
         base = os.environ.get(DATA_DIR)
-        if base and (Path(base) / self.folder).exists():
-            return FileSource(Path(base) / self.folder).load()
         here = f"{base}/{self.folder}" if base else f"${DATA_DIR}/{self.folder}"
         unset = "" if base else f" ({DATA_DIR} is not set)"
         files = f"no local files at {here}{unset}: put train.jsonl, validation.jsonl and test.jsonl there"

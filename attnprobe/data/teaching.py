@@ -1,6 +1,6 @@
 """What a trained run says about every example of its data, for runs that learn from it or are compared with it.
 
-One safetensors file per split, `examples/<split>.safetensors` in the run's directory:
+One safetensors file per split, `examples/<split>.safetensors` in the run's directory (`RunDirectory.outputs`):
 
     example_id  [n]           as in the tables, ascending
     text        [n]           a number that stands for the example's words, to see whether a student reads the same
@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from attnprobe.errors import UserError
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import RunDirectory, outputs_file
 from attnprobe.results.files import write_atomically
-
-FOLDER = "examples"
 
 
 def text_number(words: Sequence[str]) -> int:
@@ -66,13 +65,16 @@ class Lessons:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = safe_open(path, framework="numpy")
-        self.example_id, self.text, self.offsets = (
-            self.file.get_tensor(name) for name in ("example_id", "text", "offsets")
-        )
-        self.classes: list[str] = json.loads(self.file.metadata()["classes"])
-        self._attention = self.file.get_slice("attention")
-        self._probability = self.file.get_slice("probability")
+        try:
+            self.file = safe_open(path, framework="numpy")
+            self.example_id, self.text, self.offsets = (
+                self.file.get_tensor(name) for name in ("example_id", "text", "offsets")
+            )
+            self.classes: list[str] = json.loads(self.file.metadata()["classes"])
+            self._attention = self.file.get_slice("attention")
+            self._probability = self.file.get_slice("probability")
+        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+            raise damaged(path, " ".join(str(error).split())[:200]) from None
 
     def __len__(self) -> int:
         return len(self.example_id)
@@ -102,29 +104,27 @@ class Teacher:
 
     @classmethod
     def open(cls, directory: str | os.PathLike, splits: Sequence[str]) -> "Teacher":
-        """Open a finished run's files.
+        """Open a finished run's files, after comparing them with its manifest.
 
         Raises:
             UserError: no finished run there, or one without these files.
+            DamagedRun: the manifest or one of the files is not as it was written.
         """
-        directory = Path(directory)
-        manifest = read_manifest(directory)
-        if manifest is None:
-            state = "is not finished (it has no manifest.json)" if directory.exists() else "does not exist"
+        run = RunDirectory(directory)
+        if not run.is_finished:
+            state = "is not finished (it has no manifest.json)" if run.path.exists() else "does not exist"
             raise UserError(
                 f"teacher={directory} {state}: expected the directory of a finished run. Train it first, or let "
                 f"teacher=auto find or train it"
             )
-        lessons = {}
+        manifest = run.manifest()
         for split in splits:
-            path = directory / FOLDER / f"{split}.safetensors"
-            if not path.exists():
+            if outputs_file(split) not in manifest["files"]:
                 raise UserError(
-                    f"teacher={directory} has no {FOLDER}/{split}.safetensors: it was trained before runs kept their "
-                    f"predictions for all splits. Train it again with on_finished=replace"
+                    f"teacher={directory} has no {outputs_file(split)}: its predictions are not there for all splits. "
+                    f"Train it again with on_finished=replace"
                 )
-            lessons[split] = Lessons(path)
-        return cls(directory, manifest, lessons)
+        return cls(run.path, manifest, {split: Lessons(run.outputs(split)) for split in splits})
 
 
 def check_lessons(

@@ -24,6 +24,7 @@ from attnprobe.data.batching import candidate_mask, collate
 from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
+from attnprobe.results.directory import PIPELINE, VOCABULARY
 from attnprobe.results.files import write_json
 
 NUMBER = "qqq"
@@ -250,8 +251,8 @@ class TextPipeline:
         return candidate_mask(numbers, len(self.classes))
 
     def save(self, directory: Path) -> None:
-        """Write `vocabulary.json` and `pipeline.json` into the directory."""
-        self.vocabulary.save(Path(directory) / "vocabulary.json")
+        """Write the vocabulary, and the rest of the pipeline, into a run's directory."""
+        self.vocabulary.save(Path(directory) / VOCABULARY)
         content = {
             "rules": asdict(self.rules),
             "classes": list(self.classes),
@@ -260,7 +261,7 @@ class TextPipeline:
             "question": self.question,
             "candidates_pattern": self.candidates_pattern,
         }
-        write_json(content, Path(directory) / "pipeline.json")
+        write_json(content, Path(directory) / PIPELINE)
 
     @classmethod
     def load(cls, directory: Path) -> "TextPipeline":
@@ -269,12 +270,12 @@ class TextPipeline:
         Raises:
             UserError: the files are missing or not of this layout.
         """
-        path = Path(directory) / "pipeline.json"
+        path = Path(directory) / PIPELINE
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(
                 rules=TextRules(**content["rules"]),
-                vocabulary=Vocabulary.load(Path(directory) / "vocabulary.json"),
+                vocabulary=Vocabulary.load(Path(directory) / VOCABULARY),
                 classes=content["classes"],
                 task=Task(content["task"]),
                 max_tokens=content["max_tokens"],
@@ -283,7 +284,9 @@ class TextPipeline:
             )
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
-        except (KeyError, TypeError) as error:
+        except UserError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is not the pipeline.json of a run: {error!r}") from None
 
 

@@ -11,19 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnprobe.errors import UserError, answering_disk
+from attnprobe.errors import answering_disk
 from attnprobe.launching.cluster import cluster_slots
 from attnprobe.launching.pool import Job, Outcome, Pool, Slot
 from attnprobe.launching.slots import local_slots, visible_gpus
 from attnprobe.report.summary import headline
-from attnprobe.results.directory import read_manifest
-from attnprobe.results.table import SCHEMA, WHOLE_SPLIT
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.schema import WHOLE_SPLIT
 
 SHOWN_PROBES = 4
 """The closing table shows the first headline number of at most so many probes; the report shows all."""
@@ -202,14 +201,9 @@ def conclude(planned: Sequence[Planned], outcomes: Sequence[Outcome], output: Pa
 
 def headline_numbers(directory: Path) -> dict[str, float]:
     """The accuracy and the first headline number of every probe of a finished run, by name."""
-    manifest = read_manifest(directory)
-    if manifest is None:
-        return {}
+    run = RunDirectory(directory)
     # rows with a step (one per word, one per permutation) are most of a table, and no headline is made of them
-    tables = [
-        pq.read_table(directory / entry["file"], schema=SCHEMA, filters=pc.field("step").is_null())
-        for entry in manifest["tables"].values()
-    ]
+    tables = [run.table(probe, where=pc.field("step").is_null()) for probe in run.probes()]
     if not tables:
         return {}
     first: dict[str, float] = {}
@@ -248,16 +242,14 @@ def objective(directory: Path) -> float:
     (`training.recipe.selection_metric`; higher is better, but for `loss`).
 
     Raises:
-        UserError: no finished run there.
+        UserError: no finished run there, or a damaged one.
     """
-    manifest = read_manifest(directory)
-    if manifest is None:
-        raise UserError(f"{directory} holds no finished run, hence no number to optimise")
+    run = RunDirectory(directory)
+    manifest = run.manifest()
     metric = f"validation_{manifest['training']['training']['recipe']['selection_metric']}"
-    table = pq.read_table(directory / manifest["tables"]["training"]["file"], schema=SCHEMA)
     chosen = (
         (pc.field("metric") == metric)
         & (pc.field("step") == float(manifest["chosen_epoch"]))
         & (pc.field("example_id") == WHOLE_SPLIT)
     )
-    return float(table.filter(chosen)["value"][0].as_py())
+    return float(run.table("training", where=chosen)["value"][0].as_py())

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.errors import UserError
-from attnprobe.results.table import IDENTITY
+from attnprobe.results.schema import IDENTITY
 
 RUN = tuple(name for name in IDENTITY if name != "probe")
 CLASSES = "classes"

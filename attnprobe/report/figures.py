@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -14,8 +14,9 @@ from attnprobe.report.facets import named
 from attnprobe.report.heatmap import shorten
 from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.style import drawable, paper_style, save
-from attnprobe.results.directory import find_runs, read_manifest
-from attnprobe.results.table import SCHEMA, read_examples, read_table
+from attnprobe.results.directory import PIPELINE, RunDirectory, find_runs, table_file
+from attnprobe.results.schema import SCHEMA
+from attnprobe.results.table import read_table
 
 
 def draw_figures(
@@ -39,15 +40,18 @@ def draw_figures(
     """
     runs = {}
     for run in find_runs(run_dirs):
-        tables = (read_manifest(run) or {}).get("tables", {})
-        runs[run] = {probe: run / entry["file"] for probe, entry in tables.items()}
+        runs[run] = {probe: RunDirectory(run) / table_file(probe) for probe in RunDirectory(run).probes()}
     return draw_tables(runs, directory, words=words)
 
 
 def draw_tables(
-    tables: Mapping[Path, Mapping[str, Path]], directory: str | os.PathLike, *, words: bool = True
+    tables: Mapping[Path, Mapping[str, Path]],
+    directory: str | os.PathLike,
+    *,
+    words: bool = True,
+    opened: Callable[[Path], RunDirectory] = RunDirectory,
 ) -> list[Path]:
-    """As `draw_figures`, from the files of each run directory's tables, by probe."""
+    """As `draw_figures`, from the files of each run directory's tables, by probe; `opened` gives access to the rest."""
     directory = Path(directory)
     classes = [class_names(run) if words else [] for run in tables]
     written: list[Path] = []
@@ -62,7 +66,8 @@ def draw_tables(
                 results = named(rows_of(drawing, [files]), classes)
                 if drawable_from(drawing, results):
                     stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
-                    written += save(draw(drawing, results, examples_of(drawing, run, results)), directory, stem)
+                    examples = examples_of(drawing, opened(run), results)
+                    written += save(draw(drawing, results, examples), directory, stem)
     return written
 
 
@@ -94,16 +99,16 @@ def _tables(drawing: Drawing, probe: str, path: Path) -> list[pa.Table]:
     return [numbers, read_table(path, metrics=needed, with_steps=True, example_ids=shown)]
 
 
-def examples_of(drawing: Drawing, run: Path, results: pd.DataFrame) -> pd.DataFrame:
+def examples_of(drawing: Drawing, run: RunDirectory, results: pd.DataFrame) -> pd.DataFrame:
     """The examples of a run that a figure shows."""
     shown = None if drawing.examples is None else drawing.examples(results)
-    return read_examples(run, split=str(results["split"].iloc[0]), example_ids=shown)
+    return run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
 
 
 def class_names(run_dir: Path) -> list[str]:
     """The names of a run's classes, fit for a figure; none where it does not say."""
     try:
-        names = json.loads((run_dir / "pipeline.json").read_text(encoding="utf-8"))["classes"]
+        names = json.loads((run_dir / PIPELINE).read_text(encoding="utf-8"))["classes"]
     except FileNotFoundError:
         return []
     return [drawable(shorten(str(name))) for name in names]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy import stats
 
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory, examples_file
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def quality(labels: Sequence[int], predictions: Sequence[int], names: Sequence[s
 def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
     """The quality of a finished run on its test texts; None where a text may have several labels, or has its own candidates,
     so that there is no one largest class to name."""
-    path = run_dir / "examples" / f"{split}.parquet"
-    if not path.exists() or "candidates" in pq.read_schema(path).names:
+    run = RunDirectory(run_dir)
+    if split not in run.splits() or "candidates" in pq.read_schema(run / examples_file(split)).names:
         return None
-    columns = pq.read_table(path, columns=["label", "prediction"])
+    columns = run.examples(split, columns=["label", "prediction"])
     labels, predictions = (columns[name].to_pylist() for name in ("label", "prediction"))
     if labels and isinstance(labels[0], list):
         return None
-    return quality(labels, predictions, (read_manifest(run_dir) or {}).get("classes", []))
+    return quality(labels, predictions, run.manifest().get("classes", []))

@@ -16,7 +16,7 @@ from rich.text import Text
 from attnprobe.report.facets import RUN
 from attnprobe.report.published import REMARKS, compare
 from attnprobe.report.reading import present
-from attnprobe.results.table import WHOLE_SPLIT
+from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.shown import visible
 
 MOST_CLASSES = 4

@@ -1,21 +1,28 @@
 """What a finished run leaves on W&B as files: the checkpoint, and the results that come from it."""
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import wandb
 
-from attnprobe.errors import UserError
 from attnprobe.report.tracked_examples import WORDS
-from attnprobe.results.directory import MANIFEST, read_manifest
-from attnprobe.results.files import write_json, write_table
+from attnprobe.results.checksums import record_of
+from attnprobe.results.directory import (
+    CONFIG,
+    MANIFEST,
+    PIPELINE,
+    TRAINED,
+    VOCABULARY,
+    WEIGHTS,
+    RunDirectory,
+    examples_file,
+    table_file,
+)
+from attnprobe.results.files import write_sealed, write_table
 
-WEIGHTS = "model.safetensors"
-WORDLESS = (WEIGHTS, "config.yaml", "training.json")
-WITH_WORDS = ("vocabulary.json", "pipeline.json")
+WORDLESS = (WEIGHTS, CONFIG, TRAINED)
+WITH_WORDS = (VOCABULARY, PIPELINE)
 """The vocabulary; and the names of the classes, which for a question are words of the text."""
 
 
@@ -24,8 +31,9 @@ def model_artifact(run_dir: Path, *, log_text: bool) -> wandb.Artifact:
 
     The weights are uploaded from where they are and must stay there until then; W&B keeps its own copy of the rest.
     """
-    manifest = known(run_dir)
-    artifact = wandb.Artifact(name("model", manifest), "model", metadata=facts(run_dir, manifest))
+    run = RunDirectory(run_dir)
+    manifest = run.verify()
+    artifact = wandb.Artifact(name("model", manifest), "model", metadata=facts(manifest))
     for file in WORDLESS + (WITH_WORDS if log_text else ()):
         if (run_dir / file).exists():
             policy: Any = "immutable" if file == WEIGHTS else "mutable"
@@ -41,45 +49,42 @@ def results_artifact(run_dir: Path, folder: Path, *, log_text: bool) -> wandb.Ar
         folder: an empty one, for what is sent without its words; W&B has its copies when this returns.
         log_text: False leaves out words, the names of the classes and the counts per class.
     """
-    manifest = known(run_dir)
+    run = RunDirectory(run_dir)
+    manifest = run.verify()
     artifact = wandb.Artifact(
         name("results", manifest),
         "results",
-        metadata=facts(run_dir, manifest) | {"model_artifact": name("model", manifest)},
+        metadata=facts(manifest) | {"model_artifact": name("model", manifest)},
     )
-    for entry in manifest["tables"].values():
-        artifact.add_file(str(run_dir / entry["file"]), entry["file"], skip_cache=True)
     sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in ("classes", "counts")}
-    write_json(sent, folder / MANIFEST)
-    artifact.add_file(str(folder / MANIFEST), skip_cache=True)
-    for path in sorted(run_dir.glob("examples/*.parquet")):
+    in_model = WORDLESS + (WITH_WORDS if log_text else ())
+    files = {name: record for name, record in manifest["files"].items() if name in in_model}
+    for one in map(table_file, manifest["tables"]):
+        artifact.add_file(str(run / one), one, skip_cache=True)
+        files[one] = manifest["files"][one]
+    for split in run.splits():
+        one = examples_file(split)
+        path = run / one
         if not log_text:
-            table = pq.read_table(path)
+            table = run.examples(split)
             table = table.drop_columns([column for column in WORDS if column in table.column_names])
             path = folder / path.name
             # pandas describes the columns that it knew, by name only
             write_table(table.replace_schema_metadata(None), path)
-        artifact.add_file(str(path), f"examples/{path.name}", skip_cache=True)
+        artifact.add_file(str(path), one, skip_cache=True)
+        files[one] = record_of(path)
+    write_sealed(sent | {"files": files}, folder / MANIFEST)
+    artifact.add_file(str(folder / MANIFEST), skip_cache=True)
     return artifact
 
 
-def facts(run_dir: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def facts(manifest: dict[str, Any]) -> dict[str, Any]:
     """What says where an artifact comes from, the checkpoint's SHA-256 above all; the same for every logging."""
     named = ("run_id", "experiment", "data", "model", "seed", "chosen_epoch", "training_fingerprint", "versions")
     found = {key: manifest[key] for key in named if key in manifest}
-    weights = run_dir / WEIGHTS
-    if weights.exists():
-        with weights.open("rb") as file:
-            found["checkpoint_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    if WEIGHTS in manifest["files"]:
+        found["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
     return found
-
-
-def known(run_dir: Path) -> dict[str, Any]:
-    """The manifest."""
-    manifest = read_manifest(run_dir)
-    if manifest is None:
-        raise UserError(f"{run_dir} holds no finished run (no {MANIFEST}): log it once it is done")
-    return manifest
 
 
 def name(kind: str, manifest: dict[str, Any]) -> str:

@@ -22,9 +22,10 @@ from attnprobe.report.quality import quality_of
 from attnprobe.report.summary import headline
 from attnprobe.report.tracked_artifacts import model_artifact, results_artifact
 from attnprobe.report.tracked_examples import HEATMAPS, example_table
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.saved import read_settings
-from attnprobe.results.table import WHOLE_SPLIT, read_examples, read_results
+from attnprobe.results.schema import WHOLE_SPLIT
+from attnprobe.results.table import read_examples, read_results
 
 Mode = Literal["online", "offline", "disabled"]
 EXAMPLES = 200
@@ -52,8 +53,7 @@ def log_run(
         UserError: no finished run there, or W&B cannot be reached or does not know the user.
     """
     run_dir = Path(run_dir)
-    if read_manifest(run_dir) is None:
-        raise UserError(f"{run_dir} holds no finished run (no manifest.json): log it once it is done")
+    RunDirectory(run_dir).manifest()
     results = read_results(run_dir)
     if results.empty:
         raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
@@ -103,7 +103,7 @@ def open_run(
         UserError: W&B cannot be reached or does not know the user.
     """
     named = {name: str(value) for name, value in identity.items()}
-    done = (read_manifest(directory) or {}).get("tables", {})
+    done = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
     probes = [name for name in dict.fromkeys([*done, *probes]) if name not in NO_PROBES]
     try:
         return wandb.init(

@@ -1,41 +1,295 @@
-"""Run directories on disk: long parquet tables, the manifest, and how both are read back.
+"""A run's directory: the one place that knows the names of its files, and the checks that every reader makes.
 
-A run directory:
-
-    config.yaml           everything that decides the numbers, resolved
-    vocabulary.json       word → id
-    model.safetensors     the weights of the chosen epoch
-    examples/test.parquet one row per example: text, label, prediction, and its tokens and attention as lists
-    tables/<probe>.parquet  long tables, one row = one number about one example (`COLUMNS`)
-    figures/              drawn from the tables alone
-    manifest.json         written last and atomically; lists the finished tables. No manifest, not done.
+.attnprobe            written first: this folder is a run's own, and these are the files that the run may remove
+config.yaml           everything that decides the numbers, resolved
+vocabulary.json       word → id
+pipeline.json         how text becomes tokens; the classes
+model.safetensors     the weights of the chosen epoch
+training.json         the training is finished; checksums of its files
+examples/test.parquet one row per example: text, label, prediction, and its tokens and attention as lists
+examples/*.safetensors  what the model says about every example, for runs that learn from it
+tables/<probe>.parquet  long tables, one row = one number about one example (`attnprobe.results.schema`)
+figures/              drawn from the tables alone
+manifest.json         written last; lists the tables, and the SHA-256 of every file. No manifest, not done.
 """
 
-import json
 import os
-from collections.abc import Iterable
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from glob import glob
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from attnprobe.errors import UserError
+from attnprobe.results.checksums import DamagedRun, Record, check, damaged, read_sealed
+from attnprobe.results.schema import SCHEMA
+from attnprobe.results.untrusted import inside
 
 MANIFEST = "manifest.json"
+MARKER = ".attnprobe"
+TRAINED = "training.json"
+CONFIG = "config.yaml"
+WEIGHTS = "model.safetensors"
+VOCABULARY = "vocabulary.json"
+PIPELINE = "pipeline.json"
+CHECKPOINTS = "checkpoints/"
+CURVES = "training/"
+TRACKING = "wandb/"
+WORKSHOP = ".figures.partial/"
+"""Where figures are drawn before they are moved to their place."""
 
 
-def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, or None where there is none."""
-    try:
-        return json.loads((Path(directory) / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+class DamagedRunWarning(UserWarning):
+    """Some of several runs were left out, because they are damaged."""
 
 
-def find_runs(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
-    """Directories of all finished runs at or below the given directories or glob patterns, sorted.
+def table_file(probe: str) -> str:
+    """The name of a probe's table in its run."""
+    return f"tables/{probe}.parquet"
+
+
+def examples_file(split: str) -> str:
+    """The name of a split's examples in their run."""
+    return f"examples/{split}.parquet"
+
+
+def outputs_file(split: str) -> str:
+    """The name of what the model says about a split, for the runs that learn from it."""
+    return f"examples/{split}.safetensors"
+
+
+def splits_among(files: Iterable[str]) -> list[str]:
+    """The splits whose examples are among these files.
+
+    >>> splits_among(["examples/test.parquet", "examples/test.safetensors"])
+    ['test']
+    """
+    return [name for file in files for name in re.findall(r"^examples/(.+)\.parquet$", file)]
+
+
+def figure_file(name: str) -> str:
+    """The name of a figure in its run."""
+    return f"figures/{name}"
+
+
+class RunDirectory:
+    """One run's directory. Whatever is read through it has been compared with the manifest."""
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path.joinpath(*PurePosixPath(name).parts)
+
+    @property
+    def is_finished(self) -> bool:
+        """There is a manifest; whether it and the files are sound, only reading shows."""
+        return os.path.lexists(self / MANIFEST)
+
+    @property
+    def is_trained(self) -> bool:
+        """The training is finished: from here on the run may be resumed without it."""
+        return os.path.lexists(self / TRAINED)
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """The manifest, None where there is none.
+
+        Raises:
+            DamagedRun: it is not as a run wrote it.
+        """
+        if not self.is_finished:
+            return None
+        content = read_sealed(self / MANIFEST)
+        check_listing(self / MANIFEST, content)
+        return content
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest.
+
+        Raises:
+            UserError: no finished run is here.
+            DamagedRun: the manifest is not as a run wrote it.
+        """
+        content = self.read_manifest()
+        if content is None:
+            state = "holds no finished run (no manifest.json)" if self.path.exists() else "does not exist"
+            raise UserError(
+                f"{self.path} {state}: expected a run directory such as runs/testbed/lstm_additive-seed0-…; start one "
+                f"with `python -m attnprobe`, or give the command of one that was interrupted again"
+            )
+        return content
+
+    def training(self) -> dict[str, Any]:
+        """What is known since the training finished: the chosen epoch, the curve, the data; the files are compared.
+
+        Raises:
+            DamagedRun: it, or one of the files that the training wrote, is not as it was written.
+        """
+        content = read_sealed(self / TRAINED)
+        check_listing(self / TRAINED, content)
+        self._compare(content["files"])
+        return content
+
+    def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Compare files with the manifest, by name; all that it lists where no names are given.
+
+        Returns:
+            the manifest.
+
+        Raises:
+            UserError: no finished run is here.
+            DamagedRun: the first file that is missing, unlisted or changed.
+        """
+        manifest = self.manifest()
+        listed: dict[str, Record] = manifest["files"]
+        names = list(listed) if names is None else list(names)
+        if unlisted := [name for name in names if name not in listed]:
+            raise damaged(
+                self / unlisted[0], "the manifest does not list it (a killed run? Its command again finishes it)"
+            )
+        self._compare({name: listed[name] for name in names})
+        return manifest
+
+    def _compare(self, records: dict[str, Record]) -> None:
+        for name, record in records.items():
+            check(self / name, record)
+
+    def file(self, name: str) -> Path:
+        """The path of one file, after comparing it with the manifest."""
+        self.verify([name])
+        return self / name
+
+    def probes(self) -> list[str]:
+        """The probes whose tables the manifest lists."""
+        return list(self.manifest()["tables"])
+
+    def table(self, probe: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """A probe's long table, or only some columns (`COLUMNS`) and rows of it.
+
+        Raises:
+            UserError: there is no such table.
+            DamagedRun: it is not as it was written.
+        """
+        tables = self.manifest()["tables"]
+        if probe not in tables:
+            raise UserError(f"{self.path} has no table of the probe {probe!r}: there are {', '.join(tables)}")
+        path = self.file(table_file(probe))
+        try:
+            if not pq.read_schema(path).equals(SCHEMA):
+                raise damaged(path, "its columns are not those of a table")
+            return pq.read_table(path, schema=SCHEMA, columns=columns, filters=where, page_checksum_verification=True)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(path, first_line(error)) from None
+
+    def splits(self) -> list[str]:
+        """The splits whose examples the manifest lists."""
+        return splits_among(self.manifest()["files"])
+
+    def examples(
+        self, split: str, columns: Sequence[str] | None = None, example_ids: Iterable[int] | None = None
+    ) -> pa.Table:
+        """One row per example of a split, or only some columns and rows of them.
+
+        Raises:
+            UserError: the run has no examples of such a split.
+            DamagedRun: they are not as they were written.
+        """
+        if split not in self.splits():
+            raise UserError(
+                f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
+            )
+        path = self.file(examples_file(split))
+        try:
+            if example_ids is None:
+                return pq.read_table(path, columns=columns, page_checksum_verification=True)
+            wanted = pa.array(sorted(set(example_ids)), pa.int64())
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                batches = file.iter_batches(1024, use_threads=False)
+                kept = [batch.filter(pc.is_in(batch["example_id"], wanted)) for batch in batches]
+                rows = pa.Table.from_batches(kept, file.schema_arrow)
+            return rows if columns is None else rows.select(columns)
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise damaged(path, first_line(error)) from None
+
+    def outputs(self, split: str) -> Path:
+        """The file of what the model says about every example of a split.
+
+        Raises:
+            UserError: the run has none.
+            DamagedRun: it is not as it was written.
+        """
+        return self.file(outputs_file(split))
+
+    def shown_files(self) -> list[str]:
+        """The files that figures and reports are made of, by name."""
+        files = self.manifest()["files"]
+        return [name for name in files if name.endswith(".parquet") or name == PIPELINE]
+
+
+def first_line(error: BaseException) -> str:
+    """An error's text in one line."""
+    return " ".join(str(error).split())[:200]
+
+
+def check_listing(path: Path, content: dict[str, Any]) -> None:
+    """Whether a manifest lists tables and files as a run does, and none outside the run.
 
     Raises:
-        UserError: nothing there, or nothing finished.
+        DamagedRun: it does not.
+    """
+    files, tables = content.get("files"), content.get("tables", {})
+    if not isinstance(files, dict) or not isinstance(tables, dict):
+        raise damaged(path, "it does not list the run's files")
+    for name, record in files.items():
+        try:
+            inside(path.parent, name, path)
+        except UserError as error:
+            raise DamagedRun(str(error)) from None
+        if not isinstance(record, dict) or not isinstance(record.get("sha256"), str):
+            raise damaged(path, f"it has no checksum of {name}")
+        if not isinstance(record.get("bytes"), int):
+            raise damaged(path, f"it does not say how many bytes {name} has")
+    for probe, entry in tables.items():
+        if not isinstance(entry, dict) or table_file(probe) not in files:
+            raise damaged(path, f"it lists the table {probe!r} and not its file")
+
+
+def find_runs(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
+) -> list[Path]:
+    """Directories of all sound finished runs at or below the given directories or glob patterns, sorted.
+
+    What is damaged, or another program's manifest.json, is left out and named in a `DamagedRunWarning`.
+
+    Args:
+        places: a directory, a glob pattern, or several.
+        check: raises `DamagedRun` for a run to leave out; without it every file is compared with the manifest.
+
+    Raises:
+        UserError: nothing there, nothing finished, or nothing sound.
+    """
+    sound, skipped = sound_runs(places, check)
+    warn_of(skipped)
+    return sound
+
+
+def sound_runs(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
+) -> tuple[list[Path], list[DamagedRun]]:
+    """As `find_runs`: the sound runs, and what is wrong with the others.
+
+    Raises:
+        UserError: nothing there, nothing finished, or nothing sound.
     """
     names = named_places(places)
     found = directories_with(MANIFEST, names)
@@ -46,7 +300,24 @@ def find_runs(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[P
             f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest is written; "
             f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
         )
-    return found
+    sound, skipped = [], []
+    for directory in found:
+        try:
+            check(RunDirectory(directory))
+            sound.append(directory)
+        except DamagedRun as error:
+            skipped.append(error)
+    if not sound:
+        raise skipped[0]
+    return sound, skipped
+
+
+def warn_of(skipped: Sequence[DamagedRun]) -> None:
+    """Name the runs that were left out."""
+    if skipped:
+        count = "a run was" if len(skipped) == 1 else f"{len(skipped)} runs were"
+        lines = "".join(f"\n- {error}" for error in skipped)
+        warnings.warn(f"{count} left out:{lines}", DamagedRunWarning, stacklevel=3)
 
 
 def named_places(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:

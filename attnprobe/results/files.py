@@ -1,7 +1,9 @@
-"""Files that are never seen half-written."""
+"""Files that are never seen half-written, and are on the disk once they are seen."""
 
+import errno
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,20 +11,51 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attnprobe.results.checksums import sealed
+
 
 def write_atomically(path: Path, write: Any) -> None:
-    """Call `write(temporary_path)` and move the result into place, so that no half-written file is ever seen."""
+    """Call `write(temporary_path)` and move the result into place, so that no half-written file is ever seen.
+
+    The content is on the disk before the name is, and the name before this returns: a power cut leaves the old file or
+    the new one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
+        synchronise(temporary)
         os.replace(temporary, path)
+        synchronise(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def synchronise(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk, where the file system can say so."""
+    if os.name == "nt":  # opens no folder, and no file that was opened for reading can be waited for
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a full disk may be noticed only here
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def is_partial_of(name: str, path: Path) -> bool:
+    """Whether `path` is what a killed `write_atomically` left of a file of this name.
+
+    >>> is_partial_of("a.json", Path("x/.a.json.17.partial")), is_partial_of("a.json", Path("x/.b.json.17.partial"))
+    (True, False)
+    """
+    return re.fullmatch(rf"\.{re.escape(name)}\.\d+\.partial", path.name) is not None
+
+
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file; the same table gives the same bytes."""
+    """Write a parquet file whose pages carry checksums; the same table gives the same bytes."""
     write_groups(table.schema, [table], path)
 
 
@@ -30,14 +63,26 @@ def write_groups(schema: pa.Schema, groups: Iterable[pa.Table], path: Path) -> N
     """Write a parquet file a row group at a time, as they come; the same groups give the same bytes."""
 
     def write(temporary: Path) -> None:
-        with pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=6) as writer:
+        with pq.ParquetWriter(
+            temporary, schema, compression="zstd", compression_level=6, write_page_checksum=True
+        ) as writer:
             for group in groups:
                 writer.write_table(group)
 
     write_atomically(path, write)
 
 
+def write_text(text: str, path: Path) -> None:
+    """Write UTF-8."""
+    write_atomically(path, lambda p: Path(p).write_bytes(text.encode("utf-8", "surrogatepass")))
+
+
 def write_json(content: Any, path: Path) -> None:
     """Write indented JSON."""
     text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
     write_atomically(path, lambda p: Path(p).write_text(text, encoding="utf-8"))
+
+
+def write_sealed(content: dict[str, Any], path: Path) -> None:
+    """Write JSON that carries its own checksum (`attnprobe.results.checksums.read_sealed`)."""
+    write_text(sealed(content), path)

@@ -5,17 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from attnprobe.errors import UserError
+from attnprobe.results.directory import CONFIG, RunDirectory
 from attnprobe.results.untrusted import read_yaml
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
-    """A run directory's config.yaml as plain data: nothing in it is resolved, and nothing constructed.
+    """A run directory's config.yaml as plain data, compared with the manifest where the run is finished: nothing in it is
+    resolved, and nothing constructed.
 
     Raises:
         FileNotFoundError, NotADirectoryError: there is none.
         UserError: it is damaged, or refers to other values or to the environment (`${…}`).
     """
-    path = Path(directory) / "config.yaml"
+    run = RunDirectory(directory)
+    path = run.file(CONFIG) if run.is_finished else run / CONFIG
     content = read_yaml(path)
     refuse_references(content, path)
     return content

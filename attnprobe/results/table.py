@@ -11,27 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from attnprobe.errors import UserError
-from attnprobe.results.directory import find_runs, read_manifest
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import RunDirectory, find_runs, first_line, table_file
 from attnprobe.results.files import write_groups
+from attnprobe.results.schema import COLUMNS, IDENTITY, SCHEMA
 from attnprobe.results.spill import RECORD, Spill, in_order, ordered
-
-WHOLE_SPLIT = -1
-"""`example_id` of a number that is about the whole split (accuracy, a count) and not about one example."""
-
-IDENTITY = ("run_id", "experiment", "data", "model", "seed", "split", "probe")
-COLUMNS = (*IDENTITY, "metric", "example_id", "step", "value")
-SCHEMA = pa.schema(
-    [
-        *[pa.field(name, pa.dictionary(pa.int32(), pa.string())) for name in ("run_id", "experiment", "data", "model")],
-        pa.field("seed", pa.int64()),
-        *[pa.field(name, pa.dictionary(pa.int32(), pa.string())) for name in ("split", "probe", "metric")],
-        pa.field("example_id", pa.int64()),
-        pa.field("step", pa.float64()),
-        pa.field("value", pa.float64()),
-    ]
-)
-
 
 ROW_GROUP = 1 << 17
 """Rows of a table in one piece, and the most that are kept in memory before they go to the disk."""
@@ -183,11 +167,23 @@ def read_table(
         metrics: only these.
         with_steps: True: only rows with a step (a position, a fraction); False: only those without.
         example_ids: only these examples'.
+
+    Raises:
+        DamagedRun: it is no table.
     """
+    try:
+        return _read_table(path, metrics, with_steps, example_ids)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise damaged(path, first_line(error)) from None
+
+
+def _read_table(
+    path: Path, metrics: Iterable[str] | None, with_steps: bool | None, example_ids: Iterable[int] | None
+) -> pa.Table:
     wanted = None if metrics is None else sorted(set(metrics))
     ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
     kept = []
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         for number in range(file.num_row_groups):
             if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
                 continue
@@ -230,15 +226,16 @@ def read_results(
         about one example (`example_id` −1: about the whole split). The text columns are categories.
 
     Raises:
-        UserError: no finished run there.
+        UserError: no finished run there, or no sound one. Of several runs those that are damaged are left out, and
+            named in a `DamagedRunWarning`.
     """
     wanted = None if probe is None else {probe} if isinstance(probe, str) else set(probe)
-    tables = []
-    for run in find_runs(directory_or_glob):
-        manifest = read_manifest(run) or {}
-        for name, entry in manifest.get("tables", {}).items():
-            if wanted is None or name in wanted:
-                tables.append(read_table(run / entry["file"]))
+
+    def chosen(run: RunDirectory) -> list[str]:
+        return [name for name in run.probes() if wanted is None or name in wanted]
+
+    found = find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
+    tables = [read_table(run / table_file(name)) for run in map(RunDirectory, found) for name in chosen(run)]
     if not tables:
         return SCHEMA.empty_table().to_pandas()
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
@@ -253,15 +250,9 @@ def read_examples(
         directory: the run's.
         split: whose examples.
         example_ids: only these; None: all.
+
+    Raises:
+        UserError: no finished run there, or it has no examples of this split.
+        DamagedRun: they are not as they were written.
     """
-    path = Path(directory) / "examples" / f"{split}.parquet"
-    if not path.exists():
-        raise UserError(f"{path} does not exist: expected the examples of a finished run; see attnprobe.read_results")
-    if example_ids is None:
-        return pq.read_table(path).to_pandas()
-    wanted = pa.array(sorted(set(example_ids)), pa.int64())
-    with pq.ParquetFile(path) as file:
-        kept = [
-            batch.filter(pc.is_in(batch["example_id"], wanted)) for batch in file.iter_batches(1024, use_threads=False)
-        ]
-        return pa.Table.from_batches(kept, file.schema_arrow).to_pandas()
+    return RunDirectory(directory).examples(split, example_ids=example_ids).to_pandas()

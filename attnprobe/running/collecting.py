@@ -1,6 +1,6 @@
 """The predictions and the attention of one split, one row per example, for figures, browsers and other runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
-from attnprobe.data.teaching import FOLDER, text_number, write_lessons
+from attnprobe.data.teaching import text_number, write_lessons
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.probes.base import positions
@@ -160,11 +160,10 @@ class LessonCollector(Callback):
         self.attention[split].extend(row[kept] for row, kept in zip(attention, content, strict=True))
         self.probability[split].append(probabilities(outputs.logits, pl_module.task).float().cpu().numpy())
 
-    def write(self, data: TextDataModule, directory: Path) -> None:
-        """Write `examples/<split>.safetensors` for every split."""
+    def write(self, data: TextDataModule, paths: Mapping[str, Path]) -> None:
+        """Write every split's file."""
         for split in SPLITS:
             example_id = np.concatenate(self.example_id[split])
             text = np.array([text_number(data.tokens(split, number)) for number in example_id.tolist()], np.int64)
             probability = np.concatenate(self.probability[split])
-            path = directory / FOLDER / f"{split}.safetensors"
-            write_lessons(path, example_id, text, self.attention[split], probability, data.classes)
+            write_lessons(paths[split], example_id, text, self.attention[split], probability, data.classes)

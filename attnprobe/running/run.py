@@ -1,10 +1,10 @@
 """One run, top to bottom: settings → data → model → fit → test with probes → tables → figures → manifest."""
 
-import json
+import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from hydra.utils import instantiate
 from lightning import seed_everything
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 
 from attnprobe.data.files import SPLITS
@@ -25,14 +25,29 @@ from attnprobe.loading import untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import draw_tables
-from attnprobe.results.directory import MANIFEST, read_manifest
-from attnprobe.results.files import write_atomically, write_json
+from attnprobe.results.directory import (
+    CHECKPOINTS,
+    CURVES,
+    PIPELINE,
+    TRACKING,
+    VOCABULARY,
+    WEIGHTS,
+    WORKSHOP,
+    RunDirectory,
+    examples_file,
+    figure_file,
+    outputs_file,
+    table_file,
+)
+from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.table import WHOLE_SPLIT, Rows
+from attnprobe.results.ownership import OwnRunDirectory
+from attnprobe.results.schema import WHOLE_SPLIT
+from attnprobe.results.table import Rows
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
-from attnprobe.running.prepare import TRAINED, claim, discard
+from attnprobe.running.prepare import EVERY_RUN, Finished, input_records, prepare
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import SPLIT, Settings
 from attnprobe.running.training import examine, fit, predict
@@ -63,15 +78,17 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     policy = settings.config["on_finished"] or ("skip" if sweep else "error")
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
     if helps_to_train():
-        if not (directory / TRAINED).exists():
-            carry_out(settings, directory, [], None)
+        if not RunDirectory(directory).is_trained:
+            carry_out(settings, OwnRunDirectory(directory), [], None)
         return directory
     with locked(directory):
-        if claim(directory, settings, policy):
+        prepared = prepare(directory, settings, policy)
+        if isinstance(prepared, Finished):
             return directory
+        own = prepared.directory
         try:
-            with tracked(settings, directory) as logger:
-                write_json(carry_out(settings, directory, probes, logger), directory / MANIFEST)
+            with tracked(settings, own) as logger:
+                carry_out(settings, own, probes, logger)
                 if isinstance(logger, WandbLogger):
                     from attnprobe.report.tracking import log_results
 
@@ -79,27 +96,28 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
                     log_results(logger.experiment, directory, **shown)
         except BaseException:
             # what is trained is kept for the next try; anything less is removed
-            if not (directory / TRAINED).exists():
-                discard(directory)
+            if not own.is_trained:
+                own.discard()
             raise
     return directory
 
 
 @contextmanager
-def tracked(settings: Settings, directory: Path) -> Iterator[Logger | None]:
+def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
     """The configured logger, open as long as the run."""
     choice = settings.config["logger"]
     if choice["name"] == "none":
         yield None
     elif choice["name"] == "csv":
-        yield CSVLogger(directory, name="", version="training")
+        yield CSVLogger(directory.path, name="", version=directory.folder(CURVES).name)
     elif choice["name"] == "wandb":
         from attnprobe.report.tracking import open_run  # wandb takes half a second that other runs need not wait for
 
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
-        where["taken_up"] = (directory / TRAINED).exists()
-        run = open_run(settings.identity("all"), probes, settings.config, directory, **where)
+        where["taken_up"] = directory.is_trained
+        directory.folder(TRACKING)
+        run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
         try:
             yield WandbLogger(experiment=run)
         finally:
@@ -109,12 +127,12 @@ def tracked(settings: Settings, directory: Path) -> Iterator[Logger | None]:
         raise UserError(f"logger.name={choice['name']}: expected none, csv or wandb")
 
 
-def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: Logger | None) -> dict[str, Any]:
-    """Everything between the claimed directory and the manifest, which it returns."""
+def carry_out(settings: Settings, directory: OwnRunDirectory, probes: list[Probe], logger: Logger | None) -> None:
+    """Everything between the prepared directory and the manifest, which is written last."""
     started = time.time()
     config = settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
-    data: TextDataModule = instantiate(config["data"], seed=config["seed"])
+    data = settings.data()
     data.setup("fit")
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     if teacher is not None:
@@ -125,23 +143,23 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory)
-    predictions = PredictionCollector(directory)
+    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory.path)
+    predictions = PredictionCollector(directory.path)
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
     examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, progress])
 
-    predictions.write(data, SPLIT, directory / "examples" / f"{SPLIT}.parquet")
-    tables = dict((read_manifest(directory) or {}).get("tables", {}))
     rows = {
         "training": training_rows(trained["curve"]),
         "performance": performance_rows(classifier, data),
     } | runner.rows
+    before = directory.withdraw(rows, EVERY_RUN)
+    tables = before["tables"]
+    directory.write_config(OmegaConf.to_yaml(config))
+    predictions.write(data, SPLIT, directory.place(examples_file(SPLIT)))
     for name, collected in rows.items():
-        file = f"tables/{name}.parquet"
-        written = collected.write(directory / file, settings.identity(name))
+        written = collected.write(directory.place(table_file(name)), settings.identity(name))
         tables[name] = {
-            "file": file,
             "rows": written.rows,
             "undefined": written.undefined,
             "settings": config["probe"].get(name),
@@ -149,8 +167,8 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
             "notes": runner.notes.get(name, {}),
         }
     if config["figures"]:
-        draw_tables({directory: {name: directory / tables[name]["file"] for name in rows}}, directory / "figures")
-    return {
+        draw_figures_of(directory, list(rows))
+    content = {
         "run_id": settings.run_id,
         "experiment": config["experiment"],
         "data": config["data"]["name"],
@@ -168,32 +186,44 @@ def carry_out(settings: Settings, directory: Path, probes: list[Probe], logger: 
         "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+    directory.finish(content, trained["files"] | before["files"])
+
+
+def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str]) -> None:
+    """Draw what these probes' tables allow. The figures are made beside their place, for their names are known only then."""
+    workshop = directory.folder(WORKSHOP)
+    tables = {probe: directory / table_file(probe) for probe in probes}
+    for path in draw_tables({directory.path: tables}, workshop, opened=lambda _: directory):
+        target = directory.place(figure_file(path.name))
+        directory.withdraw([], [figure_file(path.name)])
+        target.parent.mkdir(exist_ok=True)
+        os.replace(path, target)
+    shutil.rmtree(workshop, ignore_errors=True)
 
 
 def train(
     settings: Settings,
-    directory: Path,
+    directory: OwnRunDirectory,
     data: TextDataModule,
     classifier: AttentionClassifier,
     logger: Logger | None,
 ) -> dict[str, Any]:
     """Train, or load the weights of a training that was finished before."""
-    state = directory / TRAINED
-    weights = directory / "model.safetensors"
     data_fingerprint = data.fingerprint
-    if state.exists():
-        trained = json.loads(state.read_text(encoding="utf-8"))
+    if directory.is_trained:
+        trained = directory.training()
         if trained["data_fingerprint"] != data_fingerprint:
             raise UserError(
-                f"{directory} was trained on other data under the same name: the files have changed since. Train anew "
-                f"with on_finished=replace, or elsewhere with output=…"
+                f"{directory.path} was trained on other data under the same name: the files have changed since. Train "
+                f"again with on_finished=replace, or elsewhere with output=…"
             )
-        classifier.load_state_dict(load_file(weights))
+        classifier.load_state_dict(load_file(directory / WEIGHTS))
         return trained
+    directory.folder(CHECKPOINTS)
     epoch, curve = fit(
         classifier,
         data,
-        directory=directory,
+        directory=directory.path,
         epochs=settings.config["training"]["epochs"],
         gradient_clip=settings.config["training"]["gradient_clip"],
         patience=settings.config["training"].get("patience"),
@@ -201,15 +231,23 @@ def train(
         callbacks=[ExampleProgress(data.sizes)],
         logger=logger,
     )
-    shutil.rmtree(directory / "checkpoints", ignore_errors=True)
-    data.pipeline.save(directory)
-    write_atomically(weights, lambda path: save_file(classifier.state_dict(), path))
+    shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
+    names = [VOCABULARY, PIPELINE, WEIGHTS, *(outputs_file(split) for split in SPLITS)]
+    directory.declare(*names)
+    data.pipeline.save(directory.path)
+    write_atomically(directory / WEIGHTS, lambda path: save_file(classifier.state_dict(), path))
     lessons = LessonCollector()
     predict(classifier, data, hardware=settings.config["trainer"], callbacks=[lessons])
-    lessons.write(data, directory)
-    trained = {"chosen_epoch": epoch, "data_fingerprint": data_fingerprint, "curve": curve}
-    write_json(trained, state)
-    return trained
+    lessons.write(data, {split: directory / outputs_file(split) for split in SPLITS})
+    trained = {
+        "chosen_epoch": epoch,
+        "data_fingerprint": data_fingerprint,
+        "inputs": input_records(data),
+        "training": settings.training,
+        "training_fingerprint": fingerprint(settings.training),
+        "curve": curve,
+    }
+    return directory.finish_training(trained, names)
 
 
 def training_rows(curve: list[dict[str, float]]) -> Rows:

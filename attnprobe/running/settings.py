@@ -7,13 +7,15 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from hydra.utils import get_class
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from attnprobe.data.module import TextDataModule
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
+from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.saved import entries, read_settings, shown
 from attnprobe.running.allowed import check_classes
@@ -51,6 +53,11 @@ class Settings:
         check_resolved(content)
         check(content)
         return cls(content)
+
+    def data(self) -> TextDataModule:
+        """The data, not loaded yet."""
+        data: TextDataModule = instantiate(self.config["data"], seed=self.config["seed"])
+        return data
 
     @property
     def training(self) -> dict[str, Any]:
@@ -184,7 +191,7 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
             f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory such as "
             f"{config.output}/testbed/lstm_additive-seed0-…"
         ) from None
-    source = path / "config.yaml"
+    source = path / CONFIG
     check_classes(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     check_layout(saved, content, source)

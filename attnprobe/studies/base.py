@@ -20,8 +20,8 @@ from omegaconf import DictConfig, OmegaConf
 from attnprobe.data.sources import SPLITS
 from attnprobe.errors import UserError, answering_disk
 from attnprobe.report.studies import STUDY
-from attnprobe.results.directory import read_manifest
-from attnprobe.results.files import write_json
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.untrusted import read_json
 from attnprobe.running.run import run
@@ -157,7 +157,7 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
             part = compose(changed(overrides, [f"seed={member.seed}", *plan.overrides, *member.overrides]))
             part.experiment = f"{study.name}_{member.role}"
             done.append(Done(member, run(part, sweep=True)))
-    write_json(
+    write_sealed(
         {
             "study": study.name,
             "data": config.data.name,
@@ -196,8 +196,7 @@ def described(member: Member) -> str:
 
 def listed(one: Done, directory: Path) -> dict[str, Any]:
     """A finished member as study.json lists it; its directory relative to the study's, so that both can move."""
-    manifest = read_manifest(one.directory)
-    assert manifest is not None
+    manifest = RunDirectory(one.directory).manifest()
     return {
         "role": one.member.role,
         "seed": one.member.seed,

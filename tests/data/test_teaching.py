@@ -1,4 +1,3 @@
-import json
 import os
 from pathlib import Path
 
@@ -7,6 +6,7 @@ import pytest
 
 from attnprobe.data.teaching import Lessons, Teacher, check_lessons, text_number, write_lessons
 from attnprobe.errors import UserError
+from tests.runs import seal
 
 MEMORY = Path("/proc/self/statm")
 TEXTS = [["a", "film"], ["good"], ["bad", "bad", "film"]]
@@ -68,7 +68,7 @@ def test_a_missing_unfinished_or_older_teacher_is_refused(path, tmp_path):
         Teacher.open(tmp_path / "nowhere", ["train"])
     with pytest.raises(UserError, match="is not finished"):
         Teacher.open(tmp_path, ["train"])
-    (tmp_path / "manifest.json").write_text(json.dumps({"run_id": "x"}))
+    seal(tmp_path, run_id="x")
     assert Teacher.open(tmp_path, ["train"]).manifest["run_id"] == "x"
     with pytest.raises(UserError, match=r"has no examples/test\.safetensors: .* on_finished=replace"):
         Teacher.open(tmp_path, ["train", "test"])

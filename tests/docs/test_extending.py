@@ -24,7 +24,7 @@ from attnprobe.report.studies import read_study
 from attnprobe.report.study_summary import publish_study
 from attnprobe.report.summary import headline, print_summary
 from attnprobe.report.tables import write_tables
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
 from attnprobe.running.settings import taken_up
@@ -97,7 +97,7 @@ def carried_out(mine, part, settings=SMALL):
 
 @pytest.mark.parametrize(("name", "left_out"), [("hotels", {"label is unseen": 1}), ("stays", {"label is unseen": 0})])
 def test_a_data_set(mine, name, left_out):
-    manifest = read_manifest(carried_out(mine, f"data={name}", ANY_DATA))
+    manifest = RunDirectory(carried_out(mine, f"data={name}", ANY_DATA)).manifest()
     assert manifest["data"] == name
     assert manifest["classes"] == ["bad", "good"]
     counts = manifest["counts"]

@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from attnprobe.__main__ import CONFIGURATION
-from attnprobe.results.table import COLUMNS, read_results
+from attnprobe.results.schema import COLUMNS
+from attnprobe.results.table import read_results
 from attnprobe.running.run import run
 from tests.runs import SMALL_ADVERSARY, small_run
 

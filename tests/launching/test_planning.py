@@ -14,7 +14,7 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.errors import UserError
 from attnprobe.launching import Job, Outcome
 from attnprobe.launching.sweep import Planned, command, headline_numbers, objective, run_sweep, slots_of
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.devices import several_devices
 from attnprobe.running.prepare import is_finished
@@ -140,7 +140,7 @@ def test_the_closing_table_has_the_means_of_the_tables(finished):
 
 def test_a_search_optimises_what_chose_the_epoch(finished, tmp_path):
     curve = read_results(finished, probe="training").query("metric == 'validation_roc_auc'")
-    chosen = read_manifest(finished)["chosen_epoch"]
+    chosen = RunDirectory(finished).manifest()["chosen_epoch"]
     assert objective(finished) == curve.set_index("step")["value"][chosen]
     with pytest.raises(UserError, match="no finished run"):
         objective(tmp_path)
@@ -158,7 +158,7 @@ def test_probes_are_added_to_a_run_that_is_named(finished):
     assert not is_finished(Settings.of(config))
     assert run(config) == finished
     assert is_finished(Settings.of(config))
-    assert set(read_manifest(finished)["tables"]) >= {"permutation", "single_weight", "erasure"}
+    assert set(RunDirectory(finished).manifest()["tables"]) >= {"permutation", "single_weight", "erasure"}
     assert (finished / "model.safetensors").stat().st_mtime_ns == before
     assert set(read_results(finished)["experiment"]) == {"default"}
 

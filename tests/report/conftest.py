@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.results.files import write_json, write_table
+from attnprobe.results.files import write_table
 from attnprobe.results.table import Rows
+from tests.runs import seal
 
 LN2 = float(np.log(2))
 WORDS = [
@@ -130,10 +131,10 @@ def invented_run(
     (directory / "examples").mkdir(parents=True)
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), directory / "examples/test.parquet")
     (directory / "config.yaml").write_text(f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n")
-    manifest = {"run_id": name, "tables": {probe: {"file": f"tables/{probe}.parquet"} for probe in probes}}
+    manifest = {"run_id": name, "tables": {probe: {} for probe in probes}}
     manifest |= {"classes": list(names)} if names else {}
     manifest |= {"training": training} if training else {}
-    write_json(manifest, directory / "manifest.json")
+    seal(directory, **manifest)
     return directory
 
 

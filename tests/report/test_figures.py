@@ -18,6 +18,7 @@ from attnprobe.report.panels import TITLE_SIZE, TITLE_WIDTH, around, from_zero, 
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
 from attnprobe.report.style import drawable, new_figure, paper_style, text_width
 from attnprobe.results.table import Rows, read_results
+from tests.runs import seal_again
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
 
@@ -128,6 +129,7 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_pooled(make_run):
 def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
     first, second = make_run("here"), make_run("there")
     shutil.copytree(first / "tables", second / "tables", dirs_exist_ok=True)
+    seal_again(second)
     with pytest.raises(UserError, match="run here is there twice"):
         figures.draw_figures([first, second], tmp_path / "f")
 
@@ -191,7 +193,7 @@ def test_report_imports_neither_torch_nor_lightning():
             for name in names:
                 assert name.split(".")[0] not in {"torch", "lightning", "seaborn"}, path
                 assert "pyplot" not in name, path
-                inside = ("attnprobe.report", "attnprobe.results", "attnprobe.errors")
+                inside = ("attnprobe.report", "attnprobe.results", "attnprobe.errors", "attnprobe.shown")
                 assert not name.startswith("attnprobe") or name.startswith(inside), path
 
 

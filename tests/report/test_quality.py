@@ -7,6 +7,7 @@ from scipy import stats
 
 from attnprobe.report.page.build import write_report
 from attnprobe.report.quality import quality, quality_of
+from tests.runs import seal_again
 
 
 def test_one_class_for_every_text_is_named():
@@ -32,6 +33,7 @@ def test_nothing_is_said_of_nothing_nor_of_several_labels(make_run):
     path = run / "examples/test.parquet"
     table = pd.read_parquet(path)
     table.assign(label=[[0, 1]] * 8, prediction=[[0, 1]] * 8).to_parquet(path)
+    seal_again(run)
     assert quality_of(run) is None
 
 
@@ -40,6 +42,7 @@ def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_
     path = bad / "examples/test.parquet"
     table = pd.read_parquet(path)
     table.assign(prediction=0).to_parquet(path)
+    seal_again(bad)
     assert quality_of(good).warning == ""
     text = write_report([good, bad], tmp_path / "report.html").read_text(encoding="utf-8")
     warning = text[text.index('class="warning"') : text.index("For each data set and model")]

@@ -333,7 +333,7 @@ def test_probe_tables_are_one_row_per_example(make_run):
 
 
 def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="no finished run"):
+    with pytest.raises(UserError, match="nothing does not exist: expected a run directory"):
         tracking.log_run(tmp_path / "nothing", project="p", mode="offline")
     with pytest.raises(UserError, match="hold no numbers"):
         tracking.log_run(make_run("bare", probes=()), project="p", mode="offline")

@@ -8,8 +8,10 @@ from scipy import stats
 from attnprobe.errors import UserError
 from attnprobe.results.files import write_json, write_table
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.schema import COLUMNS
 from attnprobe.results.statistics import interval
-from attnprobe.results.table import COLUMNS, Rows, read_results
+from attnprobe.results.table import Rows, read_results
+from tests.runs import seal
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
@@ -26,8 +28,7 @@ def table(*parts, **identity):
 def finished_run(directory, **tables):
     for name, content in tables.items():
         write_table(content, directory / "tables" / f"{name}.parquet")
-    listed = {name: {"file": f"tables/{name}.parquet"} for name in tables}
-    write_json({"tables": listed}, directory / "manifest.json")
+    seal(directory, run_id="r", tables={name: {} for name in tables})
 
 
 def test_rows_come_out_sorted_whatever_the_order_they_were_added_in(tmp_path):

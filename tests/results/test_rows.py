@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.results.table import COLUMNS, SCHEMA, Rows, Written, read_table
+from attnprobe.results.schema import COLUMNS, SCHEMA
+from attnprobe.results.table import Rows, Written, read_table
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",

@@ -12,6 +12,7 @@ from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.loading import checked_settings
 from attnprobe.report.tracking import read_config
+from attnprobe.results.checksums import read_sealed
 from attnprobe.running.allowed import check_classes
 from attnprobe.running.run import run
 from attnprobe.running.settings import Settings, taken_up
@@ -19,7 +20,7 @@ from attnprobe.studies.audit import Audit
 from attnprobe.studies.base import PLAN, Plan, planned
 from tests.results.test_untrusted import BOMB
 from tests.running.hostile import calls, campaign
-from tests.runs import composed, small_run
+from tests.runs import composed, seal, small_run
 
 TOUCH = "{_target_: pathlib.Path.touch, self: {_target_: pathlib.Path, _args_: [PWNED]}}"
 DECODED = {
@@ -76,7 +77,7 @@ def empty(tmp_path, monkeypatch):
 
 
 def copied(finished, tmp_path, change):
-    """A copy of a run with changed settings, its manifest as it was."""
+    """A copy of a run with changed settings, and a manifest that was made to fit them."""
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in finished.iterdir():
@@ -84,8 +85,18 @@ def copied(finished, tmp_path, change):
             (copy / path.name).write_bytes(path.read_bytes())
     settings = yaml.safe_load((copy / "config.yaml").read_text())
     change(settings)
-    (copy / "config.yaml").write_text(yaml.safe_dump(settings))
+    write_settings(copy, settings)
     return copy
+
+
+def write_settings(directory, settings):
+    """As somebody would who knows of the checksums."""
+    write_text(directory, yaml.safe_dump(settings))
+
+
+def write_text(directory, text):
+    (directory / "config.yaml").write_text(text)
+    seal(directory, **read_sealed(directory / "manifest.json") | {"tables": {}})
 
 
 def put(settings, place, value):
@@ -104,7 +115,7 @@ def test_no_payload_is_executed(finished, tmp_path, empty, payload):
         for spot in SPOTS:
             settings = yaml.safe_load(yaml.safe_dump(good))
             put(settings, spot, PAYLOADS[payload])
-            (copy / "config.yaml").write_text(yaml.safe_dump(settings))
+            write_settings(copy, settings)
             for read in (
                 attnprobe.load_run,
                 lambda path: checked_settings(path, ()),
@@ -135,7 +146,7 @@ def test_no_made_up_settings_are_executed(tmp_path, empty):
 
 def test_an_alias_bomb_ends_at_once(finished, tmp_path):
     copy = copied(finished, tmp_path, lambda settings: None)
-    (copy / "config.yaml").write_text(BOMB)
+    write_text(copy, BOMB)
     for read in (attnprobe.load_run, read_config, lambda path: taken_up(composed(f"run={path}"), [])):
         with pytest.raises(UserError, match=r"config\.yaml"):
             read(copy)
@@ -146,7 +157,7 @@ def test_an_alias_bomb_ends_at_once(finished, tmp_path):
 )
 def test_settings_of_another_shape_are_one_message(finished, tmp_path, content):
     copy = copied(finished, tmp_path, lambda settings: None)
-    (copy / "config.yaml").write_text(content)
+    write_text(copy, content)
     for read in (attnprobe.load_run, lambda path: taken_up(composed(f"run={path}"), [])):
         with pytest.raises(UserError, match=r"config\.yaml"):
             read(copy)

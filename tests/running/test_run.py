@@ -8,8 +8,9 @@ import torch
 
 from attnprobe.errors import UserError
 from attnprobe.probes.permutation import Permutation
-from attnprobe.results.directory import read_manifest
-from attnprobe.results.table import COLUMNS, read_examples, read_results
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.schema import COLUMNS
+from attnprobe.results.table import read_examples, read_results
 from attnprobe.running import run as run_module
 from attnprobe.running.run import run
 from tests.runs import SMALL_ADVERSARY, composed, small_run
@@ -34,7 +35,7 @@ def test_a_finished_run_holds_everything(finished):
         "tables/training.parquet", "figures/permutation.pdf", "figures/adversarial_heatmaps.png",
     }  # fmt: skip
     assert not any("partial" in name or "checkpoint" in name for name in names)
-    manifest = read_manifest(finished)
+    manifest = RunDirectory(finished).manifest()
     results = read_results(finished)
     assert tuple(results.columns) == COLUMNS
     assert set(results["run_id"]) == {manifest["run_id"]}
@@ -104,7 +105,7 @@ def test_a_finished_run_is_measured_anew_without_training(finished, tmp_path):
     # of the probe that was named the bytes are as ever, all else was left alone
     assert files(directory) == files(finished)
     assert (directory / "model.safetensors").stat().st_mtime_ns == weights
-    before, now = read_manifest(finished), read_manifest(directory)
+    before, now = RunDirectory(finished).manifest(), RunDirectory(directory).manifest()
     assert now["tables"].keys() == before["tables"].keys()
     assert now["tables"]["adversarial"] == before["tables"]["adversarial"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from attnprobe.report.claims import CRITERIA
 from attnprobe.report.study_summary import publish_study
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.settings import Settings
 from attnprobe.studies.audit import rows_within
@@ -76,7 +76,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
     assert "Audit of files" in page
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
-    base = read_manifest(directory / content["members"][0]["directory"])
+    base = RunDirectory(directory / content["members"][0]["directory"]).manifest()
     expected = {"binary": 2, "five_uneven": 5, "with_holes": 2}[shape.__name__]
     assert len(base["classes"]) == expected
     assert set(base["tables"]) >= {"permutation", "adversarial", "correlation", "single_weight", "erasure"}
@@ -101,7 +101,7 @@ def test_a_plan_is_kept_when_an_audit_is_taken_up_again(tmp_path, monkeypatch, c
     said = capsys.readouterr().out
     assert "taking 20 of 28 test rows and 60 of 95 train rows, at random; study.minutes=… allows more" in said
     members = json.loads((first / "study.json").read_text())["members"]
-    manifest = read_manifest(first / members[0]["directory"])
+    manifest = RunDirectory(first / members[0]["directory"]).manifest()
     assert manifest["counts"]["test"]["kept"] == 20
     assert manifest["counts"]["train"]["kept"] == 60
     (first / "study.json").unlink()

@@ -9,7 +9,7 @@ import pytest
 from attnprobe.errors import UserError
 from attnprobe.report.studies import find_studies, read_study, write_study
 from attnprobe.report.studies.wiegreffe import choose
-from attnprobe.results.directory import read_manifest
+from attnprobe.results.directory import RunDirectory
 from attnprobe.running.run import run
 from attnprobe.studies.base import carry_out_study, changed, with_teacher
 from attnprobe.studies.wiegreffe import Wiegreffe
@@ -42,7 +42,7 @@ def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished
         "base": 2, "uniform": 2, "adversary": 2,
         "guide_uniform": 2, "guide_trained": 2, "guide_base": 2, "guide_adversary": 2,
     }  # fmt: skip
-    manifests = {row.run_id: read_manifest(finished / row.directory) for row in runs.itertuples()}
+    manifests = {row.run_id: RunDirectory(finished / row.directory).manifest() for row in runs.itertuples()}
     assert all(manifests.values())
     base = runs[runs["role"] == "base"].iloc[0]["run_id"]
     adversaries = {row.run_id: finished / row.directory for row in runs[runs["role"] == "adversary"].itertuples()}
@@ -91,13 +91,13 @@ def test_teacher_auto_finds_or_trains_the_base(tmp_path, capsys):
     first = with_teacher(given, compose)
     directory = first[-1].removeprefix("teacher=")
     assert "teacher: " in capsys.readouterr().out
-    assert read_manifest(directory)["training"]["training"]["recipe"]["selection_metric"] == "roc_auc"
+    assert RunDirectory(directory).manifest()["training"]["training"]["recipe"]["selection_metric"] == "roc_auc"
     manifest = tmp_path / directory / "manifest.json"
     before = manifest.stat().st_mtime_ns
     assert with_teacher(given, compose) == first  # found this time
     assert manifest.stat().st_mtime_ns == before
     adversary = run(composed(*first))
-    assert read_manifest(adversary)["teacher"]["directory"] == directory
+    assert RunDirectory(adversary).manifest()["teacher"]["directory"] == directory
     named = [*given[:-1], f"teacher={directory}"]
     assert with_teacher(named, compose) == named
 

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from jaxtyping import Bool, Float, Int
 
-from attnprobe.errors import UserError
 from attnprobe.report.page.facts import MAPS, MEASURES, Map
 from attnprobe.report.page.packing import pack, quantised
 from attnprobe.report.page.runs import DOT, Group, Run
 from attnprobe.report.page.texts import Texts, read_texts, starts
+from attnprobe.results.directory import RunDirectory
 
 MEGABYTES = 60
 """What a page may weigh; `--megabytes` on the command line."""
@@ -162,19 +161,14 @@ def read_example_table(run: Run) -> pa.Table:
     Raises:
         UserError: they are not there.
     """
-    path = run.directory / "examples" / f"{run.split}.parquet"
-    if not path.exists():
-        raise UserError(
-            f"{path} does not exist: expected the examples of a finished run; probe it again, or leave it out"
-        )
-    return pq.read_table(path).sort_by("example_id").combine_chunks()
+    return RunDirectory(run.directory).examples(run.split).sort_by("example_id").combine_chunks()
 
 
 def map_sources(run: Run, examples: pa.Table) -> list[Map]:
     """The maps that a run has weights for."""
     there = set()
     for probe in {one.source[0] for one in MAPS if one.source is not None} & set(run.probes):
-        column = pq.read_table(run.directory / run.manifest["tables"][probe]["file"], columns=["metric"])["metric"]
+        column = RunDirectory(run.directory).table(probe, columns=["metric"])["metric"]
         there |= {(probe, str(metric)) for metric in pc.unique(column).to_pylist()}
     return [one for one in MAPS if (one.source in there if one.source else one.key in examples.column_names)]
 
@@ -193,9 +187,8 @@ def weights(run: Run, examples: pa.Table, texts: Texts, maps: Sequence[Map]) -> 
             flat = pc.list_flatten(flat) if pa.types.is_list(flat.type) else flat
             found[one.key] = flat.to_numpy().astype(np.float64)
     for probe in dict.fromkeys(one.source[0] for one in maps if one.source is not None):
-        table = pq.read_table(
-            run.directory / run.manifest["tables"][probe]["file"], columns=["metric", "example_id", "step", "value"]
-        ).to_pandas()
+        columns = ["metric", "example_id", "step", "value"]
+        table = RunDirectory(run.directory).table(probe, columns=columns).to_pandas()
         for one in maps:
             if one.source is None or one.source[0] != probe:
                 continue

@@ -20,7 +20,7 @@ from attnprobe.report.page.browser import MEGABYTES, browse
 from attnprobe.report.page.files import write_numbers
 from attnprobe.report.page.formats import capital, count, number, short, signed
 from attnprobe.report.page.pictures import pictures
-from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_runs, together
+from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import section
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
 from attnprobe.report.page.verdicts import KINDS, MARKS, cards, examine, in_words
@@ -78,7 +78,7 @@ def write_report(
         UserError: no finished run there, or one run twice.
     """
     tell("reading runs")
-    runs = read_runs(places)
+    runs, skipped = read_sound_runs(places)
     with paper_style():
         studies = find_studies(places)
     groups = grouped(runs)
@@ -122,6 +122,7 @@ def write_report(
         run_ids=[run.run_id for run in runs],
         versions=versions(runs),
         data_notes=notes_of_data(runs),
+        skipped=[str(error) for error in skipped],
         browser=browser,
         folder=folder.name,
         written=[(kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names],

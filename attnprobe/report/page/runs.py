@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 
 from attnprobe.errors import UserError
-from attnprobe.results.directory import find_runs, read_manifest
+from attnprobe.results.checksums import DamagedRun
+from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
 from attnprobe.results.fingerprint import flattened
-from attnprobe.results.table import SCHEMA
 
 DOT = " · "
 POSITIONS = (
@@ -105,12 +104,20 @@ class Group:
 
 
 def read_runs(places: Any) -> list[Run]:
-    """Every finished run at or below the places, by data set, model and seed.
+    """Every sound finished run at or below the places, by data set, model and seed; a warning names the others.
 
     Raises:
-        UserError: no finished run there; two directories hold the same run; a run's tables hold no number.
+        UserError: no sound finished run there; two directories hold the same run; a run's tables hold no number.
     """
-    runs = [read_run(directory) for directory in find_runs(places)]
+    runs, skipped = read_sound_runs(places)
+    warn_of(skipped)
+    return runs
+
+
+def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
+    """As `read_runs`: the sound runs, and what is wrong with those that were left out."""
+    found, skipped = sound_runs(places, lambda run: run.verify(run.shown_files()))
+    runs = [read_run(directory) for directory in found]
     seen: dict[str, Run] = {}
     for run in runs:
         other = seen.setdefault(run.run_id, run)
@@ -119,15 +126,15 @@ def read_runs(places: Any) -> list[Run]:
                 f"run {run.run_id} is there twice, in {other.directory} and {run.directory}: the same training. Name one "
                 f"of the two, for example `python -m attnprobe.report {run.directory}`"
             )
-    return sorted(runs, key=lambda run: (run.data, run.model, run.seed, run.run_id))
+    return sorted(runs, key=lambda run: (run.data, run.model, run.seed, run.run_id)), skipped
 
 
 def read_run(directory: Path) -> Run:
     """One finished run."""
-    manifest = read_manifest(directory) or {}
-    parts = []
-    for probe, entry in manifest.get("tables", {}).items():
-        table = pq.read_table(directory / entry["file"], schema=SCHEMA).to_pandas()
+    run = RunDirectory(directory)
+    manifest, parts = run.manifest(), []
+    for probe in manifest["tables"]:
+        table = run.table(probe).to_pandas()
         dropped = [metric for owner, metric in POSITIONS if owner == probe]
         parts.append(table[~table["metric"].isin(dropped)] if dropped else table)
     if not any(len(part) for part in parts):

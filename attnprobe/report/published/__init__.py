@@ -10,8 +10,8 @@ from scipy import stats
 
 from attnprobe.report.facets import RUN
 from attnprobe.report.reading import Headline, present
+from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.results.statistics import interval
-from attnprobe.results.table import WHOLE_SPLIT
 
 FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
 REMARKS = {

@@ -5,7 +5,6 @@ An installed package names such a function, for a study of its own, in the entry
 """
 
 import importlib
-import json
 import os
 import pkgutil
 from collections.abc import Iterable
@@ -20,7 +19,8 @@ from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
 from attnprobe.report.style import paper_style, save
 from attnprobe.report.tables import csv_table
-from attnprobe.results.directory import directories_with, named_places
+from attnprobe.results.checksums import DamagedRun, damaged, read_sealed
+from attnprobe.results.directory import RunDirectory, directories_with, named_places, warn_of
 from attnprobe.results.files import write_atomically
 
 STUDY = "study.json"
@@ -59,8 +59,16 @@ class StudyReading:
 
 
 def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[StudyReading]:
-    """Every finished study at or below these directories or glob patterns; none is no error."""
-    return [read_study(directory) for directory in directories_with(STUDY, named_places(places))]
+    """Every sound finished study at or below these directories or glob patterns; none is no error, and a warning names
+    those that are damaged."""
+    found, skipped = [], []
+    for directory in directories_with(STUDY, named_places(places)):
+        try:
+            found.append(read_study(directory))
+        except DamagedRun as error:
+            skipped.append(error)
+    warn_of(skipped)
+    return found
 
 
 def read_study(directory: str | os.PathLike) -> StudyReading:
@@ -73,7 +81,14 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
     path = directory / STUDY
     if not path.exists():
         raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_sealed(path)
+    if not isinstance(content.get("study"), str) or not isinstance(content.get("members"), list):
+        raise damaged(path, "it does not say which study it is of, or lists no runs")
+    for member in content["members"]:
+        run = RunDirectory(directory / member["directory"])
+        if run.manifest().get("run_id") != member["run_id"]:
+            raise damaged(run.path, f"{path} expects the run {member['run_id']} there")
+        run.verify(run.shown_files())
     known = [module.name for module in pkgutil.iter_modules(__path__)]
     installed = {entry.name: entry for entry in entry_points(group="attnprobe.studies")}
     if content["study"] in known:

@@ -10,6 +10,7 @@ from attnprobe.report.page.runs import grouped, read_runs
 from attnprobe.results.table import read_examples, read_results
 from tests.report.page.conftest import EVERYTHING
 from tests.report.page.test_packing import read
+from tests.runs import seal_again
 
 LEVELS = 2**16 - 2
 
@@ -165,6 +166,7 @@ def test_a_position_that_the_text_does_not_have_is_named(make_run):
     kept = [row[:-1] for row in table["attention"].to_pylist()]
     table = table.set_column(table.column_names.index("tokens"), "tokens", pa.array(shorter))
     pq.write_table(table.set_column(table.column_names.index("attention"), "attention", pa.array(kept)), path)
+    seal_again(directory)
     with pytest.raises(ValueError, match="has a position that its text does not have"):
         packed(directory)
 
@@ -179,6 +181,7 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
     }.items():
         table = table.set_column(table.column_names.index(side), side, pa.array(rows))
     pq.write_table(table, path)
+    seal_again(directory)
     browser = packed(directory)
     facts, columns = read(browser.blocks["numbers-0"])
     assert (facts["label"], facts["prediction"]) == ([[1], [0, 1], [], [0]], [[1], [0], [], [1]])
@@ -189,5 +192,5 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
 def test_a_run_without_its_examples_is_named(make_run):
     directory = make_run()
     (directory / "examples/test.parquet").unlink()
-    with pytest.raises(UserError, match=r"examples/test\.parquet does not exist: expected the examples"):
+    with pytest.raises(UserError, match=r"examples/test\.parquet is damaged: it is missing"):
         packed(directory)

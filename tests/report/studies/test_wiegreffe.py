@@ -8,8 +8,9 @@ from scipy import stats
 from attnprobe.report.claims import FAILS, HOLDS, UNDECIDED, Evidence
 from attnprobe.report.studies import read_study
 from attnprobe.report.studies.wiegreffe import choose, equivalence
-from attnprobe.results.files import write_json, write_table
+from attnprobe.results.files import write_sealed, write_table
 from attnprobe.results.table import Rows
+from tests.runs import seal
 
 EXAMPLES = 60
 
@@ -43,8 +44,8 @@ def invented_run(
     listed = {}
     for probe, rows in tables.items():
         write_table(rows.table(identity | {"probe": probe}), directory / f"tables/{probe}.parquet")
-        listed[probe] = {"file": f"tables/{probe}.parquet", "settings": None}
-    write_json({"run_id": identity["run_id"], "tables": listed}, directory / "manifest.json")
+        listed[probe] = {"settings": None}
+    seal(directory, run_id=directory.name, tables=listed)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def study(tmp_path):
         directory = tmp_path / "study"
         tests = ["uniform", "seeds", "guide", "adversary"]
         content = {"study": "wiegreffe", "data": "sst", "model": "lstm_additive", "members": members}
-        write_json(content | {"settings": {"tests": tests, "above": 0.4}}, directory / "study.json")
+        write_sealed(content | {"settings": {"tests": tests, "above": 0.4}}, directory / "study.json")
         return read_study(directory)
 
     return make

@@ -1,0 +1,124 @@
+"""Every damaged byte of a finished run is noticed by whatever reads the file, and named.
+
+The full campaign, at least 1,000 damages: python -m pytest -m slow tests/results/test_damage.py
+"""
+
+import random
+import shutil
+
+import pytest
+
+from attnprobe import load_run, read_examples, read_results
+from attnprobe.data.teaching import Teacher
+from attnprobe.report.page.runs import read_runs
+from attnprobe.results.checksums import DamagedRun
+from attnprobe.results.directory import RunDirectory
+from attnprobe.running.prepare import is_finished
+from attnprobe.running.run import run
+from attnprobe.running.settings import Settings
+from tests.runs import small_run
+
+SPLITS = ("train", "validation", "test")
+LOADED = ("config.yaml", "vocabulary.json", "pipeline.json", "model.safetensors")
+TRAINED = (
+    "model.safetensors",
+    "vocabulary.json",
+    "pipeline.json",
+    *(f"examples/{split}.safetensors" for split in SPLITS),
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(small_run(tmp_path_factory.mktemp("runs"), "figures=true"))
+
+
+def tables_of(name):
+    return name == "manifest.json" or name.startswith("tables/")
+
+
+def readers(directory):
+    """Reader → (does it read a file of this name, the call)."""
+    config = small_run(directory.parent.parent.parent, "figures=true", f"run_dir={directory}")
+    return {
+        "verify": (lambda name: name not in (".attnprobe", "training.json"), lambda: RunDirectory(directory).verify()),
+        "read_results": (tables_of, lambda: read_results(directory)),
+        "read_examples": (
+            lambda name: name in ("manifest.json", "examples/test.parquet"),
+            lambda: read_examples(directory),
+        ),
+        "load_run": (lambda name: name in ("manifest.json", *LOADED), lambda: load_run(directory)),
+        "teacher": (
+            lambda name: name == "manifest.json" or name.endswith("s/train.safetensors"),
+            lambda: Teacher.open(directory, ["train"]),
+        ),
+        "report": (
+            lambda name: name == "manifest.json" or name.endswith(".parquet") or name == "pipeline.json",
+            lambda: read_runs(directory),
+        ),
+        "resume": (
+            lambda name: name in ("manifest.json", "training.json", *TRAINED),
+            lambda: is_finished(Settings.of(config)),
+        ),
+    }
+
+
+def damages(content, generator, flips):
+    """(what was done, the damaged content; None: no file)."""
+    yield from (("deleted", None), ("emptied", b""), ("cut", content[: generator.randrange(len(content))]))
+    yield "lengthened", content + b"\n"
+    for _ in range(flips):
+        place, bit = generator.randrange(len(content)), generator.randrange(8)
+        yield f"bit {bit} of byte {place} flipped", flipped(content, place, 1 << bit)
+
+
+def flipped(content, place, mask):
+    return content[:place] + bytes([content[place] ^ mask]) + content[place + 1 :]
+
+
+def campaign(finished, folder, flips):
+    """The damages that a reader of the file did not notice or name, and how many there were."""
+    directory = folder / "testbed" / "damaged"
+    shutil.copytree(finished, directory)
+    calls, unnoticed, count = readers(directory), [], 0
+    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != ".attnprobe")
+    for path in paths:
+        name = path.relative_to(directory).as_posix()
+        content = path.read_bytes()
+        for what, damaged in damages(content, random.Random(name), flips):
+            count += 1
+            path.unlink(missing_ok=True)
+            if damaged is not None:
+                path.write_bytes(damaged)
+            concerned = [reader for reader, (reads, _) in calls.items() if reads(name)]
+            assert concerned, f"nothing reads {name}"
+            for reader in concerned:
+                try:
+                    result = calls[reader][1]()
+                except Exception as error:  # any other kind is what this looks for
+                    missing = name == "manifest.json" and damaged is None
+                    named = isinstance(error, ValueError if missing else DamagedRun) and path.name in str(error)
+                    if not named:
+                        unnoticed.append((reader, name, what, repr(error)))
+                else:
+                    if not (reader == "resume" and result is False):
+                        unnoticed.append((reader, name, what, "accepted"))
+        path.write_bytes(content)
+    for _, call in calls.values():  # all is as it was: what was found was the damage
+        call()
+    return unnoticed, count
+
+
+def test_every_damage_is_noticed_and_named(finished, tmp_path):
+    unnoticed, count = campaign(finished, tmp_path, flips=5)
+    assert count >= 100
+    assert not unnoticed
+
+
+@pytest.mark.slow
+def test_a_thousand_damages_are_noticed_and_named(finished, tmp_path, capsys):
+    unnoticed, count = campaign(finished, tmp_path, flips=60)
+    with capsys.disabled():
+        print(f"\n{count} damages, {len(unnoticed)} unnoticed or not named")
+    assert count >= 1000
+    assert not unnoticed
