@@ -15,8 +15,9 @@ positions that attention may be given to: no markers, no padding.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,9 +33,24 @@ class Task(StrEnum):
     MULTI_LABEL = "multi_label"  # any subset of the labels: one sigmoid each
 
 
+class Axis(StrEnum):
+    """What the entries of a batch's column belong to. Whatever collates, selects, cuts or moves a batch asks a column
+    for its axis and its padding, and for nothing else."""
+
+    EXAMPLE = "example"  # one entry per example
+    TOKENS = "tokens"  # one per token of the text, markers and padding included
+    QUESTION = "question"  # one per token of the question
+    CLASSES = "classes"  # one bool per class; given as the numbers of the classes
+
+
+def over(axis: Axis, pad: float | int = 0) -> dict[str, Any]:
+    """What a field of `Batch` declares: its axis, and what stands at markers and padding."""
+    return {"axis": axis, "pad": pad}
+
+
 @dataclass
 class Batch:
-    """One padded batch of texts.
+    """One padded batch of texts. A new column is one line here: its axis and its padding.
 
     `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id`
     is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
@@ -42,42 +58,59 @@ class Batch:
     generator gave as the reason for the label (no True in a row: none was given). `question`, `question_mask` and
     `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
     answered with. `teacher_attention` (0 outside `content`) and `teacher_probability` are what another run, the teacher,
-    says about these texts; they are there where a teacher is named.
+    says about these texts; they are there where a teacher is named. `extra` holds the data's own numbers per word
+    (`data.per_word`) by name, NaN at markers, padding and texts without them.
     """
 
-    ids: Int[Tensor, "batch tokens"]
-    mask: Bool[Tensor, "batch tokens"]
-    content: Bool[Tensor, "batch tokens"]
-    labels: Tensor
-    example_id: Int[Tensor, "batch"]
-    sentence: Int[Tensor, "batch tokens"] | None = None
-    rationale: Bool[Tensor, "batch tokens"] | None = None
-    question: Int[Tensor, "batch question"] | None = None
-    question_mask: Bool[Tensor, "batch question"] | None = None
-    candidates: Bool[Tensor, "batch classes"] | None = None
-    teacher_attention: Float[Tensor, "batch tokens"] | None = None
-    teacher_probability: Float[Tensor, "batch classes"] | None = None
+    ids: Int[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
+    mask: Bool[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
+    content: Bool[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
+    labels: Tensor = field(metadata=over(Axis.EXAMPLE))
+    example_id: Int[Tensor, "batch"] = field(metadata=over(Axis.EXAMPLE))
+    sentence: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
+    rationale: Bool[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    question: Int[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
+    question_mask: Bool[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
+    candidates: Bool[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.CLASSES))
+    teacher_attention: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    teacher_probability: Float[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.EXAMPLE))
+    extra: dict[str, Float[Tensor, "batch tokens"]] = field(default_factory=dict, metadata=over(Axis.TOKENS, torch.nan))
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def rows(self, chosen: slice) -> "Batch":
-        """Some of the examples, with all their padding."""
-        return replace(self, **_rows(self, chosen))
+    def changed(self, change: Callable[[Axis, Tensor], Tensor]) -> "Batch":
+        """The same batch with every column changed, each given with its axis."""
+        parts: dict[str, Any] = {}
+        for one in fields(self):
+            value, axis = getattr(self, one.name), one.metadata["axis"]
+            if isinstance(value, dict):
+                parts[one.name] = {name: change(axis, tensor) for name, tensor in value.items()}
+            elif value is not None:
+                parts[one.name] = change(axis, value)
+        return replace(self, **parts)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         """The same batch on another device."""
-        moved = {
-            f.name: value.to(device, non_blocking=non_blocking)
-            for f in fields(self)
-            if (value := getattr(self, f.name)) is not None
-        }
-        return replace(self, **moved)
+        return self.changed(lambda _, tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
         """The same batch in page-locked memory (called by the data loader where a GPU is used)."""
-        pinned = {f.name: value.pin_memory() for f in fields(self) if (value := getattr(self, f.name)) is not None}
-        return replace(self, **pinned)
+        return self.changed(lambda _, tensor: tensor.pin_memory())
+
+    def rows(self, chosen: slice | Int[Tensor, "chosen"] | Bool[Tensor, "batch"]) -> "Batch":
+        """Some of the examples, in this order, with all their padding; a row may be named several times."""
+        return self.changed(lambda _, tensor: tensor[chosen])
+
+    def trimmed(self) -> "Batch":
+        """Without the columns that are padding in every example."""
+        width = {Axis.TOKENS: _width(self.mask), Axis.QUESTION: _width(self.question_mask)}
+        return self.changed(lambda axis, tensor: tensor[:, : width[axis]] if axis in width else tensor)
+
+
+def _width(mask: Bool[Tensor, "batch any"] | None) -> int:
+    """The longest row's length."""
+    return 0 if mask is None else int(mask.sum(-1).amax())
 
 
 @dataclass
@@ -97,9 +130,10 @@ class Outputs:
     query: Float[Tensor, "batch query"] | None = None
     word_attention: Float[Tensor, "batch tokens"] | None = None
 
-    def rows(self, chosen: slice) -> "Outputs":
+    def rows(self, chosen: slice | Int[Tensor, "chosen"]) -> "Outputs":
         """Those of some of the examples, with all their padding."""
-        return replace(self, **_rows(self, chosen))
+        there = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return replace(self, **{name: value[chosen] for name, value in there.items()})
 
     @classmethod
     def joined(cls, parts: "Sequence[Outputs]") -> "Outputs":
@@ -108,11 +142,6 @@ class Outputs:
             return parts[0]
         there = [f.name for f in fields(cls) if getattr(parts[0], f.name) is not None]
         return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in there})
-
-
-def _rows(of: "Batch | Outputs", chosen: slice) -> dict[str, Tensor]:
-    """Every column there is, cut to these rows."""
-    return {f.name: value[chosen] for f in fields(of) if (value := getattr(of, f.name)) is not None}
 
 
 def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Tensor, "*any classes"]:

@@ -4,16 +4,17 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import datasets
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from tqdm import tqdm
 
 from attnprobe.data import rows
 from attnprobe.data.batching import Ragged
+from attnprobe.data.settings import Columns
 from attnprobe.data.text import TextRules, matching
 from attnprobe.errors import UserError
 
@@ -36,86 +37,68 @@ class Examples:
 
     `words` and `question` number distinct words in order of appearance; `length`, `sentences` and `longest_sentence`
     count tokens, sentences and the tokens of the longest one before truncation. `candidates` are raw answers, None for
-    a row that may be answered with any class.
+    a row that may be answered with any class. `per_word` holds what belongs to each word and goes into the batches as
+    it is: `rationale`, `sentence` and the columns of `data.per_word`.
     """
 
     example_id: Int[np.ndarray, " rows"]
     words: Ragged
     length: Int[np.ndarray, " rows"]
     labels: list[list[str]]
-    rationale: Ragged | None = None
     question: Ragged | None = None
     candidates: list[list[str] | None] | None = None
-    sentence: Ragged | None = None
     sentences: Int[np.ndarray, " rows"] | None = None
     longest_sentence: Int[np.ndarray, " rows"] | None = None
+    per_word: dict[str, Ragged] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.example_id)
 
     def select(self, keep: Bool[np.ndarray, " rows"]) -> "Examples":
         """The rows where `keep` is True, in their order."""
+        if keep.all():
+            return self
         chosen = np.flatnonzero(keep)
+        return replace(self, **{one.name: selected(getattr(self, one.name), chosen) for one in fields(self)})
 
-        def part(values: Ragged | None) -> Ragged | None:
-            return None if values is None else values.select(chosen)
 
-        def of(values: np.ndarray | None) -> np.ndarray | None:
-            return None if values is None else values[chosen]
-
-        return Examples(
-            example_id=self.example_id[chosen],
-            words=self.words.select(chosen),
-            length=self.length[chosen],
-            labels=[self.labels[row] for row in chosen.tolist()],
-            rationale=part(self.rationale),
-            question=part(self.question),
-            candidates=None if self.candidates is None else [self.candidates[row] for row in chosen.tolist()],
-            sentence=part(self.sentence),
-            sentences=of(self.sentences),
-            longest_sentence=of(self.longest_sentence),
-        )
+def selected(values: Any, chosen: Int[np.ndarray, " chosen"]) -> Any:
+    """The chosen rows of one column, however it is stored."""
+    match values:
+        case None:
+            return None
+        case Ragged():
+            return values.select(chosen)
+        case dict():
+            return {name: part.select(chosen) for name, part in values.items()}
+        case list():
+            return [values[row] for row in chosen.tolist()]
+    return values[chosen]
 
 
 @dataclass
 class Row:
-    """One row, tokenised and truncated; the fields are those of `Examples`. `rationale` is None where there is none or
-    it does not fit the tokens; `rationale_lost`: it was in what was cut off."""
+    """One row, tokenised and truncated; the fields are those of `Examples`. What belongs to each word is missing where it
+    does not fit the tokens; `rationale_lost`: it was in what was cut off."""
 
     words: Int[np.ndarray, " tokens"]
     length: int
     labels: list[str]
     question: Int[np.ndarray, " tokens"] | None
     candidates: list[str] | None
-    sentence: Int[np.ndarray, " tokens"] | None
     sentences: int
     longest_sentence: int
-    rationale: Bool[np.ndarray, " tokens"] | None
+    per_word: dict[str, np.ndarray]
     rationale_lost: bool
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Which column holds what, and how it is read; the arguments are those of `TextDataModule`."""
+    """Reads the columns of a split's rows as tokens, labels and what belongs to them."""
 
-    text: str
-    label: str
+    columns: Columns
     rules: TextRules
-    question: str | None = None
-    candidates: str | None = None
-    candidates_pattern: str | None = None
-    rationale: str | None = None
-    rationale_kind: str = "mask"
-    filters: Mapping[str, Any] = field(default_factory=dict)
-    multi_label: bool = False
-    label_delimiter: str = ";"
     max_tokens: int | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns that are read."""
-        optional = (self.question, self.candidates, self.rationale)
-        return [self.text, self.label, *(name for name in optional if name is not None), *self.filters]
 
     def read(self, split: str, table: datasets.Dataset, lexicon: Lexicon, count: dict[str, Any]) -> Examples:
         """Rows that pass the filters and have a text, a label and what else is asked for; `count` takes the others.
@@ -123,79 +106,89 @@ class Reader:
         Raises:
             UserError: a column is not there or holds something else, or no row is left.
         """
-        texts = rows.column(table, self.text, "data.text")
-        labels = rows.label_lists(
-            rows.column(table, self.label, "data.label"), multi_label=self.multi_label, delimiter=self.label_delimiter
-        )
-        questions = self.optional(table, self.question, "question")
-        candidates = self.optional(table, self.candidates, "candidates")
-        if candidates is not None:
-            candidates = rows.label_lists(candidates, multi_label=True, delimiter=self.label_delimiter)
-        marked = self.optional(table, self.rationale, "rationale")
+        cells = self.cells(table)
         passed = self.passed(split, table, count)
-
-        reasons = ["text is null", "label is null", "text is empty"]
-        reasons += [] if questions is None else ["question is null", "question is empty"]
-        dropped: Counter[str] = Counter(dict.fromkeys(reasons, 0))
+        needed = [name for name in ("text", "label", "question") if name in cells]
+        dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
+        if "question" in needed:
+            dropped |= Counter(dict.fromkeys(["question is null", "question is empty"], 0))
         kept: dict[int, Row] = {}
         for number in progress(np.flatnonzero(passed).tolist(), f"read {split}"):
-            label = labels[number]
-            question = None if questions is None else questions[number]
-            missing = [
-                name
-                for name, value in (("text", texts[number]), ("label", label), ("question", question))
-                if value is None and not (name == "question" and questions is None)
-            ]
-            if missing or label is None:
-                dropped[f"{missing[0]} is null"] += 1
-                continue
-            tokens, sentence = self.rules.read(self.checked(texts[number], split, number))
-            asked = None if questions is None else self.rules.words(str(question))
-            if not tokens or (questions is not None and not asked):
-                dropped["question is empty" if tokens else "text is empty"] += 1
-                continue
-            allowed = None if candidates is None else candidates[number]
-            if self.candidates_pattern is not None:
-                allowed = matching(tokens, self.candidates_pattern)
-            rationale = None if marked is None else self.mark(marked[number], len(tokens), sentence)
-            sizes = None if sentence is None else np.bincount(sentence)
-            limit = self.max_tokens
-            kept[number] = Row(
-                words=lexicon.numbers(tokens[:limit]),
-                length=len(tokens),
-                labels=label,
-                question=None if asked is None else lexicon.numbers(asked),
-                candidates=allowed,
-                sentence=None if sentence is None else np.array(sentence[:limit], np.int32),
-                sentences=0 if sizes is None else len(sizes),
-                longest_sentence=0 if sizes is None else int(sizes.max()),
-                rationale=None if rationale is None else rationale[:limit],
-                rationale_lost=rationale is not None and bool(rationale.any()) and not rationale[:limit].any(),
-            )
+            one = {name: values[number] for name, values in cells.items()}
+            missing = next((name for name in needed if one[name] is None), None)
+            row = f"{missing} is null" if missing else self.row(one, lexicon, f"row {number} of {split}")
+            if isinstance(row, str):
+                dropped[row] += 1
+            else:
+                kept[number] = row
         count["dropped"] |= dropped
         if not kept:
             why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
-            asked_for = "" if self.question is None else f", data.question={self.question}"
+            asked_for = f", data.question={self.columns.question}" if "question" in needed else ""
             raise UserError(
-                f"no row of the {split} split can be used ({why}): choose other columns than data.text={self.text} "
-                f"and data.label={self.label}{asked_for}, or other cleaning steps than "
-                f"data.clean={list(self.rules.clean)}"
+                f"no row of the {split} split can be used ({why}): choose other columns than "
+                f"data.text={self.columns.text} and data.label={self.columns.label}{asked_for}, or other cleaning steps "
+                f"than data.clean={list(self.rules.clean)}"
             )
         return self.examples(kept, count)
 
-    def optional(self, table: datasets.Dataset, name: str | None, setting: str) -> list[Any] | None:
-        """A column that a data set may do without."""
-        if name is None:
-            return None
-        try:
-            return rows.column(table, name, f"data.{setting}")
-        except UserError as error:
-            raise UserError(f"{error}, or do without: data.{setting}=null") from None
+    def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
+        """The columns that are asked for, by what they hold.
+
+        Raises:
+            UserError: a column is not there.
+        """
+        where = self.columns
+        cells = {"text": rows.column(table, where.text, "data.text")}
+        labels = rows.column(table, where.label, "data.label")
+        delimiter = where.label_delimiter
+        cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
+        for setting in ("question", "candidates", "rationale"):
+            if (name := getattr(where, setting)) is None:
+                continue
+            try:
+                cells[setting] = rows.column(table, name, f"data.{setting}")
+            except UserError as error:
+                raise UserError(f"{error}, or do without: data.{setting}=null") from None
+        if "candidates" in cells:
+            cells["candidates"] = rows.label_lists(cells["candidates"], multi_label=True, delimiter=delimiter)
+        numbers = {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
+        return cells | numbers
+
+    def row(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Row | str:
+        """One row, or why it is left out."""
+        tokens, sentence = self.rules.read(self.checked(cells["text"], where))
+        asked = self.rules.words(str(cells["question"])) if "question" in cells else None
+        if not tokens or asked == []:
+            return "question is empty" if tokens else "text is empty"
+        allowed = cells.get("candidates")
+        if self.columns.candidates_pattern is not None:
+            allowed = matching(tokens, self.columns.candidates_pattern)
+        per_word = {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
+        rationale = self.mark(cells.get("rationale"), len(tokens), sentence)
+        if rationale is not None:
+            per_word["rationale"] = rationale
+        for name in self.columns.per_word:
+            if (fitting := numbers_per_word(cells[name], len(tokens))) is not None:
+                per_word[name] = fitting
+        sizes = np.zeros(0, int) if sentence is None else np.bincount(sentence)
+        limit = self.max_tokens
+        return Row(
+            words=lexicon.numbers(tokens[:limit]),
+            length=len(tokens),
+            labels=cells["label"],
+            question=None if asked is None else lexicon.numbers(asked),
+            candidates=allowed,
+            sentences=len(sizes),
+            longest_sentence=int(sizes.max(initial=0)),
+            per_word={name: values[:limit] for name, values in per_word.items()},
+            rationale_lost=rationale is not None and bool(rationale.any()) and not rationale[:limit].any(),
+        )
 
     def passed(self, split: str, table: datasets.Dataset, count: dict[str, Any]) -> Bool[np.ndarray, " rows"]:
         """Which rows pass the filters."""
         passed = np.ones(len(table), bool)
-        for name, allowed in self.filters.items():
+        for name, allowed in self.columns.filters.items():
             before = passed.sum()
             passed &= rows.passes(table, {name: allowed})
             count["dropped"][f"filter {name}"] = int(before - passed.sum())
@@ -206,18 +199,19 @@ class Reader:
                 )
         return passed
 
-    def checked(self, text: Any, split: str, number: int) -> str | list[str]:
-        """A cell of the text column as text, or as the list of its sentences."""
+    def checked(self, text: Any, where: str) -> str | list[str]:
+        """A cell of the text column as text, or as the list of its sentences; `where` names it."""
+        setting = f"data.text={self.columns.text}"
         if self.rules.sentences == "column":
             if not isinstance(text, list) or not all(isinstance(sentence, str) for sentence in text):
                 raise UserError(
-                    f"data.text={self.text}: data.sentences=column expects a list of sentences in every cell, row "
-                    f"{number} of {split} has {str(text)[:60]!r}; text is split with data.sentences=spacy"
+                    f"{setting}: data.sentences=column expects a list of sentences in every cell, {where} has "
+                    f"{str(text)[:60]!r}; text is split with data.sentences=spacy"
                 )
             return text
         if not isinstance(text, str | int | float):
             hint = "; a list of sentences is read with data.sentences=column" if isinstance(text, list) else ""
-            raise UserError(f"data.text={self.text}: expected text, row {number} of {split} has {str(text)[:60]}{hint}")
+            raise UserError(f"{setting}: expected text, {where} has {str(text)[:60]}{hint}")
         return str(text)
 
     def mark(self, marked: Any, length: int, sentence: list[int] | None) -> Bool[np.ndarray, " tokens"] | None:
@@ -226,11 +220,11 @@ class Reader:
             return None
         if not isinstance(marked, list | tuple):
             raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
-        if self.rationale_kind == "mask":
+        if self.columns.rationale_kind == "mask":
             if not all(isinstance(one, bool | int | float) for one in marked):
                 raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
             return np.array(marked, bool) if len(marked) == length else None
-        if self.rationale_kind == "sentences":
+        if self.columns.rationale_kind == "sentences":
             assert sentence is not None
             if not all(isinstance(one, int) for one in marked):
                 raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
@@ -253,32 +247,44 @@ class Reader:
             "spans": "a list of [start, end) token positions",
             "sentences": "a list of the numbers of sentences",
         }
-        kind = self.rationale_kind
-        return f"data.rationale={self.rationale}: data.rationale_kind={kind} expects {kinds[kind]}"
+        kind = self.columns.rationale_kind
+        return f"data.rationale={self.columns.rationale}: data.rationale_kind={kind} expects {kinds[kind]}"
 
     def examples(self, kept: Mapping[int, Row], count: dict[str, Any]) -> Examples:
-        """Rows side by side."""
+        """All rows, column by column."""
         every = list(kept.values())
         split_up = self.rules.sentences is not None
-        if self.rationale is not None:
-            count["rationale does not fit"] = sum(row.rationale is None for row in every)
+        kinds: dict[str, type] = {"sentence": np.int32} if split_up else {}
+        kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
+        kinds |= dict.fromkeys(self.columns.per_word, np.float64)
+        for name in kinds:
+            if name != "sentence":
+                count[f"{name} does not fit"] = sum(name not in row.per_word for row in every)
+        if self.columns.rationale is not None:
             count["rationale lost by truncation"] = sum(row.rationale_lost for row in every)
-        none = np.zeros(0, bool)
-        has_candidates = self.candidates is not None or self.candidates_pattern is not None
         return Examples(
             example_id=np.array(list(kept), np.int64),
             words=Ragged.of([row.words for row in every], np.int32),
             length=np.array([row.length for row in every], np.int64),
             labels=[row.labels for row in every],
-            rationale=ragged([none if row.rationale is None else row.rationale for row in every], np.bool_)
-            if self.rationale is not None
-            else None,
             question=ragged([row.question for row in every], np.int32),
-            candidates=[row.candidates for row in every] if has_candidates else None,
-            sentence=ragged([row.sentence for row in every], np.int32),
+            candidates=[row.candidates for row in every] if self.columns.restricted else None,
             sentences=np.array([row.sentences for row in every]) if split_up else None,
             longest_sentence=np.array([row.longest_sentence for row in every]) if split_up else None,
+            per_word={
+                name: Ragged.of([row.per_word.get(name, np.zeros(0, kind)) for row in every], kind)
+                for name, kind in kinds.items()
+            },
         )
+
+
+def numbers_per_word(cell: Any, length: int) -> Float[np.ndarray, " tokens"] | None:
+    """A cell with one finite number per word, or None where it does not fit the tokens."""
+    try:
+        numbers = np.asarray(cell, np.float64)
+    except (TypeError, ValueError):
+        return None
+    return numbers if numbers.shape == (length,) and np.isfinite(numbers).all() else None
 
 
 def ragged(parts: Sequence[np.ndarray | None], dtype: type) -> Ragged | None:

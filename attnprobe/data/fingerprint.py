@@ -9,28 +9,27 @@ from jaxtyping import Int
 from attnprobe.data.batching import Ragged, TextSplit
 
 
-def data_fingerprint(splits: Mapping[str, TextSplit], words: Sequence[str], names: Sequence[str]) -> str:
+def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:
     """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the texts with the words that
-    the vocabulary lacks, labels, questions, candidates, sentences, rationales, and the order of all these.
+    the vocabulary lacks, every column of the batches, and the order of all these.
 
     Args:
         splits: the examples.
-        words: number → word, as the splits count them.
         names: the vocabulary and the classes, in order.
     """
     digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass"))
     for split, part in splits.items():
-        numbers, spelled = in_order_of_appearance(
-            np.concatenate([part.words.flat, part.question.flat]) if part.question is not None else part.words.flat
-        )
-        digest.update(f"\0{split}\0".encode() + "\0".join(words[n] for n in spelled).encode("utf-8", "surrogatepass"))
-        arrays = {"id": part.example_id, "texts": part.words.offsets, "words": numbers, "labels": part.labels}
-        columns = {"question": part.question, "candidates": part.candidates, "rationale": part.rationale}
-        for name, column in (columns | {"sentence": part.sentence}).items():
+        question = part.columns.get("question")
+        flat = [part.words.flat, *([question.flat] if isinstance(question, Ragged) else [])]
+        numbers, spelled = in_order_of_appearance(np.concatenate(flat))
+        spelling = "\0".join(part.spelling[number] for number in spelled)
+        digest.update(f"\0{split}\0".encode() + spelling.encode("utf-8", "surrogatepass"))
+        arrays = {"id": part.example_id, "texts": part.words.offsets, "words": numbers}
+        for name, column in sorted(part.columns.items()):
             if isinstance(column, Ragged):
                 arrays[f"{name} offsets"] = column.offsets
-                if name != "question":  # its words are among the texts' words
-                    arrays[name] = column.flat
+            if name != "question":  # its words are among the texts' words
+                arrays[name] = column.flat if isinstance(column, Ragged) else column
         for name, array in arrays.items():
             # a name and a size before each: what one column loses another cannot gain unnoticed
             digest.update(f"\0{name}:{array.dtype.str}:{array.shape}\0".encode())

@@ -12,15 +12,13 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import spacy
-import torch
-from jaxtyping import Bool
-from torch import Tensor
 
 from attnprobe.batch import Batch, Task
-from attnprobe.data.batching import candidate_mask, collate
+from attnprobe.data.batching import collate
 from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
@@ -187,19 +185,21 @@ class TextPipeline:
         if empty := [number for number, (words, _) in enumerate(read) if not words]:
             raise UserError(f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out")
         multi = self.task is Task.MULTI_LABEL
-        labels = torch.zeros(len(texts), len(self.classes)) if multi else torch.zeros(len(texts), dtype=torch.long)
+        labels = np.zeros((len(texts), len(self.classes)), np.float32) if multi else np.zeros(len(texts), np.int64)
         limit = self.max_tokens
         asked = self._questions(texts, questions)
-        return collate(
-            [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
-            labels,
-            torch.arange(len(texts)),
-            sentence=None
-            if self.rules.sentences is None
-            else [np.array(numbers[:limit]) for _, numbers in read if numbers is not None],
-            question=None if asked is None else [np.array(self.vocabulary.encode(words)) for words in asked],
-            candidates=self._candidates([words for words, _ in read], candidates),
-        )
+        columns: dict[str, Any] = {
+            "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
+            "labels": labels,
+            "example_id": np.arange(len(texts)),
+        }
+        if self.rules.sentences is not None:
+            columns["sentence"] = [np.array(numbers[:limit]) for _, numbers in read if numbers is not None]
+        if asked is not None:
+            columns["question"] = [np.array(self.vocabulary.encode(words)) for words in asked]
+        if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
+            columns["candidates"] = allowed
+        return collate(columns, len(self.classes))
 
     def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
         if not self.question:
@@ -223,7 +223,8 @@ class TextPipeline:
 
     def _candidates(
         self, texts: list[list[str]], candidates: Sequence[Sequence[str]] | None
-    ) -> Bool[Tensor, "batch classes"] | None:
+    ) -> list[np.ndarray] | None:
+        """Numbers of the classes that each text may be answered with."""
         if candidates is None:
             if self.candidates_pattern is None:
                 return None
@@ -247,8 +248,7 @@ class TextPipeline:
                 f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "
                 f"of {', '.join(self.classes[:20])}"
             )
-        numbers = [np.array([self.classes.index(name) for name in names]) for names in known]
-        return candidate_mask(numbers, len(self.classes))
+        return [np.array([self.classes.index(name) for name in names]) for names in known]
 
     def save(self, directory: Path) -> None:
         """Write the vocabulary, and the rest of the pipeline, into a run's directory."""

@@ -86,24 +86,25 @@ class PredictionCollector(Callback):
         }
         types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
         types["tokens"] = words
-        types |= {"question": words} if data.splits[split].question is not None else {}
-        types |= {"candidates": words} if data.splits[split].candidates is not None else {}
+        types |= {"question": words} if "question" in data.splits[split].columns else {}
+        types |= {"candidates": words} if "candidates" in data.splits[split].columns else {}
         types |= {"words": pa.list_(words)} if hierarchical else {}
         return pa.schema(list(types.items()))
 
     def tables(self, data: TextDataModule, split: str, schema: pa.Schema) -> Iterator[pa.Table]:
         """The table, `EXAMPLES` rows at a time."""
         taken = {name: Taken(self.rows.ordered(name)) for name in sorted(self.rows.parts)}
-        every = data.splits[split].example_id
+        part = data.splits[split]
+        every = part.example_id
         for start in range(0, len(every), EXAMPLES):
             ids = every[start : start + EXAMPLES].tolist()
             lists = {name: column.of(ids) for name, column in taken.items()}
             columns: dict[str, list[Any]] = {"example_id": ids, **lists}
             if not self.multi_label:
                 columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
-            columns["tokens"] = [data.tokens(split, number) for number in ids]
-            columns["question"] = [data.question(split, number) for number in ids]
-            columns["candidates"] = [data.candidates(split, number) for number in ids]
+            columns["tokens"] = [part.tokens(number) for number in ids]
+            columns["question"] = [part.question(number) for number in ids]
+            columns["candidates"] = [part.candidates(number) for number in ids]
             if "words" in lists:
                 lengths = [[int(count) for count in counts] for counts in lists["words"]]
                 for name, flat in (("words", columns["tokens"]), ("word_attention", lists["word_attention"])):
@@ -164,6 +165,8 @@ class LessonCollector(Callback):
         """Write every split's file."""
         for split in SPLITS:
             example_id = np.concatenate(self.example_id[split])
-            text = np.array([text_number(data.tokens(split, number)) for number in example_id.tolist()], np.int64)
+            text = np.array(
+                [text_number(part.tokens(number)) for number in example_id.tolist()], np.int64
+            )
             probability = np.concatenate(self.probability[split])
             write_lessons(paths[split], example_id, text, self.attention[split], probability, data.classes)

@@ -136,7 +136,7 @@ def carry_out(settings: Settings, directory: OwnRunDirectory, probes: list[Probe
     data.setup("fit")
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     if teacher is not None:
-        data.follow(teacher)
+        data.attach_teacher(teacher)
     classifier = untrained(config, data)
     for probe in probes:
         probe.refuse(classifier)

@@ -35,6 +35,7 @@ DATA: dict[str, Any] = {
     "sentence_limits_on": list[Literal[SPLITS]],
     "most": dict[Literal[SPLITS], Count] | None,
     "path": str | dict[Literal[SPLITS], str] | None,
+    "per_word": dict[str, str],
     "class_weight": Literal["none", "balanced_positive", "inverse_frequency"] | list[Positive],
     "label_delimiter": Annotated[str, "not empty"],
     "test_share": Share,

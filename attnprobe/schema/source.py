@@ -159,7 +159,9 @@ def constructor(target: str) -> Constructor | None:
     for one in line:
         for node in one.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                return of_function(node)
+                found = of_function(node)
+                groups = grouped(one)
+                return Constructor(found.arguments | groups, open_ended=False) if groups else found
         if is_dataclass(one.node):
             return of_fields(line[line.index(one) :])
     return Constructor({}, open_ended=False)
@@ -174,6 +176,19 @@ def of_function(node: ast.FunctionDef) -> Constructor:
     for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         listed[one.arg] = Argument(one.annotation, default is None)
     return Constructor(listed, open_ended=arguments.kwarg is not None)
+
+
+def grouped(found: Found) -> dict[str, Argument]:
+    """The flat settings that a class takes as `**settings` and sorts into groups: the fields of all the data classes that
+    are fields of the one that its `flat_settings` names."""
+    for node in found.node.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "flat_settings":
+            groups = constructor(f"{found.module}.{ast.unparse(node.value)}") if node.value else None
+            kinds = [] if groups is None else [one.annotation for one in groups.arguments.values()]
+            home = find_class(f"{found.module}.{ast.unparse(node.value)}") if node.value else None
+            parts = [constructor(f"{home.module}.{ast.unparse(kind)}") for kind in kinds if home and kind]
+            return {name: argument for part in parts if part for name, argument in part.arguments.items()}
+    return {}
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:

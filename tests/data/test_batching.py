@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.batching import BucketSampler, Ragged, SortedSampler, TextSplit, collate, shard, short_enough
+from attnprobe.data.batching import Ragged, TextSplit, collate
+from attnprobe.data.sampling import BucketSampler, SortedSampler, shard, short_enough
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
 
@@ -20,7 +21,9 @@ def test_ragged_gives_back_what_it_was_given():
 
 
 def test_collate_marks_and_masks():
-    batch = collate([np.array([7]), np.array([8, 9])], torch.tensor([0, 1]), torch.tensor([5, 6]))
+    batch = collate(
+        {"ids": [np.array([7]), np.array([8, 9])], "labels": np.array([0, 1]), "example_id": np.array([5, 6])}
+    )
     assert batch.ids.tolist() == [[2, 7, 3, 0], [2, 8, 9, 3]]
     assert batch.mask.tolist() == [[True, True, True, False], [True] * 4]
     assert batch.content.tolist() == [[False, True, False, False], [False, True, True, False]]
@@ -29,7 +32,7 @@ def test_collate_marks_and_masks():
 def test_split_serves_rows_and_finds_examples():
     words = Ragged.of([np.array([0, 1]), np.array([2])], np.int32)
     labels = np.array([[1, 0], [1, 1]], np.float32)
-    split = TextSplit(np.array([3, 8]), words, np.array([4, 1, 5]), labels)
+    split = TextSplit(np.array([3, 8]), words, np.array([4, 1, 5]), {"labels": labels})
     batch = split[[1, 0]]
     assert batch.ids.tolist() == [[2, 5, 3, 0], [2, 4, 1, 3]]
     assert batch.labels.tolist() == [[1, 1], [1, 0]]

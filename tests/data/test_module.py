@@ -50,10 +50,10 @@ def test_encoding_against_a_plain_loop():
             batch = data.splits[split][[row]]
             assert batch.ids.tolist() == [[2, *data.vocabulary.encode(text.lower().split()), 3]]
             assert batch.labels.tolist() == [columns["label"][row]]
-            assert data.tokens(split, row) == text.lower().split()
+            assert data.splits[split].tokens(row) == text.lower().split()
     assert data.counts["test"]["tokens out of vocabulary"] == 1
     assert data.sizes == {"train": 4, "validation": 2, "test": 2}
-    assert data.rationale("test", 0) is None
+    assert data.splits["test"].rationale(0) is None
 
 
 def test_loaders_serve_every_example_once_and_leave_the_global_generator_alone():
@@ -84,7 +84,7 @@ def test_batches_of_new_text_equal_those_of_the_split(tmp_path):
     data = ready()
     expected = data.splits["test"][[0, 1]]
     data.pipeline.save(tmp_path)
-    for batch in (data.batch_of(OTHER["text"]), TextPipeline.load(tmp_path).batch_of(OTHER["text"])):
+    for batch in (data.pipeline.batch_of(OTHER["text"]), TextPipeline.load(tmp_path).batch_of(OTHER["text"])):
         for name in ("ids", "mask", "content"):
             assert torch.equal(getattr(batch, name), getattr(expected, name))
 
@@ -139,7 +139,7 @@ def test_huge_text_is_cut_and_counted():
     data = ready(test={"text": ["good " * 100_000, "bad"], "label": [1, 0]})
     assert data.counts["test"]["truncated"] == 1
     assert data.splits["test"].words.lengths.tolist() == [4000, 1]
-    assert len(data.batch_of(["good " * 100_000]).ids[0]) == 4002
+    assert len(data.pipeline.batch_of(["good " * 100_000]).ids[0]) == 4002
 
 
 def test_missing_splits_are_drawn_stratified_and_apart_from_the_seed():
@@ -149,7 +149,7 @@ def test_missing_splits_are_drawn_stratified_and_apart_from_the_seed():
     assert counts == {"train": {"a": 48, "b": 12}, "validation": {"a": 16, "b": 4}, "test": {"a": 16, "b": 4}}
     ids = [data.splits[split].example_id for split in ("train", "validation", "test")]
     assert sorted(np.concatenate(ids)) == list(range(100))
-    assert data.tokens("test", int(ids[2][0])) == train["text"][ids[2][0]].split()
+    assert data.splits["test"].tokens(int(ids[2][0])) == train["text"][ids[2][0]].split()
     assert ready(train, None, None, test_share=0.2, validation_share=0.25, seed=5).fingerprint == data.fingerprint
     moved = ready(train, None, None, split_seed=1).splits["test"].example_id
     assert moved.tolist() != ids[2].tolist()
@@ -175,19 +175,19 @@ def test_multi_label():
     lists = {"text": train["text"], "label": [["flu", "cold"], ["cold"], ["cold", "flu"], []]}
     data = ready(lists, other, other, multi_label=True)
     assert data.splits["train"].labels.tolist() == [[1, 1], [1, 0], [1, 1], [0, 0]]
-    assert data.batch_of(["x"]).labels.shape == (1, 2)
+    assert data.pipeline.batch_of(["x"]).labels.shape == (1, 2)
 
 
 def test_rationale_as_mask_and_as_spans():
     mask = {**OTHER, "why": [[True, False], [True]]}
     data = ready(test=mask, train={**TRAIN, "why": [None] * 4}, validation=mask, rationale="why")
-    assert data.rationale("test", 0) == [True, False]
-    assert data.rationale("test", 1) is None  # one mark for two words: does not fit
+    assert data.splits["test"].rationale(0) == [True, False]
+    assert data.splits["test"].rationale(1) is None  # one mark for two words: does not fit
     assert data.counts["test"]["rationale does not fit"] == 1
     spans = {"text": ["a b c d", "a b"], "label": [0, 1], "why": [[[1, 3], [2, 2]], []]}
     data = ready(spans, spans, spans, rationale="why", rationale_kind="spans", max_tokens=2)
-    assert data.rationale("test", 0) == [False, True]
-    assert data.rationale("test", 1) == [False, False]
+    assert data.splits["test"].rationale(0) == [False, True]
+    assert data.splits["test"].rationale(1) == [False, False]
 
 
 def test_embeddings(tmp_path):
@@ -315,8 +315,8 @@ def test_testbed_end_to_end():
     assert data.classes == ["negative", "positive"]
     assert data.sizes == {"train": 40, "validation": 10, "test": 10}
     for row in range(10):
-        assert len(data.rationale("test", row)) == len(data.tokens("test", row))
-    assert any(data.rationale("test", 0))
+        assert len(data.splits["test"].rationale(row)) == len(data.splits["test"].tokens(row))
+    assert any(data.splits["test"].rationale(0))
 
 
 @pytest.mark.real_data
@@ -358,3 +358,36 @@ def test_rows_are_drawn_at_random_and_counted():
     assert ready(train, most={"train": 100}).sizes["train"] == 40
     with pytest.raises(UserError, match=r"data\.most=.*tests.*expected some of train, validation, test"):
         ready(most={"tests": 3})
+
+
+def test_numbers_per_word_reach_the_batches_under_their_name():
+    """A column of the user's own, and one that a batch declares: neither costs an edit of the data's code."""
+    scores = {**OTHER, "mine": [[0.5, -2], [1]], "spans": [[1, 0], [0, 1]]}
+    data = ready(
+        {**TRAIN, "mine": [[1, 2], [1, 2, 3], [1, 2], [None]], "spans": [[0, 0], [0, 0, 0], [1, 1], [0]]},
+        scores, scores, per_word={"mine": "mine", "teacher_attention": "spans"}, max_tokens=2,
+    )  # fmt: skip
+    batch = data.splits["test"][[1, 0]]
+    nan = float("nan")
+    expected = torch.tensor([[nan, nan, nan, nan], [nan, 0.5, -2, nan]], dtype=torch.float64)
+    torch.testing.assert_close(batch.extra["mine"], expected, equal_nan=True)
+    assert batch.teacher_attention.tolist() == [[0, 0, 1, 0], [0, 1, 0, 0]]
+    assert data.counts["test"]["mine does not fit"] == 1  # one number for two words
+    assert data.counts["train"]["mine does not fit"] == 1  # null is no number
+    assert data.splits["train"][[1]].extra["mine"].tolist()[0][1:3] == [1, 2]  # cut with the text
+    assert set(batch.rows(torch.tensor([1])).trimmed().extra) == {"mine"}
+    with pytest.raises(UserError, match=r"data\.per_word\.mine=ours: there is no such column"):
+        ready(per_word={"mine": "ours"})
+
+
+def test_an_unknown_setting_names_its_neighbour():
+    with pytest.raises(UserError, match=r"data\.max_token=3: there is no such setting; did you mean data\.max_tokens\?"):
+        ready(max_token=3)
+
+
+def test_the_fingerprint_knows_what_probes_read():
+    why = {**OTHER, "why": [[True, False], [True, True]]}
+    train = {**TRAIN, "why": [None] * 4}
+    first = ready(train, why, why, rationale="why").fingerprint
+    assert ready(train, why, {**why, "why": [[False, True], [True, True]]}, rationale="why").fingerprint != first
+    assert ready(train, why, {**why, "text": ["unseen good", "bad bad"]}, rationale="why").fingerprint != first

@@ -36,13 +36,13 @@ def test_a_question_is_a_sequence_like_the_text():
         question = batch.question[row][batch.question_mask[row]].tolist()
         expected = TRAIN["ask"][number].lower().replace("?", " ?").split()
         assert [words[i] for i in question] == ["<SOS>", *expected, "<EOS>"]
-        assert data.question("train", number) == expected
+        assert data.splits["train"].question(number) == expected
     assert batch.question_mask.sum(1).tolist() == [5, 6]
     assert (batch.question[~batch.question_mask] == 0).all()
     assert batch.candidates is None
     assert data.splits["test"][[0]].question.tolist()[0][3] == 1  # "nobody" was never seen
     assert data.counts["test"]["question tokens out of vocabulary"] == 1
-    assert ready().question("test", 0) is None
+    assert ready().splits["test"].question(0) is None
     assert ready().splits["test"][[0]].question is None
 
 
@@ -92,10 +92,10 @@ def test_candidates_found_in_the_text():
     assert data.classes == ["@entity1", "@entity22", "@entity3"]
     mask = data.splits["test"][[0, 1, 2]].candidates
     assert mask.tolist() == [[True, True, False], [True, False, True], [False, False, True]]
-    again = data.batch_of(train["text"], train["ask"])
+    again = data.pipeline.batch_of(train["text"], train["ask"])
     assert torch.equal(again.candidates, mask)
     with pytest.raises(UserError, match="text 0 has no candidate that the classifier knows"):
-        data.batch_of(["@entity99"], ["who"])
+        data.pipeline.batch_of(["@entity99"], ["who"])
     cut = asking(train, train, **settings, max_tokens=1)  # what is cut off may still be the answer
     assert torch.equal(cut.splits["test"][[0, 1, 2]].candidates, mask)
 
@@ -127,16 +127,16 @@ def test_empty_questions_are_counted():
 def test_support_becomes_a_mask_over_tokens_and_its_loss_is_counted():
     settings = {"sentences": "rule", "rationale": "support", "rationale_kind": "sentences"}
     data = asking(**settings)
-    marked = [t for t, m in zip(data.tokens("test", 0), data.rationale("test", 0), strict=True) if m]
+    marked = [t for t, m in zip(data.splits["test"].tokens(0), data.splits["test"].rationale(0), strict=True) if m]
     assert marked == ["john", "is", "in", "the", "hall", "."]
     data = asking(**settings, max_tokens=3)
     assert data.counts["test"]["rationale lost by truncation"] == 1
     assert data.counts["test"]["truncated"] == 1
     assert data.counts["train"]["rationale lost by truncation"] == 0
-    assert data.rationale("test", 0) == [False] * 3
+    assert data.splits["test"].rationale(0) == [False] * 3
     data = asking(other=OTHER | {"support": [[4]]}, **settings)  # there is no such sentence
     assert data.counts["test"]["rationale does not fit"] == 1
-    assert data.rationale("test", 0) is None
+    assert data.splits["test"].rationale(0) is None
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_missing_splits_and_pools_take_the_questions_along():
     many["label"] = ["hall", "attic", "mary"] * 10
     data = ready(many, None, None, test_share=0.2, validation_share=0.25, **ASKING)
     for number in data.splits["test"].example_id.tolist():
-        assert data.question("test", number) == data.rules.words(many["ask"][number])
+        assert data.splits["test"].question(number) == data.settings.rules.words(many["ask"][number])
     pooled = ready(many, many, many, pool=True, test_share=0.2, validation_share=0.25, **ASKING)
     assert pooled.splits["test"][[0]].candidates is not None
 
@@ -220,15 +220,17 @@ def test_stories_end_to_end(hops):
     assert len(data.classes) == 6
     table = data.source.generate("test")
     for row in range(30):
-        marked = [t for t, m in zip(data.tokens("test", row), data.rationale("test", row), strict=True) if m]
+        marked = [
+            t for t, m in zip(data.splits["test"].tokens(row), data.splits["test"].rationale(row), strict=True) if m
+        ]
         support = [table[row]["sentences"][i] for i in table[row]["support"]]
         assert marked == " . ".join([*support, ""]).split()
-        assert data.question("test", row) == table[row]["question"].split()
+        assert data.splits["test"].question(row) == table[row]["question"].split()
         assert data.classes[data.splits["test"].labels[row]] == table[row]["label"]
 
 
 def test_snli_reads_raw_and_treebank_text_alike():
-    rules = composed("snli").rules
+    rules = composed("snli").settings.rules
     raw = """A man (25) said "I can't go." He didn't."""
     treebank = """A man -LRB- 25 -RRB- said `` I ca n't go . '' He did n't ."""
     assert rules.words(raw) == rules.words(treebank)

@@ -76,7 +76,7 @@ def test_batches_number_sentences_from_0_and_mark_the_rest():
     data = ready(TEXTS, TEXTS, TEXTS, sentences="spacy", max_tokens=4)
     batch = data.splits["test"][[0, 1]]
     assert batch.sentence.tolist() == [[-1, 0, 0, 0, 1, -1], [-1, 0, 0, -1, -1, -1]]
-    assert batch.sentence.tolist() == data.batch_of(TEXTS["text"][:2]).sentence.tolist()
+    assert batch.sentence.tolist() == data.pipeline.batch_of(TEXTS["text"][:2]).sentence.tolist()
     assert ((batch.sentence >= 0) == batch.content).all()
     assert data.counts["test"]["sentences per text"] == {"min": 1, "max": 3}
     assert ready(TEXTS, TEXTS, TEXTS).splits["test"][[0]].sentence is None
@@ -85,9 +85,9 @@ def test_batches_number_sentences_from_0_and_mark_the_rest():
 def test_sentences_as_a_column():
     lists = {"text": [["Good", "Bad film"], ["x"]], "label": [1, 0]}
     data = ready(lists, lists, lists, sentences="column")
-    assert data.tokens("test", 0) == ["good", "bad", "film"]
+    assert data.splits["test"].tokens(0) == ["good", "bad", "film"]
     assert data.splits["test"][[0]].sentence.tolist() == [[-1, 0, 1, 1, -1]]
-    assert data.batch_of([["Good", "Bad film"]]).sentence.tolist() == [[-1, 0, 1, 1, -1]]
+    assert data.pipeline.batch_of([["Good", "Bad film"]]).sentence.tolist() == [[-1, 0, 1, 1, -1]]
     with pytest.raises(UserError, match=r"column expects a list of sentences in every cell, row 0 of train has 'Good"):
         ready(sentences="column")
     with pytest.raises(UserError, match=r"a list of sentences is read with data\.sentences=column"):

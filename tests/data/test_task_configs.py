@@ -85,7 +85,7 @@ def test_stories_are_trained_probed_and_explained(model, tmp_path):
     data = instantiate(trained.config["data"], seed=0)
     data.setup()
     number = int(example["example_id"])
-    text, question = " ".join(example["tokens"]), " ".join(data.question("test", number))
+    text, question = " ".join(example["tokens"]), " ".join(data.splits["test"].question(number))
     told = trained.explain([text], [question]).iloc[0]
     assert told["tokens"] == list(example["tokens"])
     torch.testing.assert_close(torch.tensor(told["attention"]), torch.tensor(example["attention"]))

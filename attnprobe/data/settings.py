@@ -1,0 +1,277 @@
+"""What `conf/data/*.yaml` may say, in a few frozen groups, each of which checks itself.
+
+The public keys are flat (`data.max_tokens=50`); `DataSettings.of` sorts them into these groups.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+from attnprobe.data.files import SPLITS
+from attnprobe.data.text import TextRules
+from attnprobe.errors import UserError
+
+
+def choice(setting: str, value: str, allowed: Sequence[str]) -> None:
+    """Check a setting that has a few legal values."""
+    if value not in allowed:
+        raise UserError(f"data.{setting}={value}: expected {' or '.join(allowed)}")
+
+
+def at_least_one(**numbers: int | None) -> None:
+    """Check settings that count something; None means no limit."""
+    for setting, number in numbers.items():
+        if number is not None and number < 1:
+            raise UserError(f"data.{setting}={number}: expected at least 1, or null for no limit")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column of the rows holds what.
+
+    Attributes:
+        text: column of the text.
+        label: column of the label.
+        question: column of the question that is asked of the text (or the hypothesis); None: nothing is asked. It is
+            cleaned and tokenised as the text is, and shares its vocabulary.
+        candidates: column of the classes that a row may be answered with, as a list or as text with
+            `label_delimiter`; None, or a null cell: all classes.
+        candidates_pattern: instead of a column: the words of the text that match this regular expression in full.
+        rationale: column that says which tokens are the reason for the label.
+        rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions) or `sentences`
+            (list of the numbers of sentences, from 0).
+        per_word: name → column that holds a list with one number per token of the text, such as scores of your own. A
+            batch carries it under that name: as its field where it has one, else in `Batch.extra`.
+        filters: column → allowed value(s); other rows are left out.
+        multi_label: the label column holds several labels, as a list or as text with `label_delimiter`.
+        label_delimiter: separates the labels (or the candidates) of one cell.
+    """
+
+    text: str = "text"
+    label: str = "label"
+    question: str | None = None
+    candidates: str | None = None
+    candidates_pattern: str | None = None
+    rationale: str | None = None
+    rationale_kind: str = "mask"
+    per_word: Mapping[str, str] = field(default_factory=dict)
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    multi_label: bool = False
+    label_delimiter: str = ";"
+
+    def __post_init__(self) -> None:
+        choice("rationale_kind", self.rationale_kind, ("mask", "spans", "sentences"))
+        if self.candidates is not None and self.candidates_pattern is not None:
+            raise UserError(
+                f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each "
+                f"other: set one to null"
+            )
+        if self.candidates_pattern is not None:
+            try:
+                re.compile(self.candidates_pattern)
+            except re.error as error:
+                raise UserError(
+                    f"data.candidates_pattern={self.candidates_pattern} is no regular expression: {error}"
+                ) from None
+        if self.restricted and self.multi_label:
+            raise UserError("candidates are for one answer per row: set data.multi_label=false or data.candidates=null")
+
+    @property
+    def restricted(self) -> bool:
+        """Whether rows may say which classes they can be answered with."""
+        return self.candidates is not None or self.candidates_pattern is not None
+
+    @property
+    def read(self) -> list[str]:
+        """The names of all columns that are read."""
+        optional = (self.question, self.candidates, self.rationale)
+        given = [name for name in optional if name is not None]
+        return [self.text, self.label, *given, *self.per_word.values(), *self.filters]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the classes are.
+
+    Attributes:
+        labels: classes in order, or raw value → class name; None: the values in the training rows, sorted.
+        unseen_labels: what to do with rows whose label has no training example (or is not in `labels`): `error` or
+            `drop`.
+        classes_from: what the classes are: `labels`, the labels of the training rows (or those in `labels`);
+            `candidates`, all that a training row may be answered with; `vocabulary`, every word.
+        class_weight: `none`, `balanced_positive`, `inverse_frequency` or one number per class.
+    """
+
+    labels: Sequence[Any] | Mapping[Any, Any] | None = None
+    unseen_labels: str = "error"
+    classes_from: str = "labels"
+    class_weight: str | Sequence[float] = "none"
+
+    def __post_init__(self) -> None:
+        choice("unseen_labels", self.unseen_labels, ("error", "drop"))
+        choice("classes_from", self.classes_from, ("labels", "candidates", "vocabulary"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which rows are kept.
+
+    Attributes:
+        min_length: keep texts of *more* than that many tokens (strict, as in the paper's code).
+        max_length: keep texts of *fewer* than that many tokens.
+        drop_extremes: where a limit is None, take the split's own shortest or longest length for it. A quirk of
+            the paper's code: the strict comparison loses the longest text(s) of every split.
+        max_tokens: longer texts are cut to that many tokens, and counted.
+        most: split → at most that many of its rows, drawn at random (by `split_seed`), and the others counted; splits
+            that are not named keep all. The vocabulary comes from the training rows that are left.
+        max_sentences: keep texts of at most that many sentences.
+        max_sentence_tokens: keep texts whose longest sentence has at most that many tokens.
+        sentence_limits_on: the splits that these two limits hold for. Other splits keep all texts (Serrano & Smith
+            filter the training and development documents alone).
+    """
+
+    min_length: int | None = None
+    max_length: int | None = None
+    drop_extremes: bool = False
+    max_tokens: int | None = 4000
+    most: Mapping[str, int] | None = None
+    max_sentences: int | None = None
+    max_sentence_tokens: int | None = None
+    sentence_limits_on: Sequence[str] = ("train", "validation")
+
+    def __post_init__(self) -> None:
+        at_least_one(max_tokens=self.max_tokens, max_sentences=self.max_sentences)
+        at_least_one(max_sentence_tokens=self.max_sentence_tokens)
+        if wrong := {split: n for split, n in (self.most or {}).items() if split not in SPLITS or n < 1}:
+            raise UserError(f"data.most={wrong}: expected some of {', '.join(SPLITS)}, each with at least 1")
+        if unknown := sorted(set(self.sentence_limits_on) - set(SPLITS)):
+            raise UserError(f"data.sentence_limits_on names {', '.join(unknown)}: expected some of {', '.join(SPLITS)}")
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """How splits are drawn that the source does not have.
+
+    Attributes:
+        pool: put all splits together and divide them again.
+        validation_share: where there is no validation split, this share of the training rows (after the test share
+            is taken), the same of every class.
+        test_share: where there is no test split, this share of all rows.
+        split_seed: decides these divisions; apart from the run's seed, so that all seeds see the same splits.
+    """
+
+    pool: bool = False
+    validation_share: float = 0.15
+    test_share: float = 0.2
+    split_seed: int = 0
+
+    def __post_init__(self) -> None:
+        for setting, share in {"validation_share": self.validation_share, "test_share": self.test_share}.items():
+            if not 0 < share < 1:
+                raise UserError(f"data.{setting}={share}: expected a share between 0 and 1, such as 0.2")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The vocabulary and its vectors.
+
+    Attributes:
+        min_df: a word of the vocabulary is in at least that many training texts (before the length limits, as in the
+            paper's code).
+        max_vocabulary: at most that many words.
+        vectors: text file of word vectors, GloVe or fastText.
+        missing_vectors: `zeros` or `normal`: rows of words that the file does not have.
+        embedding_size: length of the word vectors where there is no file.
+    """
+
+    min_df: int = 1
+    max_vocabulary: int | None = None
+    vectors: str | None = None
+    missing_vectors: str = "zeros"
+    embedding_size: int = 300
+
+    def __post_init__(self) -> None:
+        choice("missing_vectors", self.missing_vectors, ("zeros", "normal"))
+        if self.min_df < 1:
+            raise UserError(f"data.min_df={self.min_df}: expected at least 1")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How batches are made; apart from the order of training, these change no number.
+
+    Attributes:
+        batch_size: training examples per batch.
+        eval_batch_size: examples per batch in validation and test.
+        num_workers: processes that prepare batches.
+    """
+
+    batch_size: int = 32
+    eval_batch_size: int = 64
+    num_workers: int = 0
+
+    def __post_init__(self) -> None:
+        for setting, number in {"batch_size": self.batch_size, "eval_batch_size": self.eval_batch_size}.items():
+            if number < 1:
+                raise UserError(f"data.{setting}={number}: expected at least 1")
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """All of the above, which must go together."""
+
+    columns: Columns = field(default_factory=Columns)
+    labels: Labels = field(default_factory=Labels)
+    rules: TextRules = field(default_factory=TextRules)
+    limits: Limits = field(default_factory=Limits)
+    splitting: Splitting = field(default_factory=Splitting)
+    words: Words = field(default_factory=Words)
+    serving: Serving = field(default_factory=Serving)
+
+    def __post_init__(self) -> None:
+        self._check_sentences()
+        self._check_answers()
+
+    @classmethod
+    def of(cls, flat: Mapping[str, Any]) -> "DataSettings":
+        """The groups that these flat settings belong to.
+
+        Raises:
+            UserError: a setting is unknown, or its value cannot be used.
+        """
+        groups: dict[str, type] = {one.name: one.type for one in fields(cls)}  # type: ignore[misc]
+        known = {one.name: group for group, kind in groups.items() for one in fields(kind)}
+        for name in flat:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"; did you mean data.{near[0]}?" if near else ""
+                raise UserError(f"data.{name}={flat[name]}: there is no such setting{hint}")
+        return cls(**{
+            group: kind(**{name: value for name, value in flat.items() if known[name] == group})
+            for group, kind in groups.items()
+        })  # fmt: skip
+
+    def _check_sentences(self) -> None:
+        """What needs sentences must have them."""
+        if self.rules.sentences is not None:
+            return
+        if self.columns.rationale_kind == "sentences":
+            raise UserError("data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column")
+        for setting in ("max_sentences", "max_sentence_tokens"):
+            if (limit := getattr(self.limits, setting)) is not None:
+                raise UserError(
+                    f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
+                )
+
+    def _check_answers(self) -> None:
+        """The settings of what a question may be answered with must go together."""
+        origin = self.labels.classes_from
+        if origin == "candidates" and not self.columns.restricted:
+            raise UserError("data.classes_from=candidates needs data.candidates or data.candidates_pattern")
+        if origin != "labels" and (self.labels.labels is not None or self.columns.multi_label):
+            raise UserError(
+                f"data.classes_from={origin} leaves no room for data.labels and data.multi_label: set "
+                f"data.labels=null and data.multi_label=false, or data.classes_from=labels"
+            )
