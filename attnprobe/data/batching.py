@@ -90,7 +90,7 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
         values["question"] = asked
         values["question_mask"] = torch.arange(asked.shape[1]) < asked_lengths[:, None] + 2
     declared = {one.name: one.metadata for one in fields(Batch)}
-    extra = {}
+    extra: dict[str, Tensor] = {}
     for name, given in columns.items():
         if name in values:
             continue

@@ -9,8 +9,8 @@ from jaxtyping import Bool
 
 from attnprobe.data import rows
 from attnprobe.data.examples import Examples
-from attnprobe.data.settings import Labels, Limits
 from attnprobe.data.files import SPLITS
+from attnprobe.data.settings import Labels, Limits
 from attnprobe.errors import UserError
 
 

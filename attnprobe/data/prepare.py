@@ -13,9 +13,9 @@ from attnprobe.data import filters, rows
 from attnprobe.data.batching import Ragged, TextSplit
 from attnprobe.data.classes import class_numbers, vocabulary_of
 from attnprobe.data.examples import Examples, Lexicon, Reader
+from attnprobe.data.files import SPLITS
 from attnprobe.data.filters import Kept
 from attnprobe.data.settings import DataSettings
-from attnprobe.data.files import SPLITS
 from attnprobe.data.sources import Splits
 from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import UNKNOWN

@@ -159,9 +159,9 @@ def constructor(target: str) -> Constructor | None:
     for one in line:
         for node in one.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                found = of_function(node)
+                plain = of_function(node)
                 groups = grouped(one)
-                return Constructor(found.arguments | groups, open_ended=False) if groups else found
+                return Constructor(plain.arguments | groups, open_ended=False) if groups else plain
         if is_dataclass(one.node):
             return of_fields(line[line.index(one) :])
     return Constructor({}, open_ended=False)

@@ -381,7 +381,9 @@ def test_numbers_per_word_reach_the_batches_under_their_name():
 
 
 def test_an_unknown_setting_names_its_neighbour():
-    with pytest.raises(UserError, match=r"data\.max_token=3: there is no such setting; did you mean data\.max_tokens\?"):
+    with pytest.raises(
+        UserError, match=r"data\.max_token=3: there is no such setting; did you mean data\.max_tokens\?"
+    ):
         ready(max_token=3)
 
 
