@@ -9,7 +9,8 @@ from torch import Tensor
 
 from attnprobe.errors import UserError
 from attnprobe.exact.arguments import checked
-from attnprobe.exact.certified import TVD_MARGIN, certified_interval
+from attnprobe.exact.certified import certified_interval
+from attnprobe.exact.region import TVD_MARGIN
 from attnprobe.measures import LN2, jensen_shannon, total_variation
 
 PAIRS_AT_ONCE = 1 << 18

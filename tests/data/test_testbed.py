@@ -6,7 +6,8 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from attnprobe.data.testbed import ADJECTIVES, NOUNS, VERBS, generate_reviews, generate_stories
+from attnprobe.data.testbed import generate_reviews, generate_stories
+from attnprobe.data.testbed.reviews import ADJECTIVES, NOUNS, VERBS
 from attnprobe.errors import UserError
 
 POLARITY = {word: sign for lexicon in (ADJECTIVES, NOUNS, VERBS) for sign in (1, -1) for word in lexicon[sign]}

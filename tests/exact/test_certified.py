@@ -4,7 +4,10 @@ import math
 import pytest
 import torch
 
-from attnprobe.exact import certified, farthest_attention
+from attnprobe.exact import bound, farthest_attention
+from attnprobe.exact.bound import Polytope
+from attnprobe.exact.certified import certified_interval
+from attnprobe.exact.region import Region
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
 
@@ -63,7 +66,7 @@ def test_no_feasible_vertex_beats_the_upper_bound():
 def test_two_classes_give_the_two_class_optimum(epsilon):
     attention, logits, content = texts(25, 12, 2, seed=7, markers=True)
     exact = farthest_attention(attention, logits, content, epsilon=epsilon)
-    found, bound = certified.certified_interval(attention, logits, content, epsilon, 40)
+    found, bound = certified_interval(attention, logits, content, epsilon, 40)
     torch.testing.assert_close(jensen_shannon(attention, found), exact.jsd, rtol=0, atol=1e-9)
     assert (bound >= exact.jsd - 1e-9).all()
     assert (bound - exact.jsd).median() < 1e-3
@@ -109,10 +112,8 @@ def test_every_true_attention_is_inside_the_outer_polytope():
         attention, logits, _ = (x[0] for x in texts(1, 6, classes, seed=seed, scale=1.5))
         own = (attention @ logits).log_softmax(-1)
         for epsilon in (0.05, 0.3):
-            example = certified._Example(
-                attention.numpy(), (logits - attention @ logits).numpy(), own.numpy(), 1.0, epsilon
-            )
-            polytope = certified._Polytope(example)
+            example = Region(attention.numpy(), (logits - attention @ logits).numpy(), own.numpy(), 1.0, epsilon)
+            polytope = Polytope(example)
             others = (torch.randn(4000, 6, generator=generator, dtype=torch.float64) * 2).softmax(-1)
             others = attention + torch.rand(4000, 1, generator=generator) ** 2 * (others - attention)
             moved = others @ logits - attention @ logits
@@ -139,7 +140,7 @@ def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, status
 
     failure = Failure()
     failure.status = status
-    monkeypatch.setattr(certified, "linprog", lambda *arguments, **settings: failure)
+    monkeypatch.setattr(bound, "linprog", lambda *arguments, **settings: failure)
     result = farthest_attention(attention, logits, content, epsilon=0.02)
     check_claims(result, attention, logits, content, 0.02)
     assert (result.upper_bound >= good.jsd).all()

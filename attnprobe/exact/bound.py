@@ -1,0 +1,159 @@
+"""An upper bound on how far an attention can be: linear programmes over an outer polytope, branch and bound."""
+
+import heapq
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import linprog
+
+from attnprobe.exact.region import Incumbent, Region, term
+
+NEGLIGIBLE = 1e-7
+"""Gap in nats at which no further programme is worth its time."""
+PLAIN = {"presolve": False}
+"""The solver's setting: programmes this small are solved sooner than they are simplified (1.3 to 2 times, measured)."""
+SHRINKINGS = (0.7, 0.4, 0.1, 0.0)
+"""Shares of ε tried in turn where the bound's programme does not lead to a feasible attention (many classes)."""
+
+
+class Polytope:
+    """The outer polytope as rows of a linear programme over (a, s, rises, falls)."""
+
+    def __init__(self, example: Region) -> None:
+        seq, classes = example.shift.shape
+        self.example = example
+        low, high = example.log_ratio_range()
+        p = np.exp(example.log_p)
+        x = np.zeros((classes, seq + 1 + 2 * classes))  # ln(q_c / p_c) as a function of the variables
+        x[:, :seq], x[:, seq] = example.shift.T, -1
+        rises, falls = np.zeros_like(x), np.zeros_like(x)
+        rises[:, seq + 1 : seq + 1 + classes], falls[:, seq + 1 + classes :] = np.eye(classes), np.eye(classes)
+        bounded = np.isfinite(low)
+        # q_c ≤ chord: through the box's two ends, or its top where the bottom is 0
+        width = np.where(bounded, high - low, 1)
+        floor, ceiling = np.exp(example.log_p + low), np.exp(example.log_p + high)
+        steep = np.where(bounded, floor * np.expm1(width) / width, 0)
+        base = np.where(bounded, floor - steep * np.where(bounded, low, 0), ceiling)
+        rows = [
+            (x, high),
+            (-x[bounded], -low[bounded]),
+            (p @ x, 0),  # Σ tangents ≤ 1
+            (-(steep @ x), base.sum() - 1),  # Σ chords ≥ 1
+            (p[:, None] * x - rises, np.zeros(classes)),
+            ((-steep[:, None] * x - falls)[bounded], (base - p)[bounded]),
+            (rises.sum(0), example.epsilon),
+            (falls.sum(0), example.epsilon),
+        ]
+        self.rows = np.vstack([np.atleast_2d(row) for row, _ in rows])
+        self.limits = np.concatenate([np.atleast_1d(limit) for _, limit in rows]) + example.rounding
+        self.sum = np.r_[np.ones(seq), np.zeros(1 + 2 * classes)][None]
+        # |s| ≤ the largest change of a logit: the logarithm of Σ exp changes by no more
+        largest = example.mass * np.abs(example.shift).max() + 1e-9
+        self.extra = np.array([[-largest, largest], *[[0.0, example.epsilon + example.rounding]] * (2 * classes)])
+
+    def highest(self) -> Float[np.ndarray, "seq"]:
+        """u_t: the most that one position may get, by each pairwise log-odds alone."""
+        example = self.example
+        low, high = example.log_ratio_range()
+        over, under = np.nonzero((np.isfinite(low)[None, :]) & ~np.eye(len(low), dtype=bool))
+        odds = example.shift[:, over] - example.shift[:, under]
+        # a_t odds_t + (mass − a_t) · (lowest odds) ≤ high − low
+        least = odds.min(0, initial=np.inf)
+        above = odds - least
+        room = high[over] - low[under] - example.mass * least
+        share = np.divide(room, above, out=np.full_like(above, np.inf), where=above > 0).min(1, initial=np.inf)
+        return np.clip(share, 0, example.mass)
+
+    def maximise(self, lowest: np.ndarray, highest: np.ndarray) -> tuple[float, Float[np.ndarray, "seq"]] | None:
+        """Upper bound on the JSD over l ≤ a ≤ u, and the programme's solution; None where nothing is feasible."""
+        seq = len(self.example.alpha)
+        intercept, slope = _chord(self.example.alpha, lowest, highest)
+        cost = np.r_[-slope, np.zeros(len(self.extra))]
+        bounds = np.vstack([np.stack([lowest, highest], 1), self.extra])
+        solution = linprog(
+            cost, self.rows, self.limits, self.sum, [self.example.mass], bounds, method="highs-ds", options=PLAIN
+        )
+        if solution.status == 2:
+            return None
+        if solution.status != 0:  # numerical trouble: the box alone still gives a bound
+            price, total = np.zeros(len(self.limits)), -np.sort(slope)[-1:]
+        else:
+            price, total = np.minimum(solution.ineqlin.marginals, 0), solution.eqlin.marginals
+        # Weak duality: with any multipliers (price ≤ 0) this is a bound, whatever the solver's tolerances.
+        reduced = cost - price @ self.rows - total @ self.sum
+        dual = price @ self.limits + total @ [self.example.mass] + np.minimum(*(reduced[:, None] * bounds).T).sum()
+        a = np.clip(solution.x[:seq], lowest, highest) if solution.status == 0 else (lowest + highest) / 2
+        return float(intercept.sum() - dual), a
+
+
+def branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
+    """An upper bound; improves `best` on the way."""
+    polytope = Polytope(example)
+    lowest, highest = np.zeros_like(example.alpha), polytope.highest()
+    root = polytope.maximise(lowest, highest)
+    spent = 1
+    if root is None:
+        return np.inf  # the model's own attention is inside: the solver is mistaken
+    feasible = best.offer_all(repaired(example, root[1]))
+    for share in SHRINKINGS:
+        if feasible or spent >= effort:
+            break
+        inner = Polytope(replace(example, epsilon=share * example.epsilon)).maximise(lowest, highest)
+        spent += 1
+        feasible = inner is not None and best.offer_all(repaired(example, inner[1]))
+
+    ticket = count()  # settles ties in the heap
+    parts = [(-root[0], next(ticket), lowest, highest, root[1])]
+    while parts and spent + 2 <= effort and -parts[0][0] > best.jsd + NEGLIGIBLE:
+        split, loss = _loosest(example, *parts[0][2:])
+        if loss < NEGLIGIBLE / 10:
+            break  # the chords are tight here: what is left is the polytope's distance from the true TVD
+        bound, _, lowest, highest, a = heapq.heappop(parts)
+        below, above = highest.copy(), lowest.copy()
+        below[split] = above[split] = a[split]
+        for low, high in ((lowest, below), (above, highest)):
+            high = np.minimum(high, example.mass - (low.sum() - low))  # the others have their least at least
+            result = polytope.maximise(low, high) if (high >= low).all() else None
+            if result is not None:
+                best.offer_all(repaired(example, result[1]))
+                heapq.heappush(parts, (max(-result[0], bound), next(ticket), low, high, result[1]))
+        spent += 2
+    return max([best.jsd, *(-part[0] for part in parts)])
+
+
+def _chord(alpha: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Intercept and slope of the line through f(α, ·) at both ends of [l, u]; flat where they coincide."""
+    start, width = term(alpha, lowest), highest - lowest
+    slope = np.divide(term(alpha, highest) - start, width, out=np.zeros_like(width), where=width > 0)
+    return start - slope * lowest, slope
+
+
+def _loosest(example: Region, lowest: np.ndarray, highest: np.ndarray, a: np.ndarray) -> tuple[int, float]:
+    """The position at which the chord is farthest above its term, and by how much (nats)."""
+    intercept, slope = _chord(example.alpha, lowest, highest)
+    loss = intercept + slope * a - term(example.alpha, a)
+    return int(loss.argmax()), float(loss.max())
+
+
+def repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray, "samples seq"]:
+    """The solution and its way towards the model's own prediction, within the positions it uses.
+
+    The polytope is a little larger than the true region. Within the few positions in use, least squares finds the
+    change of weights that undoes the change of the logits; one goes along it as far as the weights stay positive.
+    """
+    used = np.flatnonzero(a > 1e-9 * example.mass)
+    a = np.where(a > 1e-9 * example.mass, a, 0)
+    if a.sum() > 0:
+        a = a * (example.mass / a.sum())
+    moved = a @ example.shift
+    centred = example.shift[used] - example.shift[used].mean(0)  # directions that keep the sum
+    change = np.linalg.lstsq(
+        np.vstack([centred.T - centred.T.mean(0), np.ones(len(used))]), np.r_[-(moved - moved.mean()), 0], rcond=None
+    )[0]
+    steps = np.linspace(0, 1, 65)[:, None]
+    weights = a[used] + steps * change
+    result = np.zeros((len(steps), len(a)))
+    result[:, used] = np.maximum(weights, 0)
+    return result[(weights >= 0).all(1)]
