@@ -102,15 +102,9 @@ class Batch:
         """Some of the examples, in this order, with all their padding; a row may be named several times."""
         return self.changed(lambda _, tensor: tensor[chosen])
 
-    def trimmed(self) -> "Batch":
-        """Without the columns that are padding in every example."""
-        width = {Axis.TOKENS: _width(self.mask), Axis.QUESTION: _width(self.question_mask)}
-        return self.changed(lambda axis, tensor: tensor[:, : width[axis]] if axis in width else tensor)
-
-
-def _width(mask: Bool[Tensor, "batch any"] | None) -> int:
-    """The longest row's length."""
-    return 0 if mask is None else int(mask.sum(-1).amax())
+    def cut(self, width: int) -> "Batch":
+        """The first `width` tokens of every text: without what is padding in all of these examples."""
+        return self.changed(lambda axis, tensor: tensor[:, :width] if axis is Axis.TOKENS else tensor)
 
 
 @dataclass
@@ -134,6 +128,11 @@ class Outputs:
         """Those of some of the examples, with all their padding."""
         there = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
         return replace(self, **{name: value[chosen] for name, value in there.items()})
+
+    def cut(self, width: int) -> "Outputs":
+        """The first `width` positions of every text."""
+        per_position = {name: getattr(self, name)[:, :width] for name in ("attention", "scores", "hidden", "content")}
+        return replace(self, **per_position)
 
     @classmethod
     def joined(cls, parts: "Sequence[Outputs]") -> "Outputs":

@@ -52,17 +52,8 @@ def toy_batch(
 
 
 def rows_of(batch: Batch, rows: list[int]) -> Batch:
-    """Some examples of a batch, trimmed to their longest."""
-    width = int(batch.mask[rows].sum(1).max())
-    return Batch(
-        ids=batch.ids[rows, :width],
-        mask=batch.mask[rows, :width],
-        content=batch.content[rows, :width],
-        labels=batch.labels[rows],
-        example_id=batch.example_id[rows],
-        question=None if batch.question is None else batch.question[rows],
-        question_mask=None if batch.question_mask is None else batch.question_mask[rows],
-    )
+    """Some examples of a batch, cut to their longest."""
+    return batch.rows(torch.tensor(rows)).cut(int(batch.mask[rows].sum(1).max()))
 
 
 def toy_classifier(

@@ -59,6 +59,16 @@ class TextDataModule(LightningDataModule):
         self.splits: dict[str, TextSplit] = {}
         self.counts: Counts = {}
 
+    # what `**settings` stands for, for everything that asks a class what it takes
+    __signature__ = Signature(
+        [
+            Parameter("name", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
+            Parameter("source", Parameter.POSITIONAL_OR_KEYWORD, annotation=Source),
+            Parameter("path", Parameter.KEYWORD_ONLY, default=None),
+            Parameter("seed", Parameter.KEYWORD_ONLY, default=0, annotation=int),
+            *DataSettings.parameters(),
+        ]
+    )
     pipeline: TextPipeline
     class_weight: Tensor | None
 

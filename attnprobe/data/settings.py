@@ -5,8 +5,9 @@ The public keys are flat (`data.max_tokens=50`); `DataSettings.of` sorts them in
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
+from inspect import Parameter
 from typing import Any
 
 from attnprobe.data.files import SPLITS
@@ -218,6 +219,13 @@ class Serving:
                 raise UserError(f"data.{setting}={number}: expected at least 1")
 
 
+def default_of(one: Field[Any]) -> Any:
+    """The default of a data class's field."""
+    if one.default_factory is not MISSING:
+        return one.default_factory()
+    return Parameter.empty if one.default is MISSING else one.default
+
+
 @dataclass(frozen=True)
 class DataSettings:
     """All of the above, which must go together."""
@@ -252,6 +260,15 @@ class DataSettings:
             group: kind(**{name: value for name, value in flat.items() if known[name] == group})
             for group, kind in groups.items()
         })  # fmt: skip
+
+    @classmethod
+    def parameters(cls) -> list[Parameter]:
+        """The flat settings as arguments of a constructor that takes them by name."""
+        return [
+            Parameter(one.name, Parameter.KEYWORD_ONLY, default=default_of(one), annotation=one.type)
+            for group in fields(cls)
+            for one in fields(group.type)  # type: ignore[arg-type]
+        ]
 
     def _check_sentences(self) -> None:
         """What needs sentences must have them."""

@@ -11,13 +11,7 @@ from torch.nn import functional as F
 from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out.recombine import Removed, ShortCut, recombined
-from attnprobe.importance.leave_one_out.reencoding import (
-    reencoded,
-    rows_of,
-    rows_of_outputs,
-    trimmed,
-    trimmed_outputs,
-)
+from attnprobe.importance.leave_one_out.reencoding import reencoded
 from attnprobe.models.classifier import AttentionClassifier
 
 TOLERANCE = 1e-6
@@ -154,9 +148,8 @@ def _without_each(
 ) -> Iterator[Removed]:
     """Every content token removed once, but for a text's only one where texts are encoded: nothing would be left."""
     for rows in _groups(batch.content, chunk):
-        part, states = rows_of(batch, rows), rows_of_outputs(outputs, rows)
-        width = int(part.mask.sum(1).max())
-        part, states = trimmed(part, width), trimmed_outputs(states, width)
+        width = int(batch.mask[rows].sum(1).max())
+        part, states = batch.rows(rows).cut(width), outputs.rows(rows).cut(width)
         if short_cut is not None:
             found = recombined(classifier, short_cut, part, states)
             yield found._replace(example=rows[found.example])
@@ -192,7 +185,7 @@ def _checked(
     width = int(batch.mask[example].sum(1).max())
     original = probabilities(outputs.logits.detach().double(), classifier.task)
     errors = []
-    for rows, places, logits in reencoded(classifier, trimmed(batch, width), outputs, example, removed, chunk):
+    for rows, places, logits in reencoded(classifier, batch.cut(width), outputs, example, removed, chunk):
         exact = prediction_distance(probabilities(logits.double(), classifier.task), original[rows], classifier.task)
         errors.append((distance[rows, places] - exact).abs())
     return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())

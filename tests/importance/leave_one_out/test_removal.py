@@ -173,15 +173,17 @@ def test_leaves_everything_as_it_was():
     assert not classifier.training
 
 
-def test_what_belongs_to_words_and_no_model_reads_is_left_behind():
-    """Rationales and a teacher's attention have the whole text's length; a shortened text must not carry them."""
+def test_what_belongs_to_words_goes_with_its_word():
+    """Every column over the tokens loses the removed word's entry, also those that no model reads."""
     batch = toy_batch([6, 4, 1], padding=3)
     batch.rationale = batch.content.clone()
     batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
     example, removed = torch.tensor([0, 1, 0]), torch.tensor([2, 1, 5])
     text = shortened(batch, example, removed)
-    assert text.rationale is None
-    assert text.teacher_attention is None
+    for row, (whole, place) in enumerate(zip(example.tolist(), removed.tolist(), strict=True)):
+        for name in ("rationale", "teacher_attention"):
+            values = getattr(batch, name)[whole].tolist()
+            assert getattr(text, name)[row].tolist() == values[:place] + values[place + 1 :]
     assert text.ids.shape == text.content.shape == (3, batch.ids.shape[1] - 1)
     assert text.ids[1].tolist() == [token for place, token in enumerate(batch.ids[1].tolist()) if place != 1]
 
