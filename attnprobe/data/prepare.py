@@ -15,6 +15,7 @@ from attnprobe.data.classes import class_numbers, vocabulary_of
 from attnprobe.data.examples import Examples, Lexicon, Reader
 from attnprobe.data.files import SPLITS
 from attnprobe.data.filters import Kept
+from attnprobe.data.plant import check_plant, plant
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Splits
 from attnprobe.data.text import TextPipeline
@@ -48,8 +49,11 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         UserError: the rows cannot be used as configured; the message says what to change.
     """
     task = Task.MULTI_LABEL if settings.columns.multi_label else Task.SINGLE_LABEL
-    examples, spelling, counts = read(settings, loaded)
+    examples, lexicon, counts = read(settings, loaded)
     divide(examples, counts, settings)
+    if settings.labels.plant is not None:
+        plant_everywhere(settings.labels.plant, examples, lexicon, settings)
+    spelling = list(lexicon)
     numbers, classes = class_numbers(examples, spelling, settings)
 
     def keep(choose: Callable[[str, Examples], Kept]) -> None:
@@ -97,8 +101,8 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     return Prepared(splits, pipeline, counts, weight)
 
 
-def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], list[str], Counts]:
-    """The examples of the splits that the source has, the spelling of every word in them, and what was counted."""
+def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:
+    """The examples of the splits that the source has, every word in them, and what was counted."""
     if settings.splitting.pool:
         loaded = {"train": pooled(loaded, settings)}
     reader = Reader(settings.columns, settings.rules, settings.limits.max_tokens)
@@ -107,7 +111,21 @@ def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], l
     for split in (split for split in SPLITS if split in loaded):
         count = counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
         examples[split] = reader.read(split, loaded[split], lexicon, count)
-    return examples, list(lexicon), counts
+    return examples, lexicon, counts
+
+
+def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
+    """Put a shortcut into every split, in place; the classes are those of the training rows' own labels.
+
+    Raises:
+        UserError: there are too many classes for this kind, or a planted word is in the data.
+    """
+    numbers, names = class_numbers(examples, list(lexicon), settings)
+    classes = [next(raw for raw, number in numbers.items() if number == place) for place in range(len(names))]
+    check_plant(kind, classes, lexicon)
+    for order, split in enumerate(SPLITS):
+        seed = (settings.splitting.split_seed, 10 + order)
+        examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.limits.max_tokens)
 
 
 def pooled(loaded: Splits, settings: DataSettings) -> datasets.Dataset:

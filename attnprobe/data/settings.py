@@ -103,14 +103,19 @@ class Labels:
         classes_from: what the classes are: `labels`, the labels of the training rows (or those in `labels`);
             `candidates`, all that a training row may be answered with; `vocabulary`, every word.
         class_weight: `none`, `balanced_positive`, `inverse_frequency` or one number per class.
+        plant: None, or the kind of shortcut that decides every label instead (`attnprobe.data.plant.KINDS`): the label
+            becomes a class at random, words that say which are put into the text, and these are the rationale.
     """
 
     labels: Sequence[Any] | Mapping[Any, Any] | None = None
     unseen_labels: str = "error"
     classes_from: str = "labels"
     class_weight: str | Sequence[float] = "none"
+    plant: str | None = None
 
     def __post_init__(self) -> None:
+        if self.plant is not None:
+            choice("plant", self.plant, ("token", "ordered_pair", "token_in_context"))
         choice("unseen_labels", self.unseen_labels, ("error", "drop"))
         choice("classes_from", self.classes_from, ("labels", "candidates", "vocabulary"))
 
@@ -241,6 +246,7 @@ class DataSettings:
     def __post_init__(self) -> None:
         self._check_sentences()
         self._check_answers()
+        self._check_plant()
 
     @classmethod
     def of(cls, flat: Mapping[str, Any]) -> "DataSettings":
@@ -280,6 +286,20 @@ class DataSettings:
             if (limit := getattr(self.limits, setting)) is not None:
                 raise UserError(
                     f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
+                )
+
+    def _check_plant(self) -> None:
+        """A shortcut replaces labels and rationales, so there must be one label per row, and no question about it."""
+        for setting, value in {
+            "multi_label": self.columns.multi_label,
+            "rationale": self.columns.rationale,
+            "question": self.columns.question,
+            "candidates": self.columns.candidates or self.columns.candidates_pattern,
+        }.items():
+            if self.labels.plant is not None and value:
+                raise UserError(
+                    f"data.plant={self.labels.plant} replaces labels and their reasons: it does not go with "
+                    f"data.{setting}={value}"
                 )
 
     def _check_answers(self) -> None:

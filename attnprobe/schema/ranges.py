@@ -36,6 +36,7 @@ DATA: dict[str, Any] = {
     "most": dict[Literal[SPLITS], Count] | None,
     "path": str | dict[Literal[SPLITS], str] | None,
     "per_word": dict[str, str],
+    "plant": Literal[names_in("attnprobe.data.plant.KINDS")] | None,
     "class_weight": Literal["none", "balanced_positive", "inverse_frequency"] | list[Positive],
     "label_delimiter": Annotated[str, "not empty"],
     "test_share": Share,
