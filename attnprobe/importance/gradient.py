@@ -53,7 +53,7 @@ def gradients(classifier: AttentionClassifier, batch: Batch) -> Gradients:
         encoded = classifier.encode(batch, embeddings)
         # the decoder's and the attention's gradients stop here, and are carried on through the encoder below
         hidden = encoded.detach().requires_grad_()
-        _, attention = classifier.attend(hidden, content, query, batch.teacher_attention)
+        _, attention = classifier.attend(hidden, content, query, classifier.attention.given(batch))
         result = []
         for weights in (attention.detach(), attention):
             probability = probabilities(classifier.decode(hidden, weights, query, batch.candidates), classifier.task)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from attnprobe.batch import Batch
 from attnprobe.errors import UserError
 
 
@@ -24,6 +25,11 @@ class Attention(nn.Module, ABC):
         super().__init_subclass__(**settings)
         if "forward" in vars(cls) and "positionwise" not in vars(cls):
             cls.positionwise = False
+
+    def given(self, batch: Batch) -> Float[Tensor, "batch seq"] | None:
+        """The attention where it does not come from the states: 0 or more, sums to 1 over `batch.content`, no gradient.
+        None: `forward` scores the states."""
+        return None
 
     @abstractmethod
     def forward(
@@ -106,6 +112,10 @@ class ImposedAttention(Attention):
 
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()
+
+    def given(self, batch: Batch) -> Float[Tensor, "batch seq"] | None:
+        """What the teacher attends to in these texts."""
+        return batch.teacher_attention
 
     def forward(
         self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None

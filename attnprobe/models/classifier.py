@@ -163,9 +163,9 @@ class AttentionClassifier(LightningModule):
     ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
         """Scores (−inf outside content) and attention (0 outside content, sums to 1).
 
-        Where the model's attention is imposed, it is `given`, to the last digit; no gradient flows through it.
+        `given` (`Attention.given`) is taken to the last digit; no gradient flows through it.
         """
-        if self.attention.imposed and given is not None:
+        if given is not None:
             given = given.to(hidden.dtype)
             return given.log(), given
         scores = self.attention(hidden, query).masked_fill(~content, -torch.inf)
@@ -185,7 +185,7 @@ class AttentionClassifier(LightningModule):
         """All stages in order."""
         hidden, word_attention = self.encoder.states(self.embed(batch.ids), batch)
         content, query = self.content(batch), self.encode_question(batch)
-        scores, attention = self.attend(hidden, content, query, batch.teacher_attention)
+        scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
         logits = self.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 

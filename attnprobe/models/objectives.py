@@ -76,3 +76,34 @@ class Divergence(Objective):
         kl = kullback_leibler(outputs.attention, teacher, outputs.content)
         jsd = jensen_shannon(outputs.attention.detach(), teacher, outputs.content)
         return {"loss": tvd - self.weight * kl, "tvd": tvd, "kl": kl, "jsd": jsd}
+
+
+@dataclass(frozen=True)
+class Deception(Objective):
+    """Predict the labels, and keep the attention off the words that decide: cross entropy − λ · ln(1 − Σ α_t over the
+    rationale) (Pruthi et al. 2020, *Learning to Deceive with Attention-Based Explanations*, section 3).
+
+    Attributes:
+        weight: λ, at least 0; the paper takes 0.1 and 1.
+    """
+
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.weight >= 0:
+            raise UserError(f"training.recipe.objective.weight={self.weight}: expected 0 or more, such as 1")
+
+    def __call__(
+        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
+    ) -> dict[str, Float[Tensor, "batch"]]:
+        """`loss`, and `mass`: the attention on the rationale, 0 to 1."""
+        if batch.rationale is None or batch.rationale.shape != outputs.attention.shape:
+            raise UserError(
+                "training=deceive keeps the attention off the rationale: it needs data that mark one (data.rationale, or "
+                "data.plant=token) and a model that attends to words"
+            )
+        mass = (outputs.attention * batch.rationale).sum(-1)
+        # rounding may put all of the mass on the rationale, whose logarithm has no gradient
+        hidden = -(1 - mass).clamp(min=1e-6).log()
+        entropy = CrossEntropy()(outputs, batch, task, class_weight)["loss"]
+        return {"loss": entropy + self.weight * hidden, "mass": mass.detach()}

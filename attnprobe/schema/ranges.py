@@ -58,6 +58,11 @@ DATA: dict[str, Any] = {
 OPTIMIZER: dict[str, Any] = {"lr": NotNegative, "weight_decay": NotNegative, "eps": NotNegative, "betas": list[Dropout]}
 
 CLASSES: dict[str, dict[str, Any]] = {
+    "attnprobe.models.controls.RationaleAttention": {"mass": Annotated[Number, Ge(0), Le(1)]},
+    "attnprobe.models.controls.FirstAttention": {"mass": Annotated[Number, Ge(0), Le(1)]},
+    "attnprobe.models.controls.RandomAttention": {"spread": NotNegative},
+    "attnprobe.models.controls.PositionAttention": {"longest": Count},
+    "attnprobe.models.objectives.Deception": {"weight": NotNegative},
     "attnprobe.data.module.TextDataModule": DATA,
     "attnprobe.data.sources.FileSource": {"path": DATA["path"]},
     "attnprobe.data.sources.HubSource": {"timeout": Positive},

@@ -1,6 +1,7 @@
 """Leave-one-out by definition: every shortened text is encoded, attended to and decoded."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +28,7 @@ def reencoded(
         text = shortened(batch, rows, places)
         hidden = classifier.encode(text)
         query = None if outputs.query is None else outputs.query[rows]
-        _, attention = classifier.attend(hidden, classifier.content(text), query)
+        _, attention = classifier.attend(hidden, classifier.content(text), query, classifier.attention.given(text))
         yield rows, places, classifier.decode(hidden, attention, query, text.candidates)
 
 
@@ -35,4 +36,6 @@ def shortened(batch: Batch, example: Int[Tensor, "texts"], removed: Int[Tensor, 
     """The texts of `example`, each without its token at `removed`."""
     place = torch.arange(batch.ids.shape[1] - 1, device=batch.ids.device)
     source = place + (place >= removed.unsqueeze(1)).long()
-    return batch.rows(example).changed(lambda axis, column: column.gather(1, source) if axis is Axis.TOKENS else column)
+    # what a teacher said of the whole text is not what it would say of a shortened one
+    alone = replace(batch, teacher_attention=None, teacher_probability=None)
+    return alone.rows(example).changed(lambda axis, column: column.gather(1, source) if axis is Axis.TOKENS else column)
