@@ -38,7 +38,7 @@ class Examples:
     `words` and `question` number distinct words in order of appearance; `length`, `sentences` and `longest_sentence`
     count tokens, sentences and the tokens of the longest one before truncation. `candidates` are raw answers, None for
     a row that may be answered with any class. `per_word` holds what belongs to each word and goes into the batches as
-    it is: `rationale`, `sentence` and the columns of `data.per_word`.
+    it is: `rationale`, `sentence` and the columns of `data.per_word`. Rows of one of the `groups` stay together.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -50,6 +50,7 @@ class Examples:
     sentences: Int[np.ndarray, " rows"] | None = None
     longest_sentence: Int[np.ndarray, " rows"] | None = None
     per_word: dict[str, Ragged] = field(default_factory=dict)
+    groups: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.example_id)
@@ -90,6 +91,7 @@ class Row:
     longest_sentence: int
     per_word: dict[str, np.ndarray]
     rationale_lost: bool
+    group: str | None
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,15 @@ class Reader:
         labels = rows.column(table, where.label, "data.label")
         delimiter = where.label_delimiter
         cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
-        for setting in ("question", "candidates", "rationale"):
+        for setting in ("question", "candidates", "rationale", "group"):
             if (name := getattr(where, setting)) is None:
                 continue
             try:
                 cells[setting] = rows.column(table, name, f"data.{setting}")
             except UserError as error:
                 raise UserError(f"{error}, or do without: data.{setting}=null") from None
+        if "group" in cells:
+            cells["group"] = [str(rows.canonical(value)) for value in cells["group"]]
         if "candidates" in cells:
             cells["candidates"] = rows.label_lists(cells["candidates"], multi_label=True, delimiter=delimiter)
         numbers = {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
@@ -183,6 +187,7 @@ class Reader:
             longest_sentence=int(sizes.max(initial=0)),
             per_word={name: values[:limit] for name, values in per_word.items()},
             rationale_lost=rationale is not None and bool(rationale.any()) and not rationale[:limit].any(),
+            group=cells.get("group"),
         )
 
     def passed(self, split: str, table: datasets.Dataset, count: dict[str, Any]) -> Bool[np.ndarray, " rows"]:
@@ -275,6 +280,7 @@ class Reader:
                 name: Ragged.of([row.per_word.get(name, np.zeros(0, kind)) for row in every], kind)
                 for name, kind in kinds.items()
             },
+            groups=None if self.columns.group is None else [str(row.group) for row in every],
         )
 
 

@@ -145,9 +145,12 @@ def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings
             continue
         training = examples["train"]
         generator = np.random.default_rng((settings.splitting.split_seed, order))
-        # a multi-label row has no one class to be stratified by
-        keys = ["" if settings.columns.multi_label else label[0] for label in training.labels]
-        drawn = rows.divide(np.unique(keys, return_inverse=True)[1], share, generator)
+        if training.groups is not None:
+            drawn = rows.divide_groups(np.unique(training.groups, return_inverse=True)[1], share, generator)
+        else:
+            # a multi-label row has no one class to be stratified by
+            keys = ["" if settings.columns.multi_label else label[0] for label in training.labels]
+            drawn = rows.divide(np.unique(keys, return_inverse=True)[1], share, generator)
         if not drawn.any() or drawn.all():
             raise UserError(
                 f"{len(training)} rows are too few to draw a {split} split from (data.{split}_share={share}): give "

@@ -138,6 +138,14 @@ def divide(labels: Int[np.ndarray, " rows"], share: float, generator: np.random.
     return drawn
 
 
+def divide_groups(
+    groups: Int[np.ndarray, " rows"], share: float, generator: np.random.Generator
+) -> Bool[np.ndarray, " rows"]:
+    """Draw `share` of the groups, each with all of its rows; True = drawn."""
+    every = np.unique(groups)
+    return np.isin(groups, generator.permutation(every)[: round(share * len(every))])
+
+
 def class_weights(
     setting: str | Sequence[float], counts: Int[np.ndarray, " classes"], total: int, task: Task
 ) -> Tensor | None:

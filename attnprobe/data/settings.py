@@ -45,6 +45,8 @@ class Columns:
             (list of the numbers of sentences, from 0).
         per_word: name → column that holds a list with one number per token of the text, such as scores of your own. A
             batch carries it under that name: as its field where it has one, else in `Batch.extra`.
+        group: column of what rows have in common, such as the sentence that they are two versions of: rows of one group
+            never come into different splits where splits are drawn.
         filters: column → allowed value(s); other rows are left out.
         multi_label: the label column holds several labels, as a list or as text with `label_delimiter`.
         label_delimiter: separates the labels (or the candidates) of one cell.
@@ -58,6 +60,7 @@ class Columns:
     rationale: str | None = None
     rationale_kind: str = "mask"
     per_word: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
     multi_label: bool = False
     label_delimiter: str = ";"
@@ -87,7 +90,7 @@ class Columns:
     @property
     def read(self) -> list[str]:
         """The names of all columns that are read."""
-        optional = (self.question, self.candidates, self.rationale)
+        optional = (self.question, self.candidates, self.rationale, self.group)
         given = [name for name in optional if name is not None]
         return [self.text, self.label, *given, *self.per_word.values(), *self.filters]
 

@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 import attnprobe
+from attnprobe import configuration  # noqa: F401  its resolver names a data set of files
 from attnprobe.batch import Task
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.rows import canonical, class_map, class_weights, column, divide
@@ -20,7 +21,7 @@ from attnprobe.errors import UserError
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"
 DATA_SETS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
-LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "imdb10", "movies", "tweets_adr"}
+LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "geco", "imdb10", "movies", "tweets_adr"}
 TRAIN = {"text": ["Good film", "a bad FILM", "good good", "bad"], "label": [1, 0, 1, 0]}
 OTHER = {"text": ["unheard good", "bad bad"], "label": [1, 0]}
 
@@ -394,3 +395,32 @@ def test_the_fingerprint_knows_what_probes_read():
     first = ready(train, why, why, rationale="why").fingerprint
     assert ready(train, why, {**why, "why": [[False, True], [True, True]]}, rationale="why").fingerprint != first
     assert ready(train, why, {**why, "text": ["unseen good", "bad bad"]}, rationale="why").fingerprint != first
+
+
+def test_rows_of_one_group_stay_in_one_split():
+    rows = {"text": [f"w{n} x" for n in range(60)], "label": ["a", "b"] * 30, "pair": [n // 2 for n in range(60)]}
+    data = ready(rows, None, None, group="pair", test_share=0.3, validation_share=0.25)
+    pairs = {split: {number // 2 for number in part.example_id.tolist()} for split, part in data.splits.items()}
+    assert len(pairs["test"]) == 9
+    assert sum(map(len, pairs.values())) == 30
+    assert all(len(part) == 2 * len(pairs[split]) for split, part in data.splits.items())
+    assert (
+        ready(rows, None, None, group="pair", seed=3).fingerprint == ready(rows, None, None, group="pair").fingerprint
+    )
+    with pytest.raises(UserError, match=r"data\.group=family: there is no such column.*data\.group=null"):
+        ready(rows, None, None, group="family")
+
+
+@pytest.mark.real_data
+def test_geco_s_pairs_are_whole_and_differ_in_the_marked_words_alone():
+    data = composed("geco")
+    if not local(data.source.folder):
+        pytest.skip("no geco below ATTNPROBE_DATA_DIR")
+    data.setup()
+    assert data.sizes == {"train": 2190, "validation": 386, "test": 644}
+    part = data.splits["validation"]
+    texts = {}
+    for number in part.example_id.tolist():
+        rest = [w for w, m in zip(part.tokens(number), part.rationale(number), strict=True) if not m]
+        texts.setdefault(tuple(rest), []).append(part.labels[part.row_of(number)])
+    assert all(sorted(labels) == [0, 1] * (len(labels) // 2) for labels in texts.values())
