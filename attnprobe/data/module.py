@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, ClassVar
 

@@ -165,6 +165,7 @@ class LessonCollector(Callback):
         """Write every split's file."""
         for split in SPLITS:
             example_id = np.concatenate(self.example_id[split])
+            part = data.splits[split]
             text = np.array([text_number(part.tokens(number)) for number in example_id.tolist()], np.int64)
             probability = np.concatenate(self.probability[split])
             write_lessons(paths[split], example_id, text, self.attention[split], probability, data.classes)
