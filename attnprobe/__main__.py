@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Sequence
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -11,7 +10,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from attnprobe.configuration import CONFIGURATION
+from attnprobe.configuration import CONFIGURATION, composed, without_settings
 from attnprobe.errors import UserError
 from attnprobe.launching.signals import answering_signals
 from attnprobe.launching.slots import end_with_pool, wait_briefly
@@ -62,6 +61,8 @@ def task(config: DictConfig) -> float | None:
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     overrides = given()
     try:
+        if without_settings(config):
+            config = composed(overrides)
         content = resolved(config)
         check(content)
         if config.run is None:
@@ -115,11 +116,6 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     for line in data_notes(RunDirectory(directory).manifest()["counts"]):
         print(line)
     return objective(directory) if sweep else None
-
-
-def composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that these command-line arguments give, while the program runs."""
-    return hydra.compose("config", overrides=list(overrides))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Where conf/ lies, and how a configuration is composed from it outside of a command line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hydra import initialize_config_dir
-from omegaconf import OmegaConf
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
 
 PACKAGE = Path(__file__).resolve().parent
 CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p.is_dir())
@@ -18,6 +19,30 @@ def composing() -> Iterator[None]:
     """Within it `hydra.compose("config", overrides=…)` reads conf/."""
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
         yield
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that these command-line arguments give, where Hydra is initialised (`composing`).
+
+    An importance that `importances=[…]` names and conf/importance does not hold is looked for in the other folders of
+    settings (`--config-dir`), as a probe is.
+    """
+    config = compose("config", overrides=list(overrides))
+    absent = without_settings(config)
+    if not absent:
+        return config
+    return compose("config", overrides=[*overrides, f"importance=[{','.join([*config.importance, *absent])}]"])
+
+
+def without_settings(config: DictConfig) -> list[str]:
+    """The importances that are asked for, not yet in the configuration, and in a folder of settings."""
+    asked = [config.get("importances"), *(part.get("importances") for part in config.probe.values())]
+    names = dict.fromkeys(str(name) for one in asked if OmegaConf.is_list(one) for name in one)
+    absent = [name for name in names if name not in config.importance]
+    if not absent:
+        return []
+    known = GlobalHydra.instance().config_loader().get_group_options("importance")
+    return [name for name in absent if name in known]
 
 
 def name_of_files(path: str | Mapping[str, str] | None) -> str:

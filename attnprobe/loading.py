@@ -1,7 +1,7 @@
 """A finished run taken up again: its classifier, its text pipeline, and what it says about new text."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,19 @@ import torch
 from hydra.utils import instantiate
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.importance import gradients, leave_one_out
-from attnprobe.measures import normalised
+from attnprobe.importance.base import Importance, Subject
+from attnprobe.importance.registry import built_in
+from attnprobe.importance.registry import names as built_in_names
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.report.importances import IMPORTANCES
 from attnprobe.report.strips import Explanation
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
@@ -30,8 +31,8 @@ from attnprobe.running.allowed import check_classes
 
 PARTS = ("encoder", "attention", "decoder")
 """What every model consists of."""
-IMPORTANCE = ("gradient", "leave_one_out")
-"""Measures of a token's importance that `TrainedRun.explain` can give beside the attention."""
+EXPLAINED = ("gradient", "leave_one_out")
+"""Importances that `TrainedRun.explain` gives beside the attention where neither the call nor the run names any."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class TrainedRun:
             texts: raw texts.
             questions: one per text, where the run was trained with questions (`task=qa`).
             candidates: names of the classes that each text may be answered with; None: all.
-            importance: measures to compute, of `gradient` and `leave_one_out`; None: both, and neither for a model that
-                attends to sentences, where they are not defined. `()` computes none.
+            importance: names of importances, built-in ones, an installed package's, or those that the run has settings for
+                (`importances=[…]`); None: the run's own list, `gradient` and `leave_one_out` where it has none, and those
+                that are defined for a model that attends to sentences. `()` computes none.
 
         Returns:
             a DataFrame with one row per text: `text`, `question` (where there is one), `prediction` (name of the class;
@@ -99,9 +101,10 @@ class TrainedRun:
             - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences: its `tokens` are
               whole sentences, and `words` and `word_attention` hold the words of each.
             - `gradient`: |word vector · ∂ŷ/∂word vector|, the attention held fixed, as shares that sum to 1; NaN where
-              all gradients are 0 (`attnprobe.importance.gradients`).
+              all gradients are 0 (`attnprobe.importance.gradient`).
             - `leave_one_out`: total variation distance, 0 to 1, between the predictions without the token and with it;
               NaN in a text of one word (`attnprobe.importance.leave_one_out`).
+            - every other importance that was asked for, by its name (`attnprobe.importance`).
             - `flipping_set`: True for the fewest positions whose erasure from the attention changes the decision, to
               `flips_to`; missing and all False where it is proved that no erasure does. Both are left out where that
               optimum is not known: several labels, questions, candidates (`attnprobe.exact`).
@@ -113,8 +116,9 @@ class TrainedRun:
         batch, outputs = self.outputs(texts, questions, candidates)
         multi_label = self.classifier.task is Task.MULTI_LABEL
         probability = probabilities(outputs.logits, self.classifier.task)
-        measured = self._importance(batch, outputs, importance)
         readout = self.classifier.readout(batch, outputs)
+        subject = self._subject(texts, batch, outputs, readout, importance)
+        measured = {name: one.shown(subject) for name, one in subject.importances.items() if name != "attention"}
         flipping = None
         if readout.position_logits is not None and not multi_label:
             flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
@@ -145,21 +149,52 @@ class TrainedRun:
                 }
                 row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
             rows.append(row)
-        return Explanation(rows)
+        explanation = Explanation(rows)
+        explanation.attrs[IMPORTANCES] = {name: one.facts for name, one in subject.importances.items()}
+        return explanation
 
-    def _importance(self, batch: Batch, outputs: Outputs, names: Sequence[str] | None) -> dict[str, Tensor]:
-        """The chosen measures `[batch, seq]` by name; see `explain`."""
-        if names is None:
-            names = IMPORTANCE if outputs.content.shape == batch.ids.shape else ()
-        if not isinstance(names, list | tuple | set | frozenset) or not all(name in IMPORTANCE for name in names):
-            raise UserError(f"importance={names!r}: expected a list of any of {', '.join(IMPORTANCE)}, or None for all")
-        measured = {}
-        if "gradient" in names:
-            shares = normalised(gradients(self.classifier, batch).embedding.double(), outputs.content)
-            measured["gradient"] = shares
-        if "leave_one_out" in names:
-            measured["leave_one_out"] = leave_one_out(self.classifier, batch, outputs).distance
-        return measured
+    def _subject(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        batch: Batch,
+        outputs: Outputs,
+        readout: Readout,
+        names: Sequence[str] | None,
+    ) -> Subject:
+        """The new texts with the chosen importances, those that are not defined for this model left out if nobody named
+        them; see `explain`."""
+        parts = self.config.get("importance") or {}
+        known = sorted({*parts, *built_in_names()})
+        if names is not None and (
+            not isinstance(names, list | tuple | set | frozenset) or not all(name in known for name in names)
+        ):
+            raise UserError(f"importance={names!r}: expected a list of any of {', '.join(known)}, or None")
+        chosen = importances_of(self.config.get("importances") or EXPLAINED if names is None else names, parts)
+        subject = Subject(
+            self.classifier, batch, outputs, readout, self.vocabulary.words, chosen, int(self.config.get("seed", 0))
+        )
+        for name, one in list(chosen.items()):
+            try:
+                one.refuse(self.classifier)
+                one.prepare_texts(texts, [self.pipeline.tokens(text) for text in texts])
+            except UserError:
+                if names is not None:
+                    raise
+                del chosen[name]
+                continue
+            if not one.is_defined(subject):
+                del chosen[name]
+        return subject
+
+
+def importances_of(names: Iterable[str], parts: Mapping[str, Any]) -> dict[str, Importance]:
+    """The importances of these names.
+
+    Args:
+        names: in this order; a name may be there more than once.
+        parts: a run's settings of importances, by name; one without is the built-in one with its defaults.
+    """
+    return {name: instantiate(parts[name]) if name in parts else built_in(name) for name in dict.fromkeys(names)}
 
 
 def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:

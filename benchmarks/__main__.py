@@ -30,7 +30,7 @@ from attnprobe.exact import farthest_attention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.permutation import Permutation
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from attnprobe.running.run import run
 from benchmarks import reference
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from omegaconf import DictConfig
 
-from attnprobe.__main__ import CONFIGURATION
+from attnprobe import configuration
 from attnprobe.results.checksums import record_of
 from attnprobe.results.directory import MANIFEST, RunDirectory
 from attnprobe.results.files import write_sealed
@@ -37,8 +37,8 @@ def seal_again(directory: Path) -> None:
 
 def composed(*overrides: str) -> DictConfig:
     """The configuration that these command-line arguments give."""
-    with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
-        return compose("config", overrides=list(overrides))
+    with initialize_config_dir(config_dir=str(configuration.CONFIGURATION), version_base="1.3"):
+        return configuration.composed(overrides)
 
 
 def small_run(output: Path, *overrides: str, probes: str = "[permutation]") -> DictConfig:

@@ -101,3 +101,14 @@ def test_one_module_knows_the_names_of_a_runs_files():
                 if name in names or name == ".safetensors":
                     spelled.add((str(path.relative_to(PACKAGE)), node.value))
     assert {file for file, _ in spelled} == {"results/directory.py"}, spelled
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "importance").glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_importance_has_one_stem_everywhere(path):
+    stem = path.stem
+    assert any((PACKAGE / f"importance/{place}").exists() for place in (f"{stem}.py", f"{stem}/member.py"))
+    assert (PACKAGE.parent / f"tests/importance/test_{stem}.py").exists()
+
+
+def test_importances_know_no_probe():
+    assert not {name for name in importers("attnprobe.probes", "attnprobe.report") if name.startswith("importance")}

@@ -35,6 +35,21 @@ def decision(readout: Readout) -> Int[Tensor, "batch"]:
     return decide(readout.attention, readout.position_logits)
 
 
+def decision_margin(readout: Readout) -> Float[Tensor, "batch seq"]:
+    """z_t[decision] − z_t[runner-up]: what each position says for the decision against the next likely class.
+
+    With two classes, α_t times this is the order in which the smallest flipping set is found.
+    """
+    logits = readout.position_logits
+    assert logits is not None
+    chosen = decision(readout).unsqueeze(-1)
+    whole = readout.logits(readout.attention)
+    runner_up = whole.scatter(-1, chosen, -torch.inf).argmax(-1, keepdim=True)
+    pair = torch.cat([chosen, runner_up], -1).unsqueeze(1).expand(-1, logits.shape[1], -1)
+    of_chosen, of_other = logits.gather(-1, pair).unbind(-1)
+    return of_chosen - of_other
+
+
 def erase_each(readout: Readout) -> SingleErasures:
     """Set one weight to 0, renormalise the others to sum to 1, predict; for every content position.
 

@@ -1,13 +1,15 @@
 """How strongly does the prediction react to each token? (Jain & Wallace 2019, section 4.1: gradients)"""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.batch import Batch, Task, probabilities
 from attnprobe.errors import UserError
+from attnprobe.importance.base import Importance, Subject
 from attnprobe.models.classifier import AttentionClassifier
 
 
@@ -81,29 +83,21 @@ def _targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Ta
     return [torch.full_like(predicted, number) for number in range(first, classes)]
 
 
-def attention_gradient(classifier: AttentionClassifier, batch: Batch, outputs: Outputs) -> Float[Tensor, "batch seq"]:
-    """∂(probability of the predicted class)/∂α_t, signed, the weights taken for free inputs; 0 outside content.
+def gradients_of(subject: Subject) -> Gradients:
+    """The batch's gradients."""
+    return gradients(subject.classifier, subject.batch)
 
-    Positive: more weight on this position speaks for the decision. With a linear decoder and exclusive classes it is
-    p_c (w_c − Σ_k p_k w_k) · h_t, no backward pass needed. For multi-label tasks: of the label with the largest
-    probability. (Serrano & Smith 2019, section 4)
 
-    Note:
-        The weights are free: they need not sum to 1. Therefore the decoder's bias, which position logits hold, is not
-        in it.
-    """
-    hidden, query, candidates = outputs.hidden.detach(), outputs.query, batch.candidates
-    if classifier.decoder.linear and candidates is None and classifier.task is Task.SINGLE_LABEL:
-        with torch.no_grad():
-            effect = classifier.decoder(hidden) - classifier.decoder(torch.zeros_like(hidden[:1, :1]))
-            p = probabilities(outputs.logits, classifier.task)
-            chosen = p.argmax(-1)
-            of_chosen = effect.gather(-1, chosen[:, None, None].expand(*effect.shape[:2], 1)).squeeze(-1)
-            expected = torch.einsum("bc,bsc->bs", p, effect)
-            gradient = p.gather(-1, chosen.unsqueeze(-1)) * (of_chosen - expected)
-    else:
-        with torch.enable_grad():
-            weights = outputs.attention.detach().clone().requires_grad_()
-            logits = classifier.decode(hidden, weights, query, candidates)
-            (gradient,) = torch.autograd.grad(probabilities(logits, classifier.task).amax(-1).sum(), weights)
-    return gradient.masked_fill(~outputs.content, 0)
+@dataclass(frozen=True)
+class Gradient(Importance):
+    """|word vector · ∂ŷ/∂word vector|, the attention held fixed, 0 or more: see `gradients`."""
+
+    name: ClassVar[str] = "gradient"
+    title: ClassVar[str] = "gradient"
+    colour: ClassVar[str] = "#882255"
+    shares: ClassVar[bool] = True
+    of_words: ClassVar[bool] = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        """0 or more, 0 outside content."""
+        return subject.cached(gradients_of).embedding.double()

@@ -13,7 +13,7 @@ from attnprobe.exact import farthest_attention
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.base import Measurement, ReadoutProbe, description, positions
 from attnprobe.probes.gradient_adversary import Found, search_adversary
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 
 
 @dataclass

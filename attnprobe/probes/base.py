@@ -5,24 +5,24 @@ trainer nor logger. To add one: a file here, a YAML in conf/probe, a test.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, TypeVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Readout, Task
+from attnprobe.batch import Batch, Readout, Task
 from attnprobe.errors import UserError
+from attnprobe.importance.base import Importance, Note, Subject
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from attnprobe.results.table import Rows
-
-Result = TypeVar("Result")
 
 
 class Measurement(NamedTuple):
@@ -36,48 +36,29 @@ class Measurement(NamedTuple):
     step: Tensor | None = None
 
 
-class Note(NamedTuple):
-    """How a batch was measured, for the table's entry in the manifest: one number by name, and how those of two batches
-    become one (`max`, `operator.add`)."""
-
-    name: str
-    value: float
-    combine: Callable[[float, float], float]
-
-
-@dataclass
-class Subject:
-    """What a probe examines: a trained classifier in eval mode and one batch that went through it.
-
-    `words` is the vocabulary in the order of the ids, None where it is not known.
-    """
-
-    classifier: AttentionClassifier
-    batch: Batch
-    outputs: Outputs
-    readout: Readout
-    words: Sequence[str] | None = None
-    _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-
-    def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """What several probes need of this batch, computed for the first one that asks. The key names the computation
-        and all its settings."""
-        if key not in self._results:
-            self._results[key] = compute()
-        return self._results[key]
-
-
 class Probe(ABC):
     """Measures something about every example. Subclasses are dataclasses and derive from one of the two below.
 
     Attributes:
         one_decision: it asks when one decision flips, so that it cannot examine several labels.
         of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
+        filed: importance → what its metrics end in, where that is not its name.
     """
 
     name: ClassVar[str]
     one_decision: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
+    filed: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def uses(self) -> Sequence[str]:
+        """The names of the importances that it asks for, in the order of its metrics."""
+        return ()
+
+    @final
+    def label(self, importance: str) -> str:
+        """What the metrics about an importance end in."""
+        return self.filed.get(importance, importance)
 
     def refuse(self, classifier: AttentionClassifier) -> None:
         """Called before anything is trained; a probe with further needs extends it.
@@ -127,6 +108,38 @@ class ModelProbe(Probe):
         """Yield the measurements of one batch."""
 
 
+@dataclass
+class RankingProbe(ModelProbe):
+    """A probe that puts importances to a test: those of its own `importances`, or the `published` ones.
+
+    Attributes:
+        importances: names; None: `published`, those of the paper whose test it is.
+    """
+
+    published: ClassVar[tuple[str, ...]]
+    importances: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.importances is not None and len(set(self.importances)) < len(self.importances):
+            raise UserError(f"importances={list(self.importances)}: expected every name once")
+
+    @property
+    def uses(self) -> Sequence[str]:
+        """The configured importances, or the published ones."""
+        return self.published if self.importances is None else self.importances
+
+    @final
+    def scores(self, subject: Subject) -> dict[str, Float[Tensor, "batch seq"]]:
+        """The scores that are defined for this model, by importance."""
+        return {name: subject.scores(name) for name in self.uses if subject.importance(name).is_defined(subject)}
+
+    @final
+    def notes(self, subject: Subject) -> Iterator[Note]:
+        """How the scores were measured."""
+        for name in self.uses:
+            yield from subject.importance(name).notes(subject)
+
+
 def positions(content: Tensor) -> Tensor:
     """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a per-position measurement."""
     number = content.long().cumsum(-1) - 1
@@ -145,7 +158,12 @@ class ProbeRunner(Callback):
     """Runs probes on every batch of the test loop and collects their rows."""
 
     def __init__(
-        self, probes: list[Probe], seed: int, words: Sequence[str] | None = None, folder: Path | None = None
+        self,
+        probes: list[Probe],
+        seed: int,
+        words: Sequence[str] | None = None,
+        folder: Path | None = None,
+        importances: Mapping[str, Importance] | None = None,
     ) -> None:
         """
         Args:
@@ -153,9 +171,12 @@ class ProbeRunner(Callback):
             seed: of their random numbers.
             words: the vocabulary in the order of the ids, None where it is not known.
             folder: on the disk that is to hold the rows that do not fit into memory; see `Rows`.
+            importances: by name; of the built-in ones that are not there the defaults are taken.
         """
         self.probes = probes
         self.words = words
+        self.seed = seed
+        self.importances = {} if importances is None else importances
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
         self.rows = {probe.name: Rows(folder) for probe in probes}
         self.notes: dict[str, dict[str, float]] = {probe.name: {} for probe in probes}
@@ -179,7 +200,15 @@ class ProbeRunner(Callback):
             key = (rows.start, rows.stop)
             if key not in subjects:
                 part, states = batch.rows(rows), forward.rows(rows)
-                subjects[key] = Subject(classifier, part, states, classifier.readout(part, states), self.words)
+                subjects[key] = Subject(
+                    classifier,
+                    part,
+                    states,
+                    classifier.readout(part, states),
+                    self.words,
+                    self.importances,
+                    self.seed,
+                )
             return subjects[key]
 
         example_id = batch.example_id.cpu().numpy()

@@ -6,34 +6,28 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnprobe.errors import UserError
 from attnprobe.importance.agreement import tenth, top_overlap, top_tau
 from attnprobe.importance.words import is_function_word
 from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
-from attnprobe.probes.base import Measurement, Note, Subject, description
-from attnprobe.probes.gradient import gradients_of
-from attnprobe.probes.leave_one_out import RemovingProbe
+from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description
 from attnprobe.probes.permutation import permute_attention
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 
-PAIRS = (
-    ("attention", "gradient"),
-    ("attention", "gradient_through_attention"),
-    ("attention", "leave_one_out"),
-    ("gradient", "leave_one_out"),
-    ("gradient_through_attention", "leave_one_out"),
-)
+CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
+"""Two importances that have nothing to do with attention: how well these agree is the most that can be asked of it."""
 
 
 @dataclass
-class Correlation(RemovingProbe):
-    """Rank agreement per example between attention, gradients and leave-one-out, over the content positions.
+class Correlation(RankingProbe):
+    """Rank agreement per example between attention and each importance, over the content positions.
 
-    For each pair (`attention_gradient`, `attention_gradient_through_attention`, `attention_leave_one_out`,
-    `gradient_leave_one_out` and `gradient_through_attention_leave_one_out`, the paper's control) it yields
+    For each pair (`attention_X`, published: X = `gradient`, `gradient_through_attention`, `leave_one_out`; and
+    `gradient_leave_one_out` and `gradient_through_attention_leave_one_out`, the paper's control, where both are among the
+    importances) it yields
 
     - `tau_…` Kendall's τ-b, −1 to 1, and `p_…`, its p-value without correction for the number of examples;
     - `spearman_…`, −1 to 1;
@@ -42,35 +36,43 @@ class Correlation(RemovingProbe):
     - `jsd_…` Jensen-Shannon divergence of the scores made to sum to 1, in nats, 0 to ln 2;
     - `tau_words_…` τ-b over content words alone, where the vocabulary is known: no function words, no punctuation.
 
-    And per measure of importance `tau_shuffled_…`, τ-b with the attention in random order, a floor;
-    `attention_evenness` (entropy / ln n: 1 is uniform), `content_words` (how many), `predicted_class`,
+    Of a signed importance the size is compared. And per importance `tau_shuffled_…`, τ-b with the attention in
+    random order, a floor; `attention_evenness` (entropy / ln n: 1 is uniform), `content_words` (how many), `predicted_class`,
     `content_length`. What is undefined for an example (a row of one token, or of equal scores) is NaN.
 
     Attributes:
         top: length of the lists that are compared.
         function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not" is among these.
-        tolerance, chunk: see `RemovingProbe`.
+        importances: see `RankingProbe`.
     """
 
     name: ClassVar[str] = "correlation"
+    of_words = True
+    published = ("attention", "gradient", "gradient_through_attention", "leave_one_out")
     top: int = 5
     function_words: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if set(self.uses) <= {"attention"}:
+            raise UserError(
+                f"probe.correlation.importances={list(self.uses)}: expected one or more to compare with attention, such as "
+                f"[attention, gradient]"
+            )
         if self.top < 2:
             raise UserError(f"probe.correlation.top={self.top}: expected the length of two lists to compare, 2 or more")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
-        scores, content = self.scores(subject), subject.outputs.content
-        names = ["_".join(pair) for pair in PAIRS]
-        left, right = (torch.stack([scores[pair[side]] for pair in PAIRS]) for side in (0, 1))
+        scores, content = self.strengths(subject), subject.outputs.content
+        pairs = self.pairs(list(scores))
+        names = ["_".join(pair) for pair in pairs]
+        left, right = (torch.stack([scores[pair[side]] for pair in pairs]) for side in (0, 1))
         tau, p = kendall_tau_test(left, right, content)
         size = torch.full(content.shape[:1], self.top, device=content.device)
         apart = jensen_shannon(normalised(left, content), normalised(right, content), content)
         # leave-one-out is NaN outside content too, where nothing was removed
-        undefined = (right.isnan() & content).any(-1)
+        undefined = ((left.isnan() | right.isnan()) & content).any(-1)
         found = {
             "tau": tau,
             "p": p,
@@ -98,17 +100,18 @@ class Correlation(RemovingProbe):
         most = torch.where(length > 1, length.log(), torch.nan)
         yield Measurement("attention_evenness", entropy(attention, content) / most)
         yield from description(subject.readout)
-        yield from self.check_notes(subject)
+        yield from self.notes(subject)
 
-    def scores(self, subject: Subject) -> dict[str, Tensor]:
-        """Attention and the measures of importance, `[batch, seq]` each."""
-        gradients = gradients_of(subject)
-        return {
-            "attention": subject.readout.attention,
-            "gradient": gradients.embedding.double(),
-            "gradient_through_attention": gradients.embedding_through_attention.double(),
-            "leave_one_out": self.removals(subject).distance,
-        }
+    def strengths(self, subject: Subject) -> dict[str, Float[Tensor, "batch seq"]]:
+        """Attention and every other importance, in size."""
+        scores = {"attention": subject.scores("attention")} | self.scores(subject)
+        return {name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()}
+
+    @staticmethod
+    def pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+        """Attention with each of the others, then the ceilings."""
+        ceilings = [pair for pair in CEILINGS if set(pair) <= set(names)]
+        return [*(("attention", name) for name in names if name != "attention"), *ceilings]
 
     def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:
         """Content positions that hold a content word; None where the vocabulary is not known."""

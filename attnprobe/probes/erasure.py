@@ -1,12 +1,12 @@
 """How many items must go before the decision flips, in which order? (Serrano & Smith 2019, section 5)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from attnprobe.batch import Readout
@@ -15,10 +15,11 @@ from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.ties import LEAST_MASS
-from attnprobe.importance.gradient import attention_gradient
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
-from attnprobe.probes.randomness import Draws
+from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.randomness import Draws
 
+FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
+"""The published tests' gradient is by the weight; that by the word vectors is another one."""
 NEVER_FLIPS, FLIPS_BY_BIAS, FLIPS = 0, 1, 2
 """Values of `status_…`."""
 PAIRS = (
@@ -32,13 +33,15 @@ PAIRS = (
 
 
 @dataclass
-class Erasure(ModelProbe):
+class Erasure(RankingProbe):
     """Erase items in the order of a ranking, renormalising, until the decision flips; and the fewest that do it.
 
-    Rankings R, the first item first: `attention` (highest weight), `ascending` (lowest weight: a control), `gradient`
-    (∂ probability of the predicted class / ∂ weight, signed), `gradient_attention` (their product), `value_norm`
-    (α‖h‖), `random` (one random order), with a linear decoder `contribution` (α_t times the lead of the decision over
-    the runner-up in z_t) and `optimal` (the smallest flipping set, not a ranking).
+    Rankings R, the first item first: the importances, highest score first; `random` (one random order); and with a linear
+    decoder `optimal` (the smallest flipping set, not a ranking). Published: `attention` (highest weight), `ascending` (lowest
+    weight: a control), `gradient` (∂ probability of the predicted class / ∂ weight, signed: the importance
+    `attention_gradient`), `gradient_attention` (their product), `value_norm` (α‖h‖), and with a linear decoder
+    `contribution` (α_t times the lead of the decision over the runner-up in z_t). The importance `gradient`, of the word
+    vectors, is filed as `input_gradient`.
 
     Yields per example and R: `removed_count_R` items, `removed_fraction_R` of the content (0 to 1), `removed_mass_R`
     attention (0 to 1), all NaN where the order does not flip the decision before everything is erased; `status_R`: 2
@@ -59,6 +62,7 @@ class Erasure(ModelProbe):
     Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out.
 
     Attributes:
+        importances: see `RankingProbe`.
         random_orders: how many random orders, 1 or more (paper: 5).
         wins: also find the smallest set after which each other class wins outright.
         nodes: branch-and-bound nodes per class and example before bounds are given instead.
@@ -66,17 +70,20 @@ class Erasure(ModelProbe):
 
     name: ClassVar[str] = "erasure"
     one_decision = True
+    published = ("attention", "ascending", "attention_gradient", "gradient_attention", "value_norm", "contribution")
+    filed: ClassVar[Mapping[str, str]] = FILED
     random_orders: int = 5
     wins: bool = False
     nodes: int = 1000
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.random_orders < 1:
             raise UserError(f"probe.erasure.random_orders={self.random_orders}: expected 1 or more random orders")
         if self.nodes < 0:
             raise UserError(f"probe.erasure.nodes={self.nodes}: expected 0 (no search) or more branch-and-bound nodes")
 
-    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         readout = subject.readout
         noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
@@ -92,54 +99,30 @@ class Erasure(ModelProbe):
             yield Measurement("never_flips", optimal < 0)
             there = readout.content & (optimal > 0).unsqueeze(-1)
             yield Measurement("smallest_set", members.double(), positions(there))
-        scores = rankings(subject)
-        found = erase_in_order(readout, torch.cat([torch.stack([*scores.values()]), noise]))
+        # the random orders are this probe's own
+        scores = {self.label(name): values for name, values in self.scores(subject).items() if name != "random"}
+        unknown = {name: (values.isnan() & readout.content).any(-1) for name, values in scores.items()}
+        found = erase_in_order(
+            readout, torch.cat([*(values.nan_to_num(nan=0)[None] for values in scores.values()), noise])
+        )
         orders = found.count[len(scores) :]
         for number, name in enumerate([*scores, "random"]):
             counts[name] = found.count[number]
-            yield from removed(name, counts[name], found.mass[number], by_bias, readout)
+            undefined = unknown.get(name)
+            yield from removed(name, counts[name], found.mass[number], by_bias, readout, undefined)
             if optimal is not None:
                 regret = (counts[name] - optimal).double()
-                yield Measurement(f"regret_{name}", torch.where(counts[name] > 0, regret, torch.nan))
+                known = counts[name] > 0 if undefined is None else (counts[name] > 0) & ~undefined
+                yield Measurement(f"regret_{name}", torch.where(known, regret, torch.nan))
         yield from over_orders(orders, readout.content)
         yield Measurement("flip_by_bias", by_bias)
         for first, second in PAIRS:
-            if first in counts:
+            if first in counts and second in counts:
                 yield Measurement(f"fewer_{first}_than_{second}", fewer(counts[first], counts[second]))
         if linear:
             yield from towards_each_class(readout, self.nodes if self.wins else None)
         yield from description(readout)
-
-
-def rankings(subject: Subject) -> dict[str, Float[Tensor, "batch seq"]]:
-    """Scores by which items are erased, the highest first."""
-    readout, attention = subject.readout, subject.readout.attention
-    gradient = attention_gradient(subject.classifier, subject.batch, subject.outputs).double()
-    scores = {
-        "attention": attention,
-        "ascending": -attention,
-        "gradient": gradient,
-        "gradient_attention": gradient * attention,
-        "value_norm": attention * subject.outputs.hidden.detach().double().norm(dim=-1),
-    }
-    if readout.position_logits is not None:
-        scores["contribution"] = attention * lead(readout)
-    return scores
-
-
-def lead(readout: Readout) -> Float[Tensor, "batch seq"]:
-    """z_t[decision] − z_t[runner-up]: what each position says for the decision against the next likely class.
-
-    With two classes, α_t times this is the order in which the smallest flipping set is found.
-    """
-    logits = readout.position_logits
-    assert logits is not None
-    chosen = decision(readout).unsqueeze(-1)
-    whole = readout.logits(readout.attention)
-    runner_up = whole.scatter(-1, chosen, -torch.inf).argmax(-1, keepdim=True)
-    pair = torch.cat([chosen, runner_up], -1).unsqueeze(1).expand(-1, logits.shape[1], -1)
-    of_chosen, of_other = logits.gather(-1, pair).unbind(-1)
-    return of_chosen - of_other
+        yield from self.notes(subject)
 
 
 def decides_without_attention(subject: Subject) -> Bool[Tensor, "batch"]:
@@ -159,15 +142,25 @@ def smallest_sets(readout: Readout) -> tuple[Tensor, Bool[Tensor, "batch seq"]]:
     return found.size, found.members
 
 
-def removed(name: str, count: Tensor, mass: Tensor, by_bias: Tensor, readout: Readout) -> Iterator[Measurement]:
-    """What was erased in one order until the decision flipped."""
-    flips = count > 0
+def removed(
+    name: str,
+    count: Tensor,
+    mass: Tensor,
+    by_bias: Tensor,
+    readout: Readout,
+    undefined: Bool[Tensor, "batch"] | None = None,
+) -> Iterator[Measurement]:
+    """What was erased in one order until the decision flipped; all NaN where the order is `undefined`."""
+    flips = count > 0 if undefined is None else (count > 0) & ~undefined
     number = torch.where(flips, count.double(), torch.nan)
     yield Measurement(f"removed_count_{name}", number)
     yield Measurement(f"removed_fraction_{name}", number / readout.content.sum(-1))
     yield Measurement(f"removed_mass_{name}", torch.where(flips, mass, torch.nan))
     without_flip = torch.where(by_bias, FLIPS_BY_BIAS, NEVER_FLIPS)
-    yield Measurement(f"status_{name}", torch.where(flips, FLIPS, without_flip))
+    status = torch.where(flips, FLIPS, without_flip)
+    if undefined is not None:
+        status = torch.where(undefined, torch.nan, status.double())
+    yield Measurement(f"status_{name}", status)
 
 
 def fewer(first: Tensor, second: Tensor) -> Bool[Tensor, "batch"]:

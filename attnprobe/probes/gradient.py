@@ -1,13 +1,13 @@
 """Which tokens does the prediction react to most? (Jain & Wallace 2019, section 4.1)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnprobe.importance.gradient import Gradients, attention_gradient, gradients
+from attnprobe.importance.gradient import gradients_of
 from attnprobe.measures import normalised
 from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 
 
 @dataclass
@@ -24,11 +24,16 @@ class Gradient(ModelProbe):
     name: ClassVar[str] = "gradient"
     of_words = True
 
+    @property
+    def uses(self) -> Sequence[str]:
+        """Those that it keeps by position."""
+        return ("gradient", "gradient_through_attention", "attention_gradient")
+
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
         step = positions(subject.outputs.content)
         content = subject.outputs.content
-        found = gradients_of(subject)
+        found = subject.cached(gradients_of)
         shares = normalised(found.embedding.double(), content)
         yield Measurement("gradient", shares, step)
         for metric, values in (
@@ -37,13 +42,6 @@ class Gradient(ModelProbe):
             ("hidden_gradient_through_attention", found.hidden_through_attention),
         ):
             yield Measurement(metric, normalised(values.double(), content), step)
-        yield Measurement(
-            "attention_gradient", attention_gradient(subject.classifier, subject.batch, subject.outputs), step
-        )
+        yield Measurement("attention_gradient", subject.scores("attention_gradient"), step)
         yield Measurement("max_gradient", shares.amax(-1))
         yield from description(subject.readout)
-
-
-def gradients_of(subject: Subject) -> Gradients:
-    """The batch's gradients, computed once for all probes."""
-    return subject.once("gradients", lambda: gradients(subject.classifier, subject.batch))

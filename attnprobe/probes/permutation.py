@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnprobe.batch import Readout
 from attnprobe.probes.base import Measurement, ReadoutProbe, description
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 
 
 def permute_attention(

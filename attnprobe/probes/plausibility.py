@@ -7,27 +7,27 @@ from typing import ClassVar
 import torch
 
 from attnprobe.importance.plausibility import covered, mass_inside, top_hit
-from attnprobe.probes.base import Measurement, Note, Subject
-from attnprobe.probes.gradient import gradients_of
-from attnprobe.probes.leave_one_out import RemovingProbe
-from attnprobe.probes.randomness import Draws
+from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject
+from attnprobe.randomness import Draws
 
 
 @dataclass
-class Plausibility(RemovingProbe):
+class Plausibility(RankingProbe):
     """Agreement of each importance with the data's rationales: the testbed's deciding words, a story's supporting
     sentences, a human's marks.
 
-    Yields per example `rationale_share` (of the content: what chance would hit) and for attention, gradient and
-    leave_one_out `top_in_rationale_X` (whether the most important token is in it; 0 to 1 with ties) and
-    `mass_in_rationale_X` (share of the importance that lies on it). Examples without a rationale get NaN, data sets
-    without any no rows at all.
+    Yields per example `rationale_share` (of the content: what chance would hit) and for each importance X (published:
+    attention, gradient, leave_one_out; the size of one that is signed) `top_in_rationale_X` (whether the most important token
+    is in it; 0 to 1 with ties) and `mass_in_rationale_X` (share of the importance that lies on it). Examples without a
+    rationale get NaN, data sets without any no rows at all.
 
     Attributes:
-        tolerance, chunk: see `RemovingProbe`.
+        importances: see `RankingProbe`.
     """
 
     name: ClassVar[str] = "plausibility"
+    of_words = True
+    published = ("attention", "gradient", "leave_one_out")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
@@ -35,14 +35,10 @@ class Plausibility(RemovingProbe):
         if rationale is None:
             return
         given = (rationale & content).any(-1)
-        scores = {
-            "attention": subject.readout.attention,
-            "gradient": gradients_of(subject).embedding,
-            "leave_one_out": self.removals(subject).distance,
-        }
         yield Measurement("rationale_share", torch.where(given, covered(rationale, content), torch.nan))
-        for name, values in scores.items():
+        for name, scores in self.scores(subject).items():
+            values = scores.abs() if subject.importance(name).signed else scores
             for metric, measure in (("top_in_rationale", top_hit), ("mass_in_rationale", mass_inside)):
                 found = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, found, torch.nan))
-        yield from self.check_notes(subject)
+        yield from self.notes(subject)

@@ -1,6 +1,6 @@
 """Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019, section 4)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,20 +9,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.erasure import SingleErasures, erase_each
-from attnprobe.importance.gradient import attention_gradient
 from attnprobe.measures import kendall_tau
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
-from attnprobe.probes.randomness import Draws
+from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.probes.erasure import FILED
+from attnprobe.randomness import Draws
 
 
 @dataclass
-class SingleWeight(ModelProbe):
+class SingleWeight(RankingProbe):
     """Erase the weight of the top item i*, renormalise, and compare with erasing another item r.
 
     Yields per content position (step) `effect_js`, the Jensen-Shannon divergence (nats, 0 to ln 2) of the predictions
     before and after its erasure, and `effect_flip` (1: another class is ahead afterwards); and per example, with i* the
-    top item by X = `attention`, `gradient` (of the predicted class's probability by the weights, signed) and
-    `gradient_attention` (their product):
+    top item by X, each of the importances; published: `attention`, `gradient` (of the predicted class's probability by the
+    weights, signed: the importance `attention_gradient`) and `gradient_attention` (their product). The importance `gradient`,
+    of the word vectors, is filed as `input_gradient`.
 
     - `js_top_X`, `flip_top_X`: of i*;
     - `js_random_X`, `flip_random_X`: means over all r ≠ i*, what infinitely many draws of r would give;
@@ -42,8 +43,10 @@ class SingleWeight(ModelProbe):
 
     name: ClassVar[str] = "single_weight"
     one_decision = True
+    published = ("attention", "attention_gradient", "gradient_attention")
+    filed: ClassVar[Mapping[str, str]] = FILED
 
-    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         readout = subject.readout
         content, attention = readout.content, readout.attention
@@ -51,15 +54,12 @@ class SingleWeight(ModelProbe):
         step = positions(content)
         yield Measurement("effect_js", effect.divergence, step)
         yield Measurement("effect_flip", effect.flips, step)
-        gradient = attention_gradient(subject.classifier, subject.batch, subject.outputs).double()
         noise = draws.uniform(1, content, readout.example_id)[0]
-        for name, scores in {
-            "attention": attention,
-            "gradient": gradient,
-            "gradient_attention": gradient * attention,
-        }.items():
+        for name, scores in self.scores(subject).items():
+            undefined = (scores.isnan() & content).any(-1)
             for metric, value in against_others(effect, attention, scores, content, noise).items():
-                yield Measurement(f"{metric}_{name}", value)
+                known = value.double().masked_fill(undefined, torch.nan)
+                yield Measurement(f"{metric}_{self.label(name)}", known)
         order = attention.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         several = content.sum(-1) > 1
         last = (content.sum(-1) - 1).unsqueeze(-1)
@@ -70,6 +70,7 @@ class SingleWeight(ModelProbe):
         yield Measurement("tau_attention_effect", kendall_tau(attention, effect.divergence, content))
         yield Measurement("undefined_erasure", (effect.divergence.isnan() & content).any(-1))
         yield from description(readout)
+        yield from self.notes(subject)
 
 
 def at(values: Float[Tensor, "batch seq"], item: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
@@ -85,7 +86,7 @@ def against_others(
     noise: Float[Tensor, "batch seq"],
 ) -> dict[str, Float[Tensor, "batch"]]:
     """The highest-scored item's erasure beside that of the others, and of the one with the most noise among them."""
-    top = scores.masked_fill(~content, -torch.inf).argmax(-1)
+    top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
     others = content.scatter(-1, top.unsqueeze(-1), False)
     several = others.any(-1)
     drawn = noise.masked_fill(~others, -1).argmax(-1)

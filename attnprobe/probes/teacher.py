@@ -8,7 +8,7 @@ from attnprobe.batch import prediction_distance
 from attnprobe.errors import UserError
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 
 
 @dataclass

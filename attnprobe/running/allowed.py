@@ -19,6 +19,7 @@ import torch
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import Source
 from attnprobe.errors import UserError
+from attnprobe.importance.base import Importance
 from attnprobe.models.attention import Attention
 from attnprobe.models.classifier import Recipe
 from attnprobe.models.decoders import Decoder
@@ -36,6 +37,7 @@ BASES = (
     Recipe,
     Objective,
     Probe,
+    Importance,
     torch.optim.Optimizer,
     torch.optim.lr_scheduler.LRScheduler,
 )
@@ -49,8 +51,12 @@ PLACES: dict[tuple[str, ...], tuple[type, bool]] = {
     ("model", "decoder"): (Decoder, True),
     ("training", "recipe"): (Recipe, False),
     ("probe", "*"): (Probe, False),
+    ("importance", "*"): (Importance, False),
 }
 """Place in the settings → the base of its class, and whether its construction is completed later (`_partial_`)."""
+
+MOVED = ("tolerance", "chunk")
+"""Settings of probes that are those of an importance now; runs of before have them, and they construct nothing."""
 
 OWN, TORCH = "attnprobe", ("torch.optim", "torch.optim.lr_scheduler")
 DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+")
@@ -104,6 +110,9 @@ def check_object(
     for key, value in content.items():
         here = (*place, str(key))
         if key in ("_target_", "_partial_", "_convert_"):
+            continue
+        if key not in arguments and place[0] == "probe" and key in MOVED:
+            refuse_objects(value, here, path)
             continue
         if key not in arguments:
             raise UserError(f"{path}: {shown(here)}: {full(found)} takes no argument of that name")

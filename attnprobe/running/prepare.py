@@ -101,7 +101,7 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
     waiting = [name for name in asked if name not in manifest["files"]]
     tables = manifest["tables"]
     for name, part in settings.config["probe"].items():
-        if name in tables and tables[name].get("settings") != part:
+        if name in tables and not (tables[name].get("settings") == part and same_importances(tables[name], settings)):
             waiting.append(table_file(name))
     for name in (name for name in asked if name not in waiting):
         try:
@@ -110,6 +110,12 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
             waiting.append(name)
             print(f"attnprobe: {error.args[0].split('. Copy')[0]}. It is measured again", file=sys.stderr, flush=True)
     return waiting
+
+
+def same_importances(table: dict[str, Any], settings: Settings) -> bool:
+    """Whether the importances of a table, by its entry in the manifest, were measured with these settings."""
+    now = settings.config["importance"]
+    return all(one.get("settings") == now.get(one.get("name")) for one in table.get("importances", {}).values())
 
 
 def is_finished(settings: Settings) -> bool:

@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +21,8 @@ from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
-from attnprobe.loading import untrained
+from attnprobe.importance.base import Importance
+from attnprobe.loading import importances_of, untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import draw_tables
@@ -77,9 +78,10 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     directory = settings.directory
     policy = settings.config["on_finished"] or ("skip" if sweep else "error")
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
+    importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
     if helps_to_train():
         if not RunDirectory(directory).is_trained:
-            carry_out(settings, OwnRunDirectory(directory), [], None)
+            carry_out(settings, OwnRunDirectory(directory), [], {}, None)
         return directory
     with locked(directory):
         prepared = prepare(directory, settings, policy)
@@ -88,7 +90,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
         own = prepared.directory
         try:
             with tracked(settings, own) as logger:
-                carry_out(settings, own, probes, logger)
+                carry_out(settings, own, probes, importances, logger)
                 if isinstance(logger, WandbLogger):
                     from attnprobe.report.tracking import log_results
 
@@ -127,7 +129,13 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         raise UserError(f"logger.name={choice['name']}: expected none, csv or wandb")
 
 
-def carry_out(settings: Settings, directory: OwnRunDirectory, probes: list[Probe], logger: Logger | None) -> None:
+def carry_out(
+    settings: Settings,
+    directory: OwnRunDirectory,
+    probes: list[Probe],
+    importances: Mapping[str, Importance],
+    logger: Logger | None,
+) -> None:
     """Everything between the prepared directory and the manifest, which is written last."""
     started = time.time()
     config = settings.config
@@ -140,10 +148,13 @@ def carry_out(settings: Settings, directory: OwnRunDirectory, probes: list[Probe
     classifier = untrained(config, data)
     for probe in probes:
         probe.refuse(classifier)
+    for importance in importances.values():
+        importance.refuse(classifier)
+        importance.prepare(data, SPLIT)
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory.path)
+    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory.path, importances)
     predictions = PredictionCollector(directory.path)
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
@@ -157,6 +168,12 @@ def carry_out(settings: Settings, directory: OwnRunDirectory, probes: list[Probe
     tables = before["tables"]
     directory.write_config(OmegaConf.to_yaml(config))
     predictions.write(data, SPLIT, directory.place(examples_file(SPLIT)))
+    filed = {
+        probe.name: {
+            probe.label(one): importances[one].facts | {"settings": config["importance"].get(one)} for one in probe.uses
+        }
+        for probe in probes
+    }
     for name, collected in rows.items():
         written = collected.write(directory.place(table_file(name)), settings.identity(name))
         tables[name] = {
@@ -165,6 +182,7 @@ def carry_out(settings: Settings, directory: OwnRunDirectory, probes: list[Probe
             "settings": config["probe"].get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
             "notes": runner.notes.get(name, {}),
+            "importances": filed.get(name, {}),
         }
     if config["figures"]:
         draw_figures_of(directory, list(rows))

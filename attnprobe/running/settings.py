@@ -150,7 +150,18 @@ def check_resolved(content: Any, place: tuple[str, ...] = ()) -> None:
         check_resolved(value, here)
 
 
-TAKEN_UP = ("run", "probe", "trainer", "logger", "launcher", "figures", "on_finished", "trusted")
+TAKEN_UP = (
+    "run",
+    "probe",
+    "importance",
+    "importances",
+    "trainer",
+    "logger",
+    "launcher",
+    "figures",
+    "on_finished",
+    "trusted",
+)
 """What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
 everything else is as the run was trained with."""
 
@@ -173,8 +184,8 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
         raise UserError(
             f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
-            f"may stand: probe, trusted, +experiment (its probes), teacher, trainer, logger, figures, on_finished, "
-            f"{' '.join(free)}"
+            f"may stand: probe, importances, trusted, +experiment (its probes), teacher, trainer, logger, figures, "
+            f"on_finished, {' '.join(free)}"
         )
     if config.teacher == "auto" and "teacher" in given.values():
         raise UserError(f"run={config.run} with teacher=auto: name the teacher, a finished run's directory")

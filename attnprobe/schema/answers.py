@@ -10,7 +10,19 @@ from attnprobe.shown import visible
 
 LONGEST = 600
 """Characters of a foreign message that are shown."""
-GROUPS = ("data", "model", "training", "trainer", "logger", "launcher", "probe", "task", "experiment", "training_on")
+GROUPS = (
+    "data",
+    "model",
+    "training",
+    "trainer",
+    "logger",
+    "launcher",
+    "probe",
+    "importance",
+    "task",
+    "experiment",
+    "training_on",
+)
 
 
 def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
@@ -81,9 +93,19 @@ def unreadable(override: str) -> str:
     return f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
 
 
+MOVED = {
+    f"probe.{probe}.{name}": f"importance.leave_one_out.{name}"
+    for probe in ("leave_one_out", "correlation", "plausibility")
+    for name in ("tolerance", "chunk")
+}
+"""Settings that have another place now."""
+
+
 def unknown_key(key: str, overrides: Sequence[str]) -> str:
     """A setting that does not exist."""
     typed = next((one for one in overrides if key in one.split("=")[0]), key)
+    if key in MOVED:
+        return f"{visible(typed)}: this setting is {MOVED[key]} now, for every probe that takes words out"
     name = key.split("@")[0]
     known = list(dict.fromkeys([*known_settings(), *GROUPS]))
     parent, _, last = name.rpartition(".")

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from attnprobe.errors import UserError
 from attnprobe.schema import settings as schema
 from attnprobe.schema import source
+from attnprobe.schema.importances import with_installed
 from attnprobe.schema.ranges import CLASSES
 from attnprobe.schema.types import Name, Part, literals, type_of, words
 from attnprobe.schema.words import listed, nearest, shown
@@ -25,6 +26,8 @@ GIVEN_LATER = {"data": ("seed",)}
 PARTIAL = ("encoder", "attention", "decoder", "question_encoder", "word_encoder", "word_attention", "sentence_encoder",
            "optimizer", "scheduler")  # fmt: skip
 """Parts that are constructed later, with what the data decide: these need `_partial_: true`."""
+NAMED = ("probe.", "importance.")
+"""Groups whose parts have names of their own."""
 
 
 def check(config: Mapping[str, Any]) -> None:
@@ -52,6 +55,8 @@ def check(config: Mapping[str, Any]) -> None:
     check_part("training.recipe", config["training"]["recipe"])
     for name, part in config["probe"].items():
         check_part(f"probe.{name}", part)
+    for name, part in config["importance"].items():
+        check_part(f"importance.{name}", part)
     if config["study"] is not None:
         check_part("study", config["study"])
 
@@ -64,7 +69,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
     """
     content = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items()}
+    return with_installed({str(key): value for key, value in content.items()})
 
 
 def check_named(path: str, given: Mapping[str, Any], kinds: Mapping[str, Mapping[str, Any]]) -> None:
@@ -173,11 +178,12 @@ def check_part(path: str, part: Mapping[str, Any]) -> None:
         raise UserError(f"{path}._convert_={shown(part['_convert_'])}: expected none, partial, object or all")
     if "_args_" in part:
         raise UserError(f"{path}._args_={shown(part['_args_'])}: give arguments by name")
-    if path.split(".")[-1] in PARTIAL and part.get("_partial_") is not True:
+    partial = path.split(".")[-1] in PARTIAL and not path.startswith(NAMED)
+    if partial and part.get("_partial_") is not True:
         raise UserError(
             f"{path}._partial_={shown(part.get('_partial_'))}: expected true, as its sizes come from the data"
         )
-    if path.split(".")[-1] not in PARTIAL and part.get("_partial_"):
+    if not partial and part.get("_partial_"):
         raise UserError(f"{path}._partial_=true: this part is constructed at once; leave _partial_ out")
     check_target(path, target)
     arguments = {str(key): value for key, value in part.items() if key not in HYDRA}
@@ -201,7 +207,7 @@ def check_target(path: str, target: str) -> None:
             there = f"; {module} has {listed(known)}" if known else f", such as {example(path)}"
             raise UserError(f"{where}: there is no such class{nearest(name, known)}{there}")
         return
-    wanted = schema.BASES.get(path) or (schema.BASES["probe.*"] if path.startswith("probe.") else None)
+    wanted = schema.BASES.get(path) or schema.BASES.get(f"{path.rpartition('.')[0]}.*")
     line = source.bases(found)
     if wanted is not None and line is not None and wanted not in {one.name for one in line}:
         raise UserError(f"{where}: expected a subclass of {wanted}, such as {example(path)}")
@@ -209,7 +215,7 @@ def check_target(path: str, target: str) -> None:
 
 def example(path: str) -> str:
     """A class that may stand in a place."""
-    return {
+    examples = {
         "data": "attnprobe.data.module.TextDataModule",
         "data.source": "attnprobe.data.sources.FileSource",
         "model.encoder": "attnprobe.models.encoders.LSTMEncoder",
@@ -217,7 +223,10 @@ def example(path: str) -> str:
         "model.decoder": "attnprobe.models.decoders.LinearDecoder",
         "training.recipe.optimizer": "torch.optim.Adam",
         "training.recipe": "attnprobe.models.classifier.Recipe",
-    }.get(path, "attnprobe.probes.permutation.Permutation" if path.startswith("probe.") else "package.module.Class")
+        "probe": "attnprobe.probes.permutation.Permutation",
+        "importance": "attnprobe.importance.gradient.Gradient",
+    }
+    return examples.get(path) or examples.get(path.split(".")[0], "package.module.Class")
 
 
 def check_arguments(

@@ -89,7 +89,10 @@ CLASSES: dict[str, dict[str, Any]] = {
     },
     "attnprobe.models.objectives.Divergence": {"weight": NotNegative},
     "attnprobe.probes.permutation.Permutation": {"samples": Count},
-    "attnprobe.probes.leave_one_out.RemovingProbe": {"tolerance": Annotated[Number, Ge(0), Lt(1)], "chunk": Count},
+    "attnprobe.importance.leave_one_out.member.LeaveOneOut": {
+        "tolerance": Annotated[Number, Ge(0), Lt(1)],
+        "chunk": Count,
+    },
     "attnprobe.probes.correlation.Correlation": {"top": Annotated[int, Ge(2)]},
     "attnprobe.probes.erasure.Erasure": {"random_orders": Count, "nodes": Whole},
     "attnprobe.probes.adversarial.Adversarial": {

@@ -20,6 +20,8 @@ TOP: dict[str, Any] = {
     "logger": dict[str, Any],
     "launcher": dict[str, Any],
     "task": dict[str, Any],
+    "importance": dict[str, Part],
+    "importances": list[Name] | None,
     "probe": dict[str, Part],
     "study": Part | None,
     "experiment": Name,
@@ -99,5 +101,6 @@ BASES = {
     "training.recipe.objective": "attnprobe.models.objectives.Objective",
     "study": "attnprobe.studies.base.Study",
     "probe.*": "attnprobe.probes.base.Probe",
+    "importance.*": "attnprobe.importance.base.Importance",
 }
 """What each part has to be a subclass of, where its source shows what it is a subclass of."""

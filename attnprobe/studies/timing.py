@@ -1,6 +1,6 @@
 """How long will it take? Measured on a few batches of the data at hand, before anything long begins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -13,10 +13,11 @@ from torch.utils.data import DataLoader
 
 from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
-from attnprobe.loading import untrained
+from attnprobe.importance.base import Importance
+from attnprobe.loading import importances_of, untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, Subject
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from attnprobe.running.training import examined_in_double
 
 BATCHES = 5
@@ -60,6 +61,9 @@ def measure(config: DictConfig) -> Costs:
         torch.manual_seed(content["seed"])
         classifier = untrained(content, data)
     probes = [instantiate(part) for part in content["probe"].values()]
+    importances = importances_of((name for probe in probes for name in probe.uses), content["importance"])
+    for importance in importances.values():
+        importance.prepare(data, "test")
     wanted = content["trainer"]["accelerator"]
     device = "cuda" if torch.cuda.is_available() and wanted in ("auto", "gpu", "cuda") else "cpu"
     classifier.to(device)
@@ -67,7 +71,8 @@ def measure(config: DictConfig) -> Costs:
     with examined_in_double(classifier.eval()):
         words = data.vocabulary.words
         passes = [
-            probing_seconds(classifier, batch.to(device), probes, words) for batch in some(data.test_dataloader())
+            probing_seconds(classifier, batch.to(device), probes, words, importances)
+            for batch in some(data.test_dataloader())
         ]
     # the first of each pays for what is set up once; an epoch ends with a pass over the validation split
     share = 1 + data.sizes["validation"] / data.sizes["train"] / 3
@@ -94,13 +99,17 @@ def training_seconds(classifier: AttentionClassifier, batch: Batch) -> float:
 
 
 def probing_seconds(
-    classifier: AttentionClassifier, batch: Batch, probes: Sequence[Probe], words: Sequence[str]
+    classifier: AttentionClassifier,
+    batch: Batch,
+    probes: Sequence[Probe],
+    words: Sequence[str],
+    importances: Mapping[str, Importance],
 ) -> float:
     """Seconds per example of one test batch under all probes."""
     start = now(classifier)
     with torch.no_grad():
         outputs = classifier(batch)
-    subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs), words)
+    subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs), words, importances)
     for probe in probes:
         for _ in probe.examine(subject, Draws(0, probe.name)):
             pass

@@ -16,7 +16,7 @@ from attnprobe.erasure import erase_in_order
 from attnprobe.exact import farthest_attention, smallest_flipping_set
 from attnprobe.measures import jensen_shannon, total_variation
 from attnprobe.probes.permutation import permute_attention
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from attnprobe.report.style import FAINT, FOUND, INK, OPTIMUM, paper_style
 
 HERE = Path(__file__).parent

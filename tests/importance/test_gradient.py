@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from attnprobe.batch import Task, probabilities
-from attnprobe.importance.gradient import attention_gradient, gradients
+from attnprobe.importance.attention_gradient import attention_gradient
+from attnprobe.importance.gradient import gradients
 from attnprobe.measures import kendall_tau
 from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
 

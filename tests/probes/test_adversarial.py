@@ -7,7 +7,7 @@ from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.adversarial import Adversarial
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
 

@@ -7,18 +7,19 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from attnprobe.errors import UserError
+from attnprobe.importance.leave_one_out.member import LeaveOneOut
 from attnprobe.importance.words import is_function_word
 from attnprobe.probes.base import Measurement, Subject
-from attnprobe.probes.correlation import PAIRS, Correlation
-from attnprobe.probes.randomness import Draws
+from attnprobe.probes.correlation import Correlation
+from attnprobe.randomness import Draws
 from tests.toys import VOCABULARY, rows_of, toy_batch, toy_classifier, toy_readout
 
 WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))]
 
 
-def subject_of(batch, **facts):
+def subject_of(batch, importances=None, **facts):
     classifier = toy_classifier(spread=3, **facts)
-    return Subject(classifier, batch, *toy_readout(classifier, batch), WORDS[:VOCABULARY])
+    return Subject(classifier, batch, *toy_readout(classifier, batch), WORDS[:VOCABULARY], importances or {})
 
 
 def measured(subject, **settings):
@@ -34,8 +35,8 @@ def test_every_pair_equals_scipy_on_each_text_alone(question):
     batch = toy_batch([9, 14, 6, 11], question=question, classes=3)
     subject = subject_of(batch, question=question, classes=3)
     found = measured(subject)
-    scores = Correlation().scores(subject)
-    for (left, right), row in ((pair, row) for pair in PAIRS for row in range(4)):
+    scores = Correlation().strengths(subject)
+    for (left, right), row in ((pair, row) for pair in Correlation.pairs(list(scores)) for row in range(4)):
         content = batch.content[row]
         a, b = (scores[name][row][content].numpy() for name in (left, right))
         name = f"{left}_{right}"
@@ -95,8 +96,9 @@ def test_batch_and_padding_change_no_number():
     lengths = [7, 12, 3]
     batch, padded = toy_batch(lengths), toy_batch(lengths, padding=4)
     # in float64 throughout, so that the comparison can be sharp
-    expected, wide = (measured(subject_of(texts), tolerance=1e-7) for texts in (batch, padded))
-    alone = [measured(subject_of(rows_of(batch, [row])), tolerance=1e-7) for row in range(3)]
+    exact = {"leave_one_out": LeaveOneOut(tolerance=1e-7)}
+    expected, wide = (measured(subject_of(texts, exact)) for texts in (batch, padded))
+    alone = [measured(subject_of(rows_of(batch, [row]), exact)) for row in range(3)]
     for metric, value in expected.items():
         torch.testing.assert_close(wide[metric], value, atol=1e-10, rtol=0, equal_nan=True)
         single = torch.cat([one[metric] for one in alone])
@@ -107,6 +109,35 @@ def test_function_words_and_punctuation_carry_no_content():
     words = ["The", "film", "not", "n't", "--", "42", "<UNK>", "b-movie"]
     assert is_function_word(words).tolist() == [True, False, True, True, True, False, False, False]
     assert is_function_word(words, ["film"]).tolist() == [False, True, False, False, True, False, False, False]
+
+
+def test_attention_is_compared_with_each_and_ceilings_are_declared():
+    names = ["gradient", "value_norm", "leave_one_out", "random"]
+    subject = subject_of(toy_batch([9, 7]))
+    found = measured(subject, importances=names)
+    pairs = {metric.removeprefix("spearman_") for metric in found if metric.startswith("spearman_")}
+    assert pairs == {*(f"attention_{name}" for name in names), "gradient_leave_one_out"}
+    assert {f"tau_shuffled_{name}" for name in names} <= set(found)
+    content, norm = subject.outputs.content, subject.scores("value_norm")
+    for row in range(2):
+        a, b = (values[row][content[row]].numpy() for values in (subject.readout.attention, norm))
+        assert float(found["tau_attention_value_norm"][row]) == pytest.approx(stats.kendalltau(a, b).statistic)
+
+
+def test_of_a_signed_importance_the_size_is_compared():
+    subject = subject_of(toy_batch([9, 7]))
+    tau = measured(subject, importances=["attention_gradient"])["tau_attention_attention_gradient"]
+    assert (subject.scores("attention_gradient")[subject.outputs.content] < 0).any()
+    for row in range(2):
+        content = subject.outputs.content[row]
+        size = subject.scores("attention_gradient")[row][content].abs().numpy()
+        expected = stats.kendalltau(subject.readout.attention[row][content].numpy(), size).statistic
+        assert float(tau[row]) == pytest.approx(expected)
+
+
+def test_attention_alone_is_compared_with_nothing():
+    with pytest.raises(UserError, match=r"probe\.correlation\.importances=\['attention'\]: expected one or more"):
+        Correlation(importances=["attention"])
 
 
 def test_a_list_of_one_has_no_order():

@@ -6,10 +6,10 @@ import torch
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.importance.gradient import attention_gradient
+from attnprobe.importance.attention_gradient import attention_gradient
 from attnprobe.probes.base import Subject
 from attnprobe.probes.erasure import PAIRS, Erasure
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from benchmarks import reference
 from tests.erasure.toys import undecided
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout

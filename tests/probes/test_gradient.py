@@ -1,9 +1,9 @@
 import torch
 
-from attnprobe.importance.gradient import gradients
+from attnprobe.importance.gradient import gradients, gradients_of
 from attnprobe.probes.base import Subject
-from attnprobe.probes.gradient import Gradient, gradients_of
-from attnprobe.probes.randomness import Draws
+from attnprobe.probes.gradient import Gradient
+from attnprobe.randomness import Draws
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
@@ -35,4 +35,4 @@ def test_a_prediction_that_does_not_react_has_undefined_shares():
 def test_computed_once_for_all_probes():
     classifier, batch = toy_classifier(), toy_batch([4])
     subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    assert gradients_of(subject) is gradients_of(subject)
+    assert subject.cached(gradients_of) is subject.cached(gradients_of)

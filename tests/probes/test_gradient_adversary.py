@@ -3,7 +3,7 @@ import torch
 
 from attnprobe.batch import Readout, Task
 from attnprobe.probes.gradient_adversary import excess_gradient, search_adversary
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 

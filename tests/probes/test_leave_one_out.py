@@ -2,13 +2,13 @@ import pytest
 import torch
 from lightning import Trainer
 
-from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import Check, Removals, leave_one_out
+from attnprobe.importance.leave_one_out.member import LeaveOneOut as Removal
 from attnprobe.probes.base import Measurement, ProbeRunner, Subject
 from attnprobe.probes.correlation import Correlation
-from attnprobe.probes.leave_one_out import LeaveOneOut, RemovingProbe
+from attnprobe.probes.leave_one_out import LeaveOneOut
 from attnprobe.probes.plausibility import Plausibility
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
@@ -31,14 +31,6 @@ def test_yields_every_token_its_largest_and_the_share_that_decides():
     assert found["content_length"].value.tolist() == [5, 1, 8, 6, 7, 3, 4]
 
 
-def test_computed_once_for_all_probes_of_the_same_settings():
-    classifier, batch = toy_classifier(), toy_batch([4])
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    same, again, other = (LeaveOneOut(tolerance, 10) for tolerance in (0.0, 0.0, 1e-3))
-    assert same.removals(subject) is again.removals(subject)
-    assert same.removals(subject) is not other.removals(subject)
-
-
 @pytest.mark.parametrize("probe", [LeaveOneOut, Correlation, Plausibility])
 def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
     """Those of two batches: counts are added, errors are the largest; what never happened is not noted."""
@@ -51,7 +43,7 @@ def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
     noted = []
     for check in checks:
         found = Removals(measured.distance, measured.flips, check)
-        monkeypatch.setattr(RemovingProbe, "removals", lambda self, subject, found=found: found)
+        monkeypatch.setattr(Removal, "removals", lambda self, subject, found=found: found)
         runner.on_test_batch_end(Trainer.__new__(Trainer), classifier, {"outputs": outputs}, batch, 0)
         noted.append(dict(runner.notes[probe.name]))
     assert noted[0] == {
@@ -61,12 +53,3 @@ def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
         "removals_checked": 72, "largest_error": 2e-7, "largest_error_before": 0.5,
         "texts_remeasured": 4, "texts_reencoded": 2,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"tolerance": -1.0}, r"probe\.leave_one_out\.tolerance=-1\.0: expected .* for example 1e-6"),
-    ({"chunk": 0}, r"probe\.leave_one_out\.chunk=0: expected how many"),
-])  # fmt: skip
-def test_settings_that_make_no_sense_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        LeaveOneOut(**settings)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attnprobe.probes.permutation import Permutation, permute_attention
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 

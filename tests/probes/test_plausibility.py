@@ -4,7 +4,7 @@ import torch
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.plausibility import Plausibility
-from attnprobe.probes.randomness import Draws
+from attnprobe.randomness import Draws
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.runs import small_run

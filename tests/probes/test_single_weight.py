@@ -1,13 +1,15 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
-from attnprobe.importance.gradient import attention_gradient
+from attnprobe.importance.attention_gradient import attention_gradient
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
-from attnprobe.probes.randomness import Draws
 from attnprobe.probes.single_weight import SingleWeight
+from attnprobe.randomness import Draws
 from tests.erasure.toys import undecided
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
@@ -92,8 +94,8 @@ def test_all_weight_on_one_item_leaves_what_needs_its_erasure_undefined():
     subject, _ = examined(batch)
     one = torch.zeros_like(subject.readout.attention)
     one[0, 2] = 1
-    subject.outputs.attention = one
-    subject.readout = subject.classifier.readout(batch, subject.outputs)
+    outputs = replace(subject.outputs, attention=one)
+    subject = Subject(subject.classifier, batch, outputs, subject.classifier.readout(batch, outputs))
     found = {m.metric: m.value for m in SingleWeight().measure(subject, Draws(0, "single_weight"))}
     assert found["undefined_erasure"].item() == 1
     assert found["js_top_attention"].isnan().all()

@@ -4,8 +4,8 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.errors import UserError
 from attnprobe.probes.base import Subject
-from attnprobe.probes.randomness import Draws
 from attnprobe.probes.teacher import AgainstTeacher
+from attnprobe.randomness import Draws
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 

@@ -26,7 +26,7 @@ CONF = Path(__file__).parent.parent.parent / "conf"
         (["data.source.train_size=abc"], "data.source.train_size=abc: expected a whole number of at least 1"),
         (["probe.adversarial.steps=LSTM"], "probe.adversarial.steps=LSTM: expected a whole number of at least 0"),
         (["probe.adversarial.learning_rate=[null]"], r"probe.adversarial.learning_rate=\[null\]: expected a number above 0"),
-        (["probe=[correlation]", "probe.correlation.tolerance=null"], "tolerance=null: expected a number of at least 0"),
+        (["importance.leave_one_out.tolerance=null"], "tolerance=null: expected a number of at least 0"),
         (["training.recipe.optimizer.weight_decay=[[1]]"], r"weight_decay=\[\[1\]\]: expected a number of at least 0"),
         (["training.recipe.optimizer.lr=nan"], "training.recipe.optimizer.lr=NaN: expected a number of at least 0"),
         (["data.clean=[htm]"], r'data.clean=\["htm"\]: expected .* did you mean html\?'),

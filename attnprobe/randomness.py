@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Draws:
-    """A source of random numbers for one probe of one run."""
+    """A source of random numbers for one probe, or one importance, of one run."""
 
     seed: int
     probe: str

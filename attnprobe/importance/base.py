@@ -1,0 +1,138 @@
+"""What an importance is: scores per position, and the subject that they are asked of.
+
+To add one: a class in a file here, `conf/importance/NAME.yaml` and a test of the same name; nothing is edited. From
+outside: a class and a YAML, or an entry point of the group `attnprobe.importances` (docs/extending.md).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attnprobe.batch import Batch, Outputs, Readout
+from attnprobe.data.module import TextDataModule
+from attnprobe.errors import UserError
+from attnprobe.measures import normalised
+from attnprobe.models.classifier import AttentionClassifier
+
+Result = TypeVar("Result")
+
+
+class Note(NamedTuple):
+    """How a batch was measured, for the table's entry in the manifest: one number by name, and how those of two batches
+    become one (`max`, `operator.add`)."""
+
+    name: str
+    value: float
+    combine: Callable[[float, float], float]
+
+
+class Importance(ABC):
+    """How important is each position for the prediction? Subclasses are frozen dataclasses, their settings as fields.
+
+    Attributes:
+        name: of the file, the YAML, the metrics; `a_b`.
+        title: in figures, tables and pages.
+        colour: in figures, `#RRGGBB`.
+        signed: below 0 speaks against the decision; what compares strengths (correlation, plausibility) takes |score|.
+        shares: the unit of the scores says nothing: heat maps show them as shares of the text's sum.
+        of_words: it removes or differentiates single words, so that it is undefined for a model that attends to sentences.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    colour: ClassVar[str] = "#666666"
+    signed: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
+    of_words: ClassVar[bool] = False
+
+    def refuse(self, classifier: AttentionClassifier) -> None:
+        """Called before anything is trained; an importance with further needs extends it.
+
+        Raises:
+            UserError: it is not defined for such a classifier.
+        """
+        if self.of_words and classifier.encoder.larger_units:
+            raise UserError(
+                f"importance {self.name} is about single words, and this model attends to larger units: leave it out of "
+                f"importances=[…], or take a model that attends to words, such as model=lstm"
+            )
+
+    def prepare(self, data: TextDataModule, split: str) -> None:  # noqa: B027 (most have nothing to prepare)
+        """Called once before training, with data that are set up; what scores examples that it knows checks them here.
+
+        Raises:
+            UserError: it cannot score the examples of this split.
+        """
+
+    def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:  # noqa: B027
+        """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are numbered from 0.
+
+        Raises:
+            UserError: it cannot score one of them.
+        """
+
+    def is_defined(self, subject: "Subject") -> bool:
+        """Whether there are scores for this model at all; where not, it is left out of the tables."""
+        return True
+
+    @abstractmethod
+    def scores(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
+        """The higher, the more important. Any number outside content; NaN in content where it is undefined."""
+
+    def notes(self, subject: "Subject") -> Iterator[Note]:
+        """How the batch's scores were measured."""
+        yield from ()
+
+    def shown(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
+        """The scores as heat maps show them: shares of their sum where the unit says nothing (`shares`)."""
+        scores = subject.scores(self.name)
+        return normalised(scores.double(), subject.outputs.content) if self.shares else scores
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the report has to know, as the manifest writes it."""
+        return {name: getattr(self, name) for name in ("name", "title", "colour", "signed")}
+
+
+@dataclass
+class Subject:
+    """What probes and importances examine: a trained classifier in eval mode and one batch that went through it.
+
+    Attributes:
+        words: the vocabulary in the order of the ids, None where it is not known.
+        importances: those that this run has settings for, by name; built-in ones that are missing have their defaults.
+        seed: of random importances.
+    """
+
+    classifier: AttentionClassifier
+    batch: Batch
+    outputs: Outputs
+    readout: Readout
+    words: Sequence[str] | None = None
+    importances: Mapping[str, Importance] = field(default_factory=dict)
+    seed: int = 0
+    _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def importance(self, name: str) -> Importance:
+        """The importance of this name.
+
+        Raises:
+            UserError: there is none.
+        """
+        from attnprobe.importance.registry import built_in  # the members import this file
+
+        return self.importances.get(name) or built_in(name)
+
+    def scores(self, name: str) -> Float[Tensor, "batch seq"]:
+        """The scores of the importance of this name, computed when they are first asked for."""
+        return self.cached(self.importance(name).scores)
+
+    def cached(self, compute: "Callable[[Subject], Result]") -> Result:
+        """What several probes or importances need of this batch, computed for the first one that asks."""
+        if compute not in self._results:
+            self._results[compute] = compute(self)
+        return self._results[compute]

@@ -1,0 +1,55 @@
+import re
+
+import pytest
+
+from attnprobe.configuration import CONFIGURATION
+from attnprobe.errors import UserError
+from attnprobe.importance.registry import built_in, class_of, names
+from attnprobe.models.encoders import TextEncoder
+from tests.importance.subjects import subject_of
+
+STEMS = sorted(path.stem for path in (CONFIGURATION / "importance").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_every_importance_has_its_facts(stem):
+    one = class_of(stem)
+    assert one.name == stem
+    assert one.title
+    assert re.fullmatch("#[0-9A-F]{6}", one.colour)
+
+
+def test_no_two_share_a_title_or_a_colour():
+    for fact in ("title", "colour"):
+        assert len({getattr(class_of(stem), fact) for stem in STEMS}) == len(STEMS)
+
+
+def test_what_is_built_in_has_settings_and_the_other_way_round():
+    assert [name for name in names() if name in STEMS] == STEMS
+
+
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem != "file"])
+def test_padding_changes_no_score_and_the_sign_is_declared(stem, question):
+    subject, padded = (subject_of(question=question, padding=padding) for padding in (0, 3))
+    if not subject.importance(stem).is_defined(subject):
+        pytest.skip("not defined for this decoder")
+    content = subject.outputs.content
+    scores, wide = subject.scores(stem), padded.scores(stem)[:, : content.shape[1]]
+    assert scores.shape == content.shape
+    assert (scores[content] - wide[content]).abs().max() < 1e-6
+    assert subject.importance(stem).signed or (scores[content] >= 0).all()
+
+
+def test_an_unknown_name():
+    for name in ("attenton", "base", "../x"):
+        with pytest.raises(UserError, match="there is none of this name; expected one of"):
+            built_in(name)
+
+
+def test_what_is_about_words_is_refused_for_sentences(monkeypatch):
+    monkeypatch.setattr(TextEncoder, "larger_units", property(lambda self: True))
+    classifier = subject_of().classifier
+    built_in("value_norm").refuse(classifier)
+    with pytest.raises(UserError, match="importance leave_one_out is about single words"):
+        built_in("leave_one_out").refuse(classifier)
