@@ -30,7 +30,8 @@ class Recipe:
         attention_weight_decay: replaces the optimizer's weight decay for the attention's parameters; None keeps it.
         reduction: "sum" or "mean" of the loss over the batch.
         objective: what is made small, per example; the cross entropy of the labels, or the distance to a teacher.
-        selection_metric: the validation metric whose best epoch is kept (`loss`: the objective's lowest).
+        selection_metric: the validation metric whose best epoch is kept: `accuracy`, of several labels `exact_match` or
+            `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the objective's lowest.
         skip_epochs: epochs at the start that are never chosen (unless there are no others).
         scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
     """
@@ -89,9 +90,14 @@ class AttentionClassifier(LightningModule):
         self.task, self.classes, self.recipe = task, classes, recipe
         other = ("exact_match", "label_accuracy") if task is Task.SINGLE_LABEL else ("accuracy",)
         if recipe is not None and recipe.selection_metric in other:
-            known = "accuracy" if task is Task.SINGLE_LABEL else "exact_match or label_accuracy"
+            of_task, instead = (
+                ("one class per text", "accuracy")
+                if task is Task.SINGLE_LABEL
+                else ("several labels per text", "exact_match (or label_accuracy, f1_macro)")
+            )
             raise UserError(
-                f"training.recipe.selection_metric={recipe.selection_metric}: this task has {known} instead"
+                f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the data have {of_task}: "
+                f"set training.recipe.selection_metric={instead}"
             )
         # copied, so that two classifiers started from one matrix do not train each other
         self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
@@ -247,10 +253,8 @@ class AttentionClassifier(LightningModule):
             return
         name = self.recipe.selection_metric
         chosen = -self.trainer.callback_metrics["validation/loss"] if name == "loss" else values[name]
-        # A skipped epoch gets a value that any later one beats, so that a run of skipped epochs still has a best.
-        skipped = self.current_epoch < self.recipe.skip_epochs
-        # It is for the callbacks alone: in a logged curve that value would be all one sees.
-        self.log("validation/selection", chosen - 1e6 if skipped else chosen, logger=False)
+        # for the callbacks alone: the logger has it under its own name
+        self.log("validation/selection", chosen, logger=False)
 
     def in_parts(self, batch: Batch) -> Outputs:
         """All stages in order, on as many examples at a time as fit into memory."""

@@ -1,6 +1,7 @@
 """Fitting a classifier by its recipe, and what ends it early."""
 
 import logging
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from attnprobe.errors import UserError
 from attnprobe.halving import is_out_of_memory
@@ -65,6 +67,32 @@ class TrainingCurve(Callback):
             self.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
 
 
+class SkippedEpochs(Callback):
+    """Lets any epoch from number `count` on (from 0) be better than all before it, which are chosen only among themselves.
+
+    Whatever compares epochs forgets the best value so far when epoch `count` begins; the checkpoint itself stays, for a
+    training that ends before.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forget the best value of the skipped epochs when the last of them is over."""
+        if trainer.current_epoch != self.count or self.count == 0:
+            return
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, ModelCheckpoint):
+                worst = torch.tensor(-torch.inf)
+                callback.best_k_models = dict.fromkeys(callback.best_k_models, worst)
+                callback.best_model_score = worst
+            elif isinstance(callback, EarlyStopping):
+                callback.best_score = torch.tensor(-torch.inf)
+        for config in trainer.lr_scheduler_configs:
+            if isinstance(config.scheduler, ReduceLROnPlateau):
+                config.scheduler.best = -math.inf
+
+
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Silence Lightning's advice that does not concern a user of this program."""
@@ -108,6 +136,8 @@ def fit(
         save_weights_only=True,
         filename="{epoch}",
     )
+    assert classifier.recipe is not None
+    skipped = SkippedEpochs(classifier.recipe.skip_epochs)
     stopping = [] if patience is None else [EarlyStopping("validation/selection", mode="max", patience=patience)]
     with quiet_lightning():
         trainer = Trainer(
@@ -116,7 +146,7 @@ def fit(
             gradient_clip_val=gradient_clip,
             deterministic=True,
             logger=logger or False,
-            callbacks=[best, StopOnNaN(), curve, *stopping, *callbacks],
+            callbacks=[best, skipped, StopOnNaN(), curve, *stopping, *callbacks],
             num_sanity_val_steps=0,
             enable_model_summary=False,
             use_distributed_sampler=False,  # the data module's own sampler knows ranks and length buckets

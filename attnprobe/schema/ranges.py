@@ -84,7 +84,7 @@ CLASSES: dict[str, dict[str, Any]] = {
     "attnprobe.models.classifier.Recipe": {
         "attention_weight_decay": NotNegative | None,
         "reduction": Literal["sum", "mean"],
-        "selection_metric": Literal["accuracy", "f1_macro", "roc_auc", "pr_auc", "loss"],
+        "selection_metric": Literal["accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss"],
         "skip_epochs": Whole,
     },
     "attnprobe.models.objectives.Divergence": {"weight": NotNegative},

@@ -231,6 +231,22 @@ def test_what_a_probe_refuses_is_refused_before_training(tmp_path, monkeypatch, 
         run(config)
 
 
+@pytest.mark.parametrize("metric", [None, "exact_match"])
+def test_a_recipe_that_chooses_by_accuracy_is_refused_before_training_on_several_labels(tmp_path, monkeypatch, metric):
+    path = tmp_path / "labels.jsonl"
+    rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    small = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training=serrano"]
+    small += ["training.epochs=1", "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu"]
+    if metric is None:
+        monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
+        with pytest.raises(UserError, match=r"selection_metric=accuracy .* set training\.recipe\.selection_metric=exact_match"):
+            run(composed(*small))
+    else:
+        directory = run(composed(*small, f"training.recipe.selection_metric={metric}"))
+        assert "validation_exact_match" in set(read_results(directory, "training")["metric"])
+
+
 def test_a_probe_of_words_is_refused_before_a_model_of_sentences_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(UserError, match="probe leave_one_out is about single words"):

@@ -1,6 +1,8 @@
 import pytest
+import torch
 from lightning import LightningDataModule
 from torch.optim import SGD
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 from attnprobe.running.training import fit
@@ -25,3 +27,38 @@ def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path
         patience=patience,
     )  # fmt: skip
     assert (chosen, len(curve)) == (0, epochs)
+
+
+@pytest.mark.parametrize(
+    ("skip", "values", "patience", "expected"),
+    [
+        (0, [0.5, 0.7, 0.6], None, (1, 3, 0.5)),
+        # any epoch that is not skipped beats all that are, and stops neither by them nor has its rate lowered by them
+        (2, [0.9, 0.8, 0.1, 0.2, 0.15, 0.1, 0.3], 2, (3, 6, 0.125)),
+        (2, [0.9, 0.95, -40.0, -50.0], None, (2, 4, 0.5)),
+        # nothing but skipped epochs: the best of them, however little better
+        (5, [0.900001, 0.900003, 0.900002], None, (1, 3, 0.5)),
+        (3, [0.900001, 0.900003, 0.900002], None, (1, 3, 0.5)),
+    ],
+)
+def test_skipped_epochs_are_chosen_only_among_themselves(skip, values, patience, expected, tmp_path, monkeypatch):
+    classifier = toy_classifier().train()
+    schedulers = []
+
+    def scheduler(optimizer):
+        schedulers.append(ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, threshold=0))
+        return schedulers[0]
+
+    classifier.recipe = recipe(skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=scheduler)
+    scripted = iter(values)
+    monkeypatch.setattr(
+        classifier.validation_performance,
+        "compute",
+        lambda: {"f1": torch.zeros(2), "roc_auc": torch.tensor(next(scripted))},
+    )
+    hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
+    chosen, curve = fit(
+        classifier, Toy(), directory=tmp_path, epochs=len(values), gradient_clip=1.0, hardware=hardware, callbacks=[],
+        logger=None, patience=patience,
+    )  # fmt: skip
+    assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
