@@ -91,7 +91,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.launching.sweep import objective
     from attnprobe.report.quality import quality_of
     from attnprobe.report.study_summary import publish_study
-    from attnprobe.report.summary import data_notes, print_summary
+    from attnprobe.report.summary import data_notes, measured_again, print_summary
     from attnprobe.results.directory import RunDirectory
     from attnprobe.results.table import read_results
     from attnprobe.running.run import run
@@ -107,13 +107,14 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     if config.teacher == "auto":
         config = composed(with_teacher(overrides, composed))
     directory = run(config, sweep=sweep)
-    print_summary(read_results(directory), directory=directory)
+    manifest = RunDirectory(directory).manifest()
+    print_summary(read_results(directory), classes=manifest.get("classes", []), directory=directory)
     if (directory / "figures").is_dir():
         print(f"figures: {directory / 'figures'}")
     measured = quality_of(directory)
     if measured is not None and measured.warning:
         print(f"warning: {measured.warning}")
-    for line in data_notes(RunDirectory(directory).manifest()["counts"]):
+    for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
         print(line)
     return objective(directory) if sweep else None
 

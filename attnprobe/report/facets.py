@@ -103,17 +103,31 @@ def max_attention_bin(max_attention: np.ndarray) -> np.ndarray:
 def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
     """(name, rows) per predicted class; everything as one group where the classes are more than `most` or unknown.
 
-    A class is called `1: positive` where the table says what its runs' classes are (`named`), else `class 1`.
+    A class is called by its name where the table says what its runs' classes are (`named`), else `class 1`. Names that look
+    alike as they are drawn (too long, or in a script that no font has) keep their number: `1: □□`.
     """
     predicted = rows["predicted_class"]
     classes = sorted(predicted.dropna().unique())
     if not classes or len(classes) > most or predicted.isna().any():
         return [(f"all {len(classes)} classes" if len(classes) > most else "all examples", rows)]
     names = rows.attrs.get(CLASSES, [])
-    return [
-        (f"{int(number)}: {names[int(number)]}" if names else f"class {int(number)}", rows[predicted == number])
-        for number in classes
-    ]
+    alike = len({name.strip() for name in names}) < len(names) or not all(name.strip() for name in names)
+
+    def called(number: int) -> str:
+        if not names:
+            return f"class {number}"
+        return f"{number}: {names[number]}" if alike else str(names[number])
+
+    return [(called(int(number)), rows[predicted == number]) for number in classes]
+
+
+def class_of(group: str, names: Sequence[str]) -> str:
+    """A predicted class of a table of headline numbers by its name, where the run says it.
+
+    >>> class_of("class_1", ["bad", "good"]), class_of("class_1", [])
+    ('good', 'class 1')
+    """
+    return str(names[int(group.removeprefix("class_"))]) if names else group.replace("_", " ")
 
 
 def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ published numbers, W&B and the figures all go through the readings, so a new pro
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -110,7 +110,8 @@ class Tabulation:
 @dataclass(frozen=True)
 class Reading:
     """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
-    probe's part of the report, and `about` says in a few sentences what it measures and how to read it."""
+    probe's part of the report, and `about` says in a few sentences what it measures and how to read it. `noted` makes one
+    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest)."""
 
     probe: str
     headlines: tuple[Headline, ...] = ()
@@ -120,6 +121,7 @@ class Reading:
     title: str = ""
     about: str = ""
     order: int = 100
+    noted: Callable[[Sequence[Mapping[str, float]]], str] | None = None
 
 
 @cache

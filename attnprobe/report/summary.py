@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnprobe.report.facets import RUN
+from attnprobe.report.facets import RUN, class_of
 from attnprobe.report.published import REMARKS, compare
-from attnprobe.report.reading import present
+from attnprobe.report.reading import present, readings
 from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.shown import visible
 
@@ -46,11 +46,12 @@ def headline(results: pd.DataFrame) -> dict[str, float]:
     return numbers
 
 
-def summary_table(results: pd.DataFrame, *, ascii_only: bool = False) -> Table:
+def summary_table(results: pd.DataFrame, *, classes: Sequence[str] = (), ascii_only: bool = False) -> Table:
     """The table shown at the end of a run.
 
     Args:
         results: the long table of one run, or of several, which follow each other.
+        classes: the names of the classes; their numbers stand for them where there are none.
         ascii_only: draw the lines with ASCII characters.
     """
     numbers = compare(results)
@@ -74,18 +75,18 @@ def summary_table(results: pd.DataFrame, *, ascii_only: bool = False) -> Table:
         for probe, part in run.groupby("probe", sort=False):
             table.add_section()
             table.add_row(Text(visible(str(probe)), style="bold cyan"))
-            _rows(table, part)
+            _rows(table, part, classes)
     return table
 
 
-def _rows(table: Table, numbers: pd.DataFrame) -> None:
+def _rows(table: Table, numbers: pd.DataFrame, names: Sequence[str]) -> None:
     classes = numbers.loc[numbers["group"] != "overall", "group"].nunique()
     rows: list[Any] = numbers.to_dict("records")
     for row in rows:
         if row["group"] == "overall":
             name = f"  {row['title']}"
         elif classes <= MOST_CLASSES:
-            name = f"    predicted {row['group'].replace('_', ' ')}"
+            name = f"    predicted {class_of(row['group'], names)}"
         else:
             continue
         span = "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}"
@@ -102,18 +103,23 @@ def _remarks(numbers: pd.DataFrame) -> list[str]:
 
 
 def print_summary(
-    results: pd.DataFrame, *, directory: str | os.PathLike | None = None, stream: TextIO | None = None
+    results: pd.DataFrame,
+    *,
+    classes: Sequence[str] = (),
+    directory: str | os.PathLike | None = None,
+    stream: TextIO | None = None,
 ) -> None:
     """Print the summary: with colours and lines on a terminal, in plain ASCII lines into a file or pipe.
 
     Args:
         results: the long table of one run, or of several.
+        classes: the names of the classes.
         directory: where the results are; stands below the table, on one line that can be copied.
         stream: standard output if None. Characters that its encoding does not know are shown as `?`.
     """
     stream = sys.stdout if stream is None else stream
     terminal = stream.isatty()
-    table = summary_table(results, ascii_only=not terminal)
+    table = summary_table(results, classes=classes, ascii_only=not terminal)
     page = io.StringIO()
     width = None if terminal else 110
     console = Console(file=page, force_terminal=terminal, width=width, color_system="auto" if terminal else None)
@@ -148,3 +154,14 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
         if parts:
             notes.append(visible(f"{split}: {', '.join(parts)}"))
     return notes
+
+
+def measured_again(tables: Mapping[str, Any]) -> list[str]:
+    """What a probe measured again because its first numbers failed its own check, by the manifest's `tables`; each
+    sentence once, none if nothing was."""
+    said = []
+    for probe, reading in readings().items():
+        notes = tables.get(probe, {}).get("notes", {})
+        if reading.noted is not None and notes.get("texts_remeasured"):
+            said.append(reading.noted([notes]))
+    return list(dict.fromkeys(said))

@@ -15,7 +15,7 @@ import pandas as pd
 import wandb
 
 from attnprobe.errors import UserError
-from attnprobe.report.facets import RUN, per_example
+from attnprobe.report.facets import RUN, class_of, per_example
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.published import compare
 from attnprobe.report.quality import quality_of
@@ -170,7 +170,9 @@ def log_results(
         if fresh:
             run.log(fresh)
         learnt = learnt_of(run_dir, log_text=log_text)
-        run.summary.update(scalars(results) | learnt | {LOGGED: {name: print_ for name, (print_, _) in found.items()}})
+        classes = class_names(run_dir, log_text=log_text)
+        logged = {name: print_ for name, (print_, _) in found.items()}
+        run.summary.update(scalars(results, classes) | learnt | {LOGGED: logged})
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -244,8 +246,17 @@ def tables(run_dir: Path, results: pd.DataFrame, log_text: bool, examples: int) 
         own = results[results["split"] == split]
         chosen = example_table(own, read_examples(run_dir, split=split), most=examples, log_text=log_text)
         found[f"tables/examples_{split}"] = chosen
-    found["tables/published_versus_measured"] = compare(results).drop(columns=list(RUN))
+    compared = compare(results).drop(columns=list(RUN))
+    names = class_names(run_dir, log_text=log_text)
+    found["tables/published_versus_measured"] = compared.assign(
+        group=[group if group == "overall" else class_of(group, names) for group in compared["group"]]
+    )
     return found
+
+
+def class_names(run_dir: Path, *, log_text: bool) -> list[str]:
+    """The names of the run's classes; none where they must not leave the machine."""
+    return [str(name) for name in RunDirectory(run_dir).manifest().get("classes", [])] if log_text else []
 
 
 def forget_unsent(run: "wandb.Run", run_dir: Path) -> None:
@@ -256,12 +267,18 @@ def forget_unsent(run: "wandb.Run", run_dir: Path) -> None:
             shutil.rmtree(folder)
 
 
-def scalars(results: pd.DataFrame) -> dict[str, float]:
-    """The summary's numbers: every headline, with its interval and the published value where there are such."""
+def scalars(results: pd.DataFrame, classes: Sequence[str] = ()) -> dict[str, float]:
+    """The summary's numbers: every headline, with its interval and the published value where there are such.
+
+    A predicted class is called by its name in `classes`, a slash in it (which W&B takes for a section) made a dash; by its
+    number (`class_1`) where there are no names.
+    """
     numbers: dict[str, float] = {}
     rows: list[Any] = compare(results).to_dict("records")
     for row in rows:
-        name = f"{row['probe']}/{row['metric']}" + ("" if row["group"] == "overall" else f"/{row['group']}")
+        name = f"{row['probe']}/{row['metric']}"
+        if row["group"] != "overall":
+            name += "/" + (class_of(row["group"], classes).replace("/", "-") if classes else row["group"])
         parts = {"": row["mean"], "_low": row["low"], "_high": row["high"], "_published": row["published"]}
         numbers |= {name + end: float(value) for end, value in parts.items() if end == "" or not pd.isna(value)}
     return numbers

@@ -1,5 +1,6 @@
 """docs/results.md names every metric that a run writes, with its range and whether it has steps, and no other."""
 
+import json
 import math
 import re
 from itertools import product
@@ -14,7 +15,7 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.results.schema import COLUMNS
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
-from tests.runs import SMALL_ADVERSARY, small_run
+from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
 PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml"))
@@ -41,7 +42,7 @@ def documented(probe):
     """Metric → (low, high, has steps, remark) of one probe's section, placeholders filled in."""
     text = section(f"### `{probe}`")
     if probe == "training":
-        listed = names(re.search(r"from 0: (.*)", text, re.S).group(1))
+        listed = names(re.search(r"from 0: (.*?)\n\n", text, re.S).group(1))
         metrics = [one for name in listed for one in ([f"{name[:-1]}{c}" for c in "01"] if name[-1] == "C" else [name])]
         return {metric: (0, math.inf if "loss" in metric else 1, True, "") for metric in metrics}
     choices = {
@@ -50,7 +51,8 @@ def documented(probe):
         for sentence in re.findall(rf"\b{letter} is (?:\w+ )*(.*?)\.\n", text, re.S)
     }
     rows = {}
-    for shown, unit, steps, remark in lines_of(text):
+    # notes of the manifest have a table of two columns
+    for shown, unit, steps, remark in (cells for cells in lines_of(text) if len(cells) == 4):
         for name, letter in product(names(shown), "XRP"):
             if re.search(rf"_{letter}$", name):
                 rows |= {
@@ -78,9 +80,13 @@ def bounds(unit):
     return -math.inf, math.inf
 
 
-def everything(probe):
+def everything(probe, *, other_task="several labels per text"):
+    """Metric → (low, high, has steps, remark), without those of the other task."""
     described = {} if probe in NO_DESCRIPTION else documented_description()
-    return documented(probe) | described
+    of_other = {metric for metric, fact in documented("performance").items() if fact[-1].startswith(other_task)}
+    of_other |= {f"validation_{metric}" for metric in of_other}
+    left_out = of_other if probe in ("performance", "training") else set()
+    return {metric: fact for metric, fact in (documented(probe) | described).items() if metric not in left_out}
 
 
 def documented_description():
@@ -113,6 +119,18 @@ def test_every_metric_is_on_the_page_and_no_other(results, probe):
         assert part["step"].notna().any() == has_steps, metric
         values = part["value"].dropna()
         assert values.between(low - 1e-9, high + 1e-9).all(), (metric, values.min(), values.max())
+
+
+def test_of_several_labels_the_page_lists_other_shares(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    data = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training.epochs=1"]
+    found = read_results(run(composed(*data, "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu")))
+    for probe in ("performance", "training"):
+        page = set(everything(probe, other_task="one class per text"))
+        assert set(found.loc[found["probe"] == probe, "metric"]) == page
+        assert {"exact_match", "validation_exact_match"} & page
 
 
 def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 import attnprobe.report
 from attnprobe.errors import UserError
 from attnprobe.report import figures
-from attnprobe.report.facets import facets, max_attention_bin, per_example, split_by_class
+from attnprobe.report.facets import CLASSES, facets, max_attention_bin, per_example, split_by_class
 from attnprobe.report.panels import TITLE_SIZE, TITLE_WIDTH, around, from_zero, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
 from attnprobe.report.style import drawable, new_figure, paper_style, text_width
@@ -193,7 +193,10 @@ def test_report_imports_neither_torch_nor_lightning():
             for name in names:
                 assert name.split(".")[0] not in {"torch", "lightning", "seaborn"}, path
                 assert "pyplot" not in name, path
-                inside = ("attnprobe.report", "attnprobe.results", "attnprobe.errors", "attnprobe.shown")
+                inside = (
+                    "attnprobe.report", "attnprobe.results", "attnprobe.errors", "attnprobe.shown",
+                    "attnprobe.launching.signals",
+                )  # fmt: skip
                 assert not name.startswith("attnprobe") or name.startswith(inside), path
 
 
@@ -229,7 +232,7 @@ def drawn(monkeypatch, tmp_path, runs, name: str, **options) -> Figure:
 def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_path, monkeypatch):
     one, two = (with_classes(make_run(f"run{n}", seed=n, count=20), ["_bad_", "映画 $5"]) for n in range(2))
     assert legend_of(drawn(monkeypatch, tmp_path, [one, two], "permutation")) == [
-        f"0: {drawable('_bad_')}", f"1: {drawable('映画 $5')}",
+        drawable("_bad_"), drawable("映画 $5"),
     ]  # fmt: skip
     assert legend_of(drawn(monkeypatch, tmp_path, one, "permutation", words=False)) == ["class 0", "class 1"]
     with_classes(two, ["no", "yes"])
@@ -238,13 +241,22 @@ def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_p
     assert legend_of(drawn(monkeypatch, tmp_path, [one, nameless], "permutation")) == ["class 0", "class 1"]
 
 
+@pytest.mark.parametrize("names", [["□□", "□□"], ["good", " "]])
+def test_class_names_that_cannot_be_told_apart_keep_their_numbers(names):
+    rows = pd.DataFrame({"predicted_class": [0.0, 1.0]})
+    rows.attrs = {CLASSES: names}
+    assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
+    rows.attrs = {CLASSES: ["bad", "good"]}
+    assert [name for name, _ in split_by_class(rows, 2)] == ["bad", "good"]
+
+
 def test_panels_of_classes_have_their_names(make_run, tmp_path, monkeypatch):
     run = with_classes(make_run(count=20), ["bad", "good"])
     shown = texts(drawn(monkeypatch, tmp_path, run, "adversarial_by_attention"))
-    assert {"sst · lstm_additive · 0: bad", "sst · lstm_additive · 1: good"} <= set(shown)
+    assert {"sst · lstm_additive · bad", "sst · lstm_additive · good"} <= set(shown)
 
 
-@pytest.mark.parametrize("names", [["0: x"], ["0: hallway"] * 6, ["0: a name of twenty-two l"] * 6])
+@pytest.mark.parametrize("names", [["x"], ["hallway"] * 6, ["a name of twenty-two let"] * 6])
 def test_a_legend_stays_inside_its_figure_and_leaves_the_panels_their_size(names):
     with paper_style():
         bare, _ = grid(1, panel_height=1.5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from attnprobe.report.summary import headline, print_summary, summary_table
+from attnprobe.report.summary import headline, measured_again, print_summary, summary_table
 from attnprobe.results.table import read_results
 
 
@@ -100,3 +100,20 @@ def test_undefined_numbers_are_called_so(make_run):
     results = read_results(make_run(longest=1, probes=("adversarial",)))  # one token: no optimum to reach a share of
     (line,) = [line for line in printed(summary_table(results)).splitlines() if "the search reached" in line]
     assert "undefined" in line
+
+
+def test_classes_have_their_names(make_run):
+    text = printed(summary_table(read_results(make_run()), classes=["[bold]bad", "good"]))
+    assert "predicted [bold]bad" in text
+    assert "predicted good" in text
+    assert "class 0" not in text
+
+
+def test_what_was_measured_again_is_said_once_and_only_then():
+    fine = {"removals_checked": 128, "largest_error": 3e-7, "texts_remeasured": 0, "texts_reencoded": 0}
+    assert measured_again({"leave_one_out": {"notes": fine}, "permutation": {"notes": {}}, "of_a_package": {}}) == []
+    again = fine | {"texts_remeasured": 1200, "largest_error_before": 0.02, "texts_reencoded": 64}
+    (said,) = measured_again({"leave_one_out": {"notes": again}, "correlation": {"notes": again}})
+    assert "1,200 texts were measured again" in said
+    assert "off by up to 2e-2" in said
+    assert "64 texts were encoded in full for every removal" in said

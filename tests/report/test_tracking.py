@@ -23,7 +23,7 @@ from attnprobe.report import tracking
 from attnprobe.report.style import new_figure, save
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
-from tests.runs import small_run
+from tests.runs import seal_again, small_run
 
 BLOCK, HEADER = 32768, 7
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
@@ -101,6 +101,29 @@ def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str
         for artifact in of_kind(written, "artifact")
         if artifact.type in ("model", "results")
     }
+
+
+def summary_of(run: Path) -> dict[tuple[str, ...], Any]:
+    """The last value of everything in the summary of the one offline record of a run."""
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    return values(item for part in of_kind(finished_records(path), "summary") for item in part.update)
+
+
+def everything_sent(run: Path, offline: Path) -> bytes:
+    """The bytes of whatever W&B would send of the one offline record of a run; tables as text."""
+    (folder,) = run.glob("wandb/offline-run-*")
+    written = finished_records(next(folder.glob("*.wandb")))
+    sent = {path for place in (folder, offline) for path in place.rglob("*") if path.is_file()}
+    sent |= {path for files in artifacts_of(written).values() for path in files.values()}
+    content = b""
+    for path in sent:
+        raw = path.read_bytes()
+        if raw[:4] == b"PAR1":  # compressed
+            table = pq.read_table(path)
+            raw = str(table.schema).encode() + json.dumps(table.to_pydict(), default=str).encode()
+        # what is installed is no word of the data
+        content += b"" if path.name in ("requirements.txt", "conda-environment.yaml") else raw
+    return content
 
 
 def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_run, offline):
@@ -224,16 +247,7 @@ def test_without_text_no_word_leaves(offline, tmp_path):
     assert len(long) > 5
     (folder,) = directory.glob("wandb/offline-run-*")
     written = finished_records(next(folder.glob("*.wandb")))
-    sent = {path for place in (folder, offline) for path in place.rglob("*") if path.is_file()}
-    sent |= {path for files in artifacts_of(written).values() for path in files.values()}
-    content = b""
-    for path in sent:
-        raw = path.read_bytes()
-        if raw[:4] == b"PAR1":  # compressed
-            table = pq.read_table(path)
-            raw = str(table.schema).encode() + json.dumps(table.to_pydict(), default=str).encode()
-        # what is installed is no word of the data
-        content += b"" if path.name in ("requirements.txt", "conda-environment.yaml") else raw
+    content = everything_sent(directory, offline)
     assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
     assert b'title="0: 0' in content  # positions stand where the words would
     assert not list(folder.rglob("*heatmaps*"))
@@ -242,6 +256,44 @@ def test_without_text_no_word_leaves(offline, tmp_path):
     assert pq.read_table(artifacts_of(written)["results"]["examples/test.parquet"]).num_rows == len(
         read_examples(directory)
     )
+
+
+def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by_name(make_run, offline, no_figures):
+    run = make_run(count=40, names=["thumbs/down", "uplifting"])
+    path = run / "examples/test.parquet"
+    guessing = pd.read_parquet(path).assign(label=[0] * 30 + [1] * 10, prediction=0)
+    guessing.to_parquet(path)
+    seal_again(run)
+    tracking.log_run(run, project="attention", mode="offline")
+    summary = summary_of(run)
+    assert summary["performance/majority",] == 0.75
+    assert summary["performance/warning",].startswith("This classifier predicts one class for every text (thumbs/down)")
+    assert {("adversarial/found_jsd/thumbs-down",), ("adversarial/found_jsd/uplifting_low",)} <= set(summary)
+    assert not [name for name in summary if "class_" in name[0]]
+    guessing.assign(prediction=guessing["label"]).to_parquet(path)
+    seal_again(run)
+    tracking.log_run(run, project="attention", mode="offline", group="again")
+    summary = summary_of(run)
+    assert (summary["performance/majority",], summary["performance/warning",]) == (0.75, "")
+
+
+def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(make_run, offline):
+    run = make_run(count=40, names=["thumbs-down", "uplifting"])
+    (run / "pipeline.json").write_text(json.dumps({"classes": ["thumbs-down", "uplifting"]}))
+    path = run / "examples/test.parquet"
+    pd.read_parquet(path).assign(prediction=1, label=1).to_parquet(path)
+    seal_again(run)
+    tracking.log_run(run, project="attention", mode="offline", log_text=False)
+    assert b"uplifting" in (run / "manifest.json").read_bytes()
+    summary = summary_of(run)
+    assert summary["performance/warning",].startswith(
+        "This classifier predicts one class for every text (name not logged)"
+    )
+    assert ("adversarial/found_jsd/class_1",) in summary
+    content = everything_sent(run, offline)
+    assert b"name not logged" in content
+    assert b"thumbs" not in content
+    assert b"uplifting" not in content
 
 
 def test_the_checkpoint_may_stay(make_run, offline, no_figures):

@@ -92,12 +92,16 @@ def write_report(
     outcomes += of_studies(studies, groups)
     across = comparisons(groups)
     sections, figures = [], []
+    said: set[str] = set()
     for reading in readings:
         tell(f"figures of {reading.probe}")
         drawn = pictures(reading, numbers, groups, folder, words=words)
         figures += [one.file for one in drawn]
         own = [outcome for outcome in outcomes if outcome.section == f"test-{reading.probe}"]
         made = section(reading, groups, compared, [one for one in drawn if one.uri], own, in_words(own))
+        if made.noted in said:  # several probes use the same numbers
+            made = replace(made, noted="")
+        said.add(made.noted)
         if made.rows or made.pictures or made.outcomes:
             sections.append(made)
     shown = [show_study(study, place, folder, groups) for place, study in enumerate(studies, start=1)]
@@ -108,15 +112,16 @@ def write_report(
     tables = [path.name for path in write_numbers(numbers, compared, readings, findings, folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
     tell("page")
+    tested = [group for group in groups if any(one.group is group for one in outcomes)]
     page = render(
         title=title,
-        lead=lead(groups),
+        lead=lead(tested or groups),
         sections=sections,
         comparisons=by_claim([(f"{finding.data}{DOT}{finding.model}", finding) for finding in across]),
         studies=shown,
         warnings=[(group.title, warning) for group in groups for warning in warnings_of(group)],
-        cards=cards([group for group in groups if any(one.group is group for one in outcomes)], outcomes),
-        untested=[group.title for group in groups if not any(one.group is group for one in outcomes)],
+        cards=cards(tested, outcomes),
+        untested=[group.title for group in groups if not any(one is group for one in tested)],
         runs=[run_row(group, compared) for group in groups],
         run_count=len(runs),
         run_ids=[run.run_id for run in runs],
@@ -170,7 +175,12 @@ def digest(text: str) -> str:
 
 
 def lead(groups: Sequence[Group]) -> str:
-    """What the page is about, in two sentences."""
+    """What the page is about, in two sentences.
+
+    Args:
+        groups: those whose attention was tested; what they were only compared with, such as uniform attention, is no model
+            of which anything is asked.
+    """
     data = list(dict.fromkeys(group.data for group in groups))
     models = list(dict.fromkeys(group.model for group in groups))
     where = (

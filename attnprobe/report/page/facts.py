@@ -77,7 +77,7 @@ MEASURES = (
     Measure("is_exact", "farthest attention is exact", "adversarial", "is_exact", 0, sorts=False),
     Measure("found_tvd", "TVD of the found adversary", "adversarial", "found_tvd", 4, sorts=False),
     Measure("farthest_tvd", "TVD of the farthest attention", "adversarial", "optimum_tvd", 4, sorts=False),
-    Measure("never_flips", "no set flips it (proved)", "erasure", "never_flips", 0, sorts=False),
+    Measure("never_flips", "no set flips it (proved, up to rounding)", "erasure", "never_flips", 0, sorts=False),
     Measure("top_in_rationale", "most attended is in the rationale", "plausibility", "top_in_rationale_attention", 0,
             sorts=False),
 )  # fmt: skip

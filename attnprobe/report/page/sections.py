@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from attnprobe.report.facets import class_of
 from attnprobe.report.page.pictures import Picture
 from attnprobe.report.page.runs import Group
 from attnprobe.report.page.verdicts import Outcome
@@ -65,6 +66,7 @@ class Section:
     pictures: tuple[Picture, ...]
     outcomes: tuple[Outcome, ...]
     words: str
+    noted: str
 
     @property
     def claims(self) -> list[tuple[Any, list[Outcome]]]:
@@ -118,7 +120,15 @@ def section(
         pictures=tuple(drawn),
         outcomes=tuple(outcomes),
         words=words,
+        noted=noted(reading, columns),
     )
+
+
+def noted(reading: Reading, columns: Sequence[Group]) -> str:
+    """What the probe noted of its own working in these runs, in words; empty where there is nothing."""
+    tables = [run.manifest.get("tables", {}).get(reading.probe, {}) for group in columns for run in group.runs]
+    notes = [table["notes"] for table in tables if table.get("notes")]
+    return reading.noted(notes) if reading.noted is not None and notes else ""
 
 
 def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Row]:
@@ -181,12 +191,3 @@ def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Besi
         )
         for row in rows
     ]
-
-
-def class_of(group: str, names: Sequence[str]) -> str:
-    """A class of the table of published numbers by its name, where the run says it.
-
-    >>> class_of("class_1", ["bad", "good"]), class_of("class_1", [])
-    ('good', 'class 1')
-    """
-    return str(names[int(group.removeprefix("class_"))]) if names else group.replace("_", " ")

@@ -13,6 +13,7 @@ from attnprobe.report.claims import HOLDS, Claim, Evidence, Measure, mean_of
 from attnprobe.report.facets import Facet, facets, per_example, split_by_class
 from attnprobe.report.panels import around, class_handles, counted, from_zero, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.readings.leave_one_out import checked
 from attnprobe.report.style import CLASS_COLOURS, FAINT, INK
 from attnprobe.report.violins import FEWEST
 
@@ -296,6 +297,7 @@ CLAIMS = (
 READING = Reading(
     probe="correlation",
     order=50,
+    noted=checked,
     title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
     about=(
         "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), mean over "

@@ -355,7 +355,7 @@ READING = Reading(
     claims=CLAIMS,
     order=60,
     headlines=(
-        Headline("never_flips", "share that no set flips (proved)"),
+        Headline("never_flips", "share that no set flips (proved, up to rounding)"),
         Headline("flip_by_bias", "share that the bias alone decides otherwise"),
         *(
             headline

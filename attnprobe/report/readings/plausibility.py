@@ -4,6 +4,7 @@ import numpy as np
 
 from attnprobe.report.claims import Claim, mean_of
 from attnprobe.report.reading import Headline, Reading
+from attnprobe.report.readings.leave_one_out import checked
 
 NAMES = {"attention": "attention", "gradient": "gradient", "leave_one_out": "leave-one-out"}
 
@@ -40,6 +41,7 @@ CLAIMS = (
 READING = Reading(
     probe="plausibility",
     order=60,
+    noted=checked,
     title="Plausibility: does it point at the known reason?",
     about=(
         "How often the top word of attention, gradient and leave-one-out lies in the rationale (the words that a human, or "

@@ -18,11 +18,12 @@ from attnprobe.report.page import build
 from attnprobe.report.page.runs import read_runs
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import EVERYTHING
-from tests.runs import SMALL_ADVERSARY, small_run
+from tests.runs import SMALL_ADVERSARY, seal, small_run
 
 HOSTILE = "</script><script>alert(1)</script>"
 
@@ -251,3 +252,23 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
     assert text.count('class="card"') == 1
     assert "Not put to the test by themselves: sst · lstm_additive." in text
+
+
+def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, tmp_path):
+    runs = [make_run(f"run{seed}", seed=seed, probes=EVERYTHING) for seed in range(2)]
+    for place, run_ in enumerate(runs):
+        manifest = RunDirectory(run_).manifest()
+        for probe in ("leave_one_out", "correlation"):
+            manifest["tables"][probe]["notes"] = {"removals_checked": 64, "largest_error": [3e-7, 1e-9][place]}
+        seal(run_, **manifest)
+    text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    said = "128 removals were encoded again in full, the largest difference in TVD was 3e-7."
+    assert text.count(said) == 1
+    assert text.index('id="test-leave_one_out"') < text.index(said) < text.index('id="test-correlation"')
+
+
+def test_the_lead_does_not_count_what_a_tested_model_was_only_compared_with(make_run, tmp_path):
+    runs = [make_run("base", probes=EVERYTHING), make_run("uniform", model="lstm_uniform", probes=("performance",))]
+    text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "run on sst · lstm_additive." in text
+    assert "Not put to the test by themselves: sst · lstm_uniform." in text

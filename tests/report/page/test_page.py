@@ -78,7 +78,7 @@ def test_all_parts_are_there_and_nothing_is_logged(visit, runs):
     assert driver.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("width", [390, 1280, 1400])
 def test_no_page_is_wider_than_its_window(visit, runs, width):
     driver = visit(runs[1], width, dark=width < 600)
     driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
