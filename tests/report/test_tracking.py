@@ -270,6 +270,7 @@ def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by
     assert summary["performance/warning",].startswith("This classifier predicts one class for every text (thumbs/down)")
     assert {("adversarial/found_jsd/thumbs-down",), ("adversarial/found_jsd/uplifting_low",)} <= set(summary)
     assert not [name for name in summary if "class_" in name[0]]
+    shutil.rmtree(run / "wandb")  # W&B's links are no files of the run
     guessing.assign(prediction=guessing["label"]).to_parquet(path)
     seal_again(run)
     tracking.log_run(run, project="attention", mode="offline", group="again")
