@@ -34,6 +34,11 @@ test-numbers-again: .venv/ready
 coverage: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing:skip-covered
 
+# 10,000 generated command lines and data files: each is a run or one line
+fuzz: .venv/ready
+	$(BIN)/python -m tests.fuzz overrides 10000
+	$(BIN)/python -m tests.fuzz files 10000
+
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,0 +1,100 @@
+"""Generated data files, read as a run reads them. Every answer is a data set or one line."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attnprobe.data.module import TextDataModule
+from attnprobe.data.sources import FileSource
+from attnprobe.errors import UserError
+
+CELLS: tuple[Any, ...] = (
+    "a b", "", " ", None, 0, 1, -1, 1.5, float("nan"), float("inf"), True, [], [1], [1, 0], [True, False], [[0, 1]], [[0]],
+    [[0, 1, 2]], [[1, 0]], [["a", "b"]], ["a"], [None], {}, {"a": 1}, "\x00", "\x1b[31m", "\u2028", "=1+1", "a" * 3000, "1",
+    "x", 10**20, [[-1, 9]], [0.5, 0.5],
+)  # fmt: skip
+ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz")
+
+
+def write(path: Path, source: random.Random) -> dict[str, Any]:
+    """One generated file, and the settings to read it with."""
+    kind = source.choice(("mask", "spans", "sentences", None))
+    rows = []
+    for number in range(source.choice((0, 1, 2, 30, 30, 30))):
+        text = " ".join(source.choices("abcde", k=source.randint(1, 4)))
+        marks = {"mask": [1] * len(text.split()), "spans": [[0, 1]], "sentences": [0], None: None}[kind]
+        rows.append({"text": text, "label": number % 2, "extra": marks})
+    odd = source.choice(("text", "label", "extra", None))
+    if odd is not None:
+        everywhere = source.random() < 0.5
+        cell = source.choice(CELLS)
+        for row in rows if everywhere else source.sample(rows, min(1, len(rows))):
+            row[odd] = cell
+            if source.random() < 0.02:
+                row.pop(source.choice(list(row)))
+    content = encoded(rows, path.name, source)
+    if source.random() < 0.25:
+        content = damaged(content, source)
+    path.write_bytes(gzip.compress(content) if path.name.endswith(".gz") and source.random() < 0.95 else content)
+    settings: dict[str, Any] = {"tokenizer": "whitespace", "multi_label": source.random() < 0.1}
+    if kind is not None:
+        settings |= {"rationale": "extra", "rationale_kind": kind, "sentences": "rule" if kind == "sentences" else None}
+    elif source.random() < 0.2:
+        settings |= {source.choice(("question", "candidates", "rationale")): "extra"}
+    if source.random() < 0.1:
+        settings["sentences"] = "column"
+    return settings
+
+
+def encoded(rows: list[dict[str, Any]], name: str, source: random.Random) -> bytes:
+    """The rows in the form that the file's name says."""
+    if name.endswith(".parquet"):
+        sink = pa.BufferOutputStream()
+        try:
+            pq.write_table(pa.Table.from_pylist(rows), sink)
+        except (pa.ArrowException, OverflowError):
+            return b"PAR1 not a table PAR1"
+        return sink.getvalue().to_pybytes()
+    if ".json" in name:
+        text = "\n".join(json.dumps(row) for row in rows)
+        return (json.dumps(rows) if name.endswith(".json") and source.random() < 0.5 else text).encode()
+    separator = "\t" if ".tsv" in name else ","
+    names = sorted({key for row in rows for key in row})
+    lines = [separator.join(names), *(separator.join(str(row.get(key, "")) for key in names) for row in rows)]
+    return (
+        source.choice(("\n", "\r\n", "\r"))
+        .join(lines)
+        .encode(source.choice(("utf-8", "utf-8-sig", "latin-1", "utf-16")))
+    )
+
+
+def damaged(content: bytes, source: random.Random) -> bytes:
+    """The bytes cut off, emptied, or with some of them replaced."""
+    place = source.randrange(len(content) + 1)
+    junk = bytes(source.randrange(256) for _ in range(source.randint(0, 5)))
+    return source.choice(
+        (content[:place], content[:place] + junk + content[place + len(junk) :], junk + content, b"", b"\n\n")
+    )
+
+
+def failures(number: int, folder: Path, seed: int = 0) -> list[str]:
+    """The files that end in anything but a data set or one printable line."""
+    found = []
+    for case in range(number):
+        source = random.Random(f"{seed}-{case}")
+        path = folder / f"rows{source.choice(ENDINGS)}"
+        settings = write(path, source)
+        try:
+            TextDataModule("fuzz", FileSource(path), **settings).setup("fit")
+        except UserError as error:
+            if "\n" in str(error):
+                found.append(f"case {case}, {path.name}, {settings}: {str(error)!r}")
+        except Exception as error:
+            found.append(f"case {case}, {path.name}, {settings}: {type(error).__name__}: {str(error)[:300]}")
+        path.unlink()
+    return found

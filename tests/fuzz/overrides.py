@@ -1,0 +1,117 @@
+"""Generated command lines: composed, checked and constructed, all but the training. Every answer is a run or one line."""
+
+import random
+import warnings
+from collections.abc import Iterator
+
+from hydra import compose
+from hydra.utils import instantiate
+
+from attnprobe.configuration import composing
+from attnprobe.errors import UserError
+from attnprobe.loading import untrained
+from attnprobe.running.settings import Settings
+from attnprobe.schema import check, check_files, resolved
+from attnprobe.schema.answers import GROUPS, answer, choices, known_settings, readable
+
+VALUES = (
+    "0", "1", "-1", "2", "3.5", "-0.5", "1e-3", "1e400", "nan", "inf", "-inf", "true", "null", "abc", "LSTM", "none", "auto",
+    "''", "'a b'", "[]", "[1]", "[[1]]", "[null]", "[abc]", "{}", "{a: 1}", "{train: 1}", "{_target_: os.system}", "???",
+    "'${nope}'", "'${seed}'", "'${'", "${seed}", "评论", "a(b", "..", "../x", "a/b", "\\", "'\x1b[31m'", "\u202e", "1_000",
+    "0x10", "99999999999999999999", "cpu", "spacy", "whitespace", "lower", "[lower]", "[lower,lower]", "mask", "rule",
+    "torch.optim.SGD", "attnprobe.models.encoders.CNNEncoder", "attnprobe.probes.erasure.Erasure", "no.such.Class", ".",
+    "a.b",
+)  # fmt: skip
+SIGNS = ("", "", "", "", "", "+", "++", "~")
+
+
+def generated(number: int, seed: int = 0) -> Iterator[list[str]]:
+    """That many command lines, always the same ones."""
+    source = random.Random(seed)
+    with composing():
+        keys = [one for one in known_settings() if not one.startswith("hydra")]
+    for _ in range(number):
+        parts = []
+        for _ in range(source.choice((1, 1, 1, 2, 3))):
+            kind = source.random()
+            if kind < 0.25:
+                group = source.choice(GROUPS)
+                name = source.choice([*choices(group), source.choice(VALUES)])
+                name = f"[{name}]" if group == "probe" else name
+                parts.append(f"{source.choice(('', '', '+'))}{group}={misspelt(name, source)}")
+            elif kind < 0.95:
+                key = misspelt(source.choice(keys), source)
+                sign = source.choice(SIGNS)
+                parts.append(f"{sign}{key}" if sign == "~" else f"{sign}{key}={source.choice(VALUES)}")
+            else:
+                parts.append(source.choice(VALUES))
+        yield parts
+
+
+def misspelt(name: str, source: random.Random) -> str:
+    """The name, in one of ten with a letter too few."""
+    if source.random() > 0.1 or len(name) < 3:
+        return name
+    place = source.randrange(len(name))
+    return name[:place] + name[place + 1 :]
+
+
+def outcome(overrides: list[str], data: object) -> str:
+    """What a command line comes to: `run`, or the line that it is answered with. Anything else is raised.
+
+    Args:
+        overrides: the settings.
+        data: a data module that is set up, for the model's sizes.
+    """
+    overrides = [readable(one) for one in overrides]
+    try:
+        config = compose("config", overrides=overrides)
+    except Exception as error:  # whatever composing raises is answered by the command line
+        return answer(error, overrides)
+    try:
+        content = resolved(config)
+    except Exception as error:
+        return answer(error, overrides)
+    try:
+        check(content)
+        if config.run is None:
+            check_files(content["data"])
+        if config.study is not None:
+            instantiate(content["study"])
+            return "run"
+        if content["teacher"] is None:
+            settings = Settings.of(config)
+            assert settings.directory
+        built = None
+        try:
+            for part in content["probe"].values():
+                built = instantiate(part)
+            built = instantiate(content["data"], seed=content["seed"])
+            classifier = untrained(content, data)  # type: ignore[arg-type]
+            classifier.configure_optimizers()
+        except UserError:
+            raise
+        except Exception as error:
+            if isinstance(error.__cause__, UserError):
+                raise error.__cause__ from None
+            raise
+        assert built is not None
+    except UserError as error:
+        return str(error)
+    return "run"
+
+
+def failures(number: int, data: object, seed: int = 0) -> list[str]:
+    """The command lines that end in anything but a run or one printable line, with what they end in."""
+    found = []
+    commands = list(generated(number, seed))
+    with composing(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for overrides in commands:
+            try:
+                line = outcome(overrides, data)
+                if "\n" in line or not line.strip() or "Traceback" in line:
+                    found.append(f"{overrides}: {line!r}")
+            except Exception as error:
+                found.append(f"{overrides}: {type(error).__name__}: {str(error)[:300]}")
+    return found
