@@ -27,7 +27,7 @@ CATCHES = "ATTNPROBE_CATCHES"
 
 def main() -> None:
     """The command line; a mistake in it is answered with one line, before anything heavy is imported."""
-    if os.environ.get(FULL_ERROR) == "1" and CATCHES not in os.environ:
+    if wants_traceback():
         return task()
     os.environ |= {FULL_ERROR: "1", CATCHES: "1"}
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
@@ -40,6 +40,11 @@ def main() -> None:
         if HydraConfig.initialized() and not isinstance(error, OmegaConfBaseException):
             raise  # no mistake in the settings
         stop(answer(error, [one for one in sys.argv[1:] if not one.startswith("-")]))
+
+
+def wants_traceback() -> bool:
+    """Whether the user, and not this program, set HYDRA_FULL_ERROR=1."""
+    return os.environ.get(FULL_ERROR) == "1" and CATCHES not in os.environ
 
 
 def stop(message: str) -> None:
@@ -71,6 +76,8 @@ def task(config: DictConfig) -> float | None:
     except (UserError, InstantiationException, OmegaConfBaseException) as raised:
         # a mistake that a constructor found comes wrapped
         error = raised if isinstance(raised, UserError) else raised.__cause__
+        if wants_traceback() and error is not None and error.__cause__ is not None:
+            raise
         message = str(error) if isinstance(error, UserError) else answer(raised, overrides)
         if sweep:  # Hydra's own launchers go on with the next job
             raise CompactHydraException(f"attnprobe: {message}") from None

@@ -14,6 +14,7 @@ from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
 from attnprobe.errors import UserError
 from attnprobe.halving import Halving
 from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.construction import build
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.objectives import CrossEntropy, Objective
@@ -101,17 +102,22 @@ class AttentionClassifier(LightningModule):
             )
         # copied, so that two classifiers started from one matrix do not train each other
         self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
-        self.encoder = encoder(input_size=embeddings.shape[1])
+        self.encoder = build("model.encoder", encoder, input_size=embeddings.shape[1])
         self.question_embedding: nn.Embedding | None = None
         self.question_encoder: Encoder | None = None
         query_size = None
         if question_encoder is not None:
             self.question_embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
-            self.question_encoder = question_encoder(input_size=embeddings.shape[1])
+            self.question_encoder = build("model.question_encoder", question_encoder, input_size=embeddings.shape[1])
             query_size = self.question_encoder.size
-        self.attention = attention(hidden_size=self.encoder.size, query_size=query_size)
-        self.decoder = decoder(
-            hidden_size=self.encoder.size, classes=classes, query_size=query_size, exclusive=task is Task.SINGLE_LABEL
+        self.attention = build("model.attention", attention, hidden_size=self.encoder.size, query_size=query_size)
+        self.decoder = build(
+            "model.decoder",
+            decoder,
+            hidden_size=self.encoder.size,
+            classes=classes,
+            query_size=query_size,
+            exclusive=task is Task.SINGLE_LABEL,
         )
         self.register_buffer("class_weight", class_weight, persistent=False)
         self.validation_performance = Performance(task, classes)
@@ -285,11 +291,11 @@ class AttentionClassifier(LightningModule):
         if attention:
             decay = self.recipe.attention_weight_decay
             groups.append({"params": attention} | ({} if decay is None else {"weight_decay": decay}))
-        optimizer = self.recipe.optimizer(groups)
+        optimizer = build("training.recipe.optimizer", self.recipe.optimizer, groups)
         if self.recipe.scheduler is None:
             return optimizer
-        scheduler = {"scheduler": self.recipe.scheduler(optimizer), "monitor": "validation/selection"}
-        return {"optimizer": optimizer, "lr_scheduler": scheduler}
+        scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "validation/selection"}}
 
 
 def decoded(

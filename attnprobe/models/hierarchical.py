@@ -12,6 +12,7 @@ from torch import Tensor
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.construction import build
 from attnprobe.models.encoders import Encoder, TextEncoder
 
 
@@ -37,9 +38,11 @@ class HierarchicalEncoder(TextEncoder):
         sentence_encoder: Callable[..., Encoder],
     ) -> None:
         super().__init__()
-        self.word_encoder = word_encoder(input_size=input_size)
-        self.word_attention = word_attention(hidden_size=self.word_encoder.size)
-        self.sentence_encoder = sentence_encoder(input_size=self.word_encoder.size)
+        self.word_encoder = build("model.encoder.word_encoder", word_encoder, input_size=input_size)
+        self.word_attention = build("model.encoder.word_attention", word_attention, hidden_size=self.word_encoder.size)
+        self.sentence_encoder = build(
+            "model.encoder.sentence_encoder", sentence_encoder, input_size=self.word_encoder.size
+        )
         self.size = self.sentence_encoder.size
 
     def states(

@@ -51,13 +51,18 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
 
 
 def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> Figure:
-    """Violins of `seeds`, `found_jsd` and `optimum_jsd` by bins of `max_attention`, one panel per predicted class (all in
+    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` where they are known, by bins of `max_attention`, one panel per predicted class (all in
     one where there are more than two); `best` is what the last are called. The classes are called by name where the frame
     says what they are (`attnprobe.report.facets.named`)."""
     parts = [(name if rows is frame else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))
-    columns = (("seeds", SEEDS), ("found_jsd", FOUND), ("optimum_jsd", OPTIMUM))
+    known = {
+        "seeds": ("median over seeds", SEEDS),
+        "found_jsd": ("adversary, search", FOUND),
+        "optimum_jsd": (best, OPTIMUM),
+    }
+    columns = [(column, colour) for column, (_, colour) in known.items() if column in frame]
     for axes, (name, rows) in zip(panels, parts, strict=True):
         bins = max_attention_bin(rows["max_attention"].to_numpy())
         for b in range(len(MAX_ATTENTION_BINS)):
@@ -72,8 +77,7 @@ def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> F
         axes.set_xlim(0, 0.8)
         axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
         panel_title(axes, f"{title} · {name}", width=2.5 * 72)
-    names = ("median over seeds", "adversary, search", best)
-    handles = [Patch(color=colour, alpha=0.6, label=name) for (_, colour), name in zip(columns, names, strict=True)]
+    handles = [Patch(color=colour, alpha=0.6, label=known[column][0]) for column, colour in columns]
     around(figure, x="JSD to the base's attention (nats)", y="largest attention weight of the base", handles=handles)
     return figure
 

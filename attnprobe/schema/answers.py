@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from attnprobe.schema.check import constructor
@@ -117,7 +118,8 @@ def unknown_key(key: str, overrides: Sequence[str]) -> str:
     return f"{visible(typed)}: there is no such setting{nearest(name, known)}"
 
 
-def known_settings() -> list[str]:
+@cache
+def known_settings() -> tuple[str, ...]:
     """The dotted names of all settings as they are by default, and of all arguments that parts have."""
     from hydra import compose
     from hydra.core.global_hydra import GlobalHydra
@@ -130,7 +132,7 @@ def known_settings() -> list[str]:
     else:
         with composing():
             content = OmegaConf.to_container(compose("config"))
-    return list(dotted(content))  # type: ignore[arg-type]
+    return tuple(dotted(content))  # type: ignore[arg-type]
 
 
 def dotted(content: Mapping[Any, Any], path: str = "") -> Iterable[str]:

@@ -4,6 +4,7 @@ A part's arguments are checked against its class's constructor, which is read an
 (`attnprobe.schema.source`); so a class of another package needs no schema of its own.
 """
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, get_args
@@ -199,15 +200,17 @@ def check_target(path: str, target: str) -> None:
     where = f"{visible(path)}._target_={shown(target)}"
     if not all(part.isidentifier() for part in target.split(".")) or not module:
         raise UserError(f"{where}: expected the dotted name of a class, such as {example(path)}")
+    wanted = schema.BASES.get(path) or schema.BASES.get(f"{path.rpartition('.')[0]}.*")
     found = source.find_class(target)
     if found is None:
         top = module.split(".")[0]
+        if wanted is not None and top in sys.stdlib_module_names:
+            raise UserError(f"{where}: expected a subclass of {wanted}, such as {example(path)}")
         if top == "attnprobe" or not source.exists(module):
             known = source.class_names(module)
             there = f"; {module} has {listed(known)}" if known else f", such as {example(path)}"
             raise UserError(f"{where}: there is no such class{nearest(name, known)}{there}")
         return
-    wanted = schema.BASES.get(path) or schema.BASES.get(f"{path.rpartition('.')[0]}.*")
     line = source.bases(found)
     if wanted is not None and line is not None and wanted not in {one.name for one in line}:
         raise UserError(f"{where}: expected a subclass of {wanted}, such as {example(path)}")
@@ -239,8 +242,7 @@ def check_arguments(
     kinds, required, open_ended = made
     for key, value in given.items():
         if key in kinds:
-            if not (isinstance(value, Mapping) and "_target_" in value):
-                check_value(f"{path}.{key}", value, kinds[key])
+            check_value(f"{path}.{key}", value, kinds[key])
         elif not open_ended:
             raise UserError(
                 f"{visible(f'{path}.{key}')}={shown(value)}: {target.split('.')[-1]} takes no such argument"

@@ -1,29 +1,32 @@
-"""`python -m tests.fuzz overrides 10000` or `python -m tests.fuzz files 10000`: counts, and every foreign traceback."""
+"""`python -m tests.fuzz overrides 10000 [SEED]` or `python -m tests.fuzz files 10000 [SEED]`: counts, and every failure."""
 
 import os
 import sys
 import tempfile
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("TQDM_DISABLE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("ATTNPROBE_DATA_DIR", None)
 
 from tests.fuzz import files, overrides
-from tests.fuzz.test_fuzz import small_data
+from tests.fuzz.cases import in_processes
 
 
 def main() -> None:
     kind, number, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         os.chdir(folder)
-        found = (
-            overrides.failures(number, small_data(), seed)
-            if kind == "overrides"
-            else files.failures(number, Path(folder), seed)
-        )
-    print("\n".join(found))
-    print(f"{kind}: {len(found)} foreign tracebacks of {number} (seed {seed})")
-    sys.exit(bool(found))
+        if kind == "overrides":
+            case = partial(stack.enter_context(overrides.ready()), seed=seed)
+        else:
+            case = partial(files.failure, folder=Path(folder), seed=seed)
+        failures = in_processes(case, number)
+    print("\n".join(failures))
+    print(f"{kind}: {len(failures)} of {number:,} end in a foreign traceback or a hang (seed {seed})")
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def encoded(rows: list[dict[str, Any]], name: str, source: random.Random) -> byt
     return (
         source.choice(("\n", "\r\n", "\r"))
         .join(lines)
-        .encode(source.choice(("utf-8", "utf-8-sig", "latin-1", "utf-16")))
+        .encode(source.choice(("utf-8", "utf-8-sig", "latin-1", "utf-16")), errors="replace")
     )
 
 
@@ -82,19 +83,18 @@ def damaged(content: bytes, source: random.Random) -> bytes:
     )
 
 
-def failures(number: int, folder: Path, seed: int = 0) -> list[str]:
-    """The files that end in anything but a data set or one printable line."""
-    found = []
-    for case in range(number):
-        source = random.Random(f"{seed}-{case}")
-        path = folder / f"rows{source.choice(ENDINGS)}"
-        settings = write(path, source)
-        try:
-            TextDataModule("fuzz", FileSource(path), **settings).setup("fit")
-        except UserError as error:
-            if "\n" in str(error):
-                found.append(f"case {case}, {path.name}, {settings}: {str(error)!r}")
-        except Exception as error:
-            found.append(f"case {case}, {path.name}, {settings}: {type(error).__name__}: {str(error)[:300]}")
+def failure(number: int, folder: Path, seed: int = 0) -> str | None:
+    """What the file of this number ends in, where that is neither a data set nor one line."""
+    source = random.Random(f"{seed}-{number}")
+    path = folder / f"rows-{os.getpid()}{source.choice(ENDINGS)}"
+    settings = write(path, source)
+    where = f"{path.name}, {settings}"
+    try:
+        TextDataModule("fuzz", FileSource(path), **settings).setup("fit")
+    except UserError as error:
+        return f"{where}: {str(error)!r}" if "\n" in str(error) else None
+    except Exception as error:
+        return f"{where}: {type(error).__name__}: {str(error)[:300]}"
+    finally:
         path.unlink()
-    return found
+    return None

@@ -2,17 +2,24 @@
 
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from hydra import compose
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
+from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.configuration import composing
+from attnprobe.data.module import TextDataModule
+from attnprobe.data.sources import TestbedSource
 from attnprobe.errors import UserError
 from attnprobe.loading import untrained
 from attnprobe.running.settings import Settings
 from attnprobe.schema import check, check_files, resolved
 from attnprobe.schema.answers import GROUPS, answer, choices, known_settings, readable
+from attnprobe.shown import visible
+from tests.fuzz.remembered import composing_once
 
 VALUES = (
     "0", "1", "-1", "2", "3.5", "-0.5", "1e-3", "1e400", "nan", "inf", "-inf", "true", "null", "abc", "LSTM", "none", "auto",
@@ -25,27 +32,25 @@ VALUES = (
 SIGNS = ("", "", "", "", "", "+", "++", "~")
 
 
-def generated(number: int, seed: int = 0) -> Iterator[list[str]]:
-    """That many command lines, always the same ones."""
-    source = random.Random(seed)
-    with composing():
-        keys = [one for one in known_settings() if not one.startswith("hydra")]
-    for _ in range(number):
-        parts = []
-        for _ in range(source.choice((1, 1, 1, 2, 3))):
-            kind = source.random()
-            if kind < 0.25:
-                group = source.choice(GROUPS)
-                name = source.choice([*choices(group), source.choice(VALUES)])
-                name = f"[{name}]" if group == "probe" else name
-                parts.append(f"{source.choice(('', '', '+'))}{group}={misspelt(name, source)}")
-            elif kind < 0.95:
-                key = misspelt(source.choice(keys), source)
-                sign = source.choice(SIGNS)
-                parts.append(f"{sign}{key}" if sign == "~" else f"{sign}{key}={source.choice(VALUES)}")
-            else:
-                parts.append(source.choice(VALUES))
-        yield parts
+def generated(number: int, seed: int = 0) -> list[str]:
+    """The command line of this number, always the same one."""
+    source = random.Random(f"{seed}-{number}")
+    keys = [one for one in known_settings() if not one.startswith("hydra")]
+    parts = []
+    for _ in range(source.choice((1, 1, 1, 2, 3))):
+        kind = source.random()
+        if kind < 0.25:
+            group = source.choice(GROUPS)
+            name = source.choice([*choices(group), source.choice(VALUES)])
+            name = f"[{name}]" if group == "probe" else name
+            parts.append(f"{source.choice(('', '', '+'))}{group}={misspelt(name, source)}")
+        elif kind < 0.95:
+            key = misspelt(source.choice(keys), source)
+            sign = source.choice(SIGNS)
+            parts.append(f"{sign}{key}" if sign == "~" else f"{sign}{key}={source.choice(VALUES)}")
+        else:
+            parts.append(source.choice(VALUES))
+    return parts
 
 
 def misspelt(name: str, source: random.Random) -> str:
@@ -82,36 +87,40 @@ def outcome(overrides: list[str], data: object) -> str:
         if content["teacher"] is None:
             settings = Settings.of(config)
             assert settings.directory
-        built = None
-        try:
-            for part in content["probe"].values():
-                built = instantiate(part)
-            built = instantiate(content["data"], seed=content["seed"])
-            classifier = untrained(content, data)  # type: ignore[arg-type]
-            classifier.configure_optimizers()
-        except UserError:
-            raise
-        except Exception as error:
-            if isinstance(error.__cause__, UserError):
-                raise error.__cause__ from None
-            raise
-        assert built is not None
-    except UserError as error:
-        return str(error)
+        for part in content["probe"].values():
+            instantiate(part)
+        instantiate(content["data"], seed=content["seed"])
+        classifier = untrained(content, data)  # type: ignore[arg-type]
+        classifier.configure_optimizers()
+    except (UserError, InstantiationException, OmegaConfBaseException) as error:  # as the command line does
+        cause = error if isinstance(error, UserError) else error.__cause__
+        return str(cause) if isinstance(cause, UserError) else answer(error, overrides)
     return "run"
 
 
-def failures(number: int, data: object, seed: int = 0) -> list[str]:
-    """The command lines that end in anything but a run or one printable line, with what they end in."""
-    found = []
-    commands = list(generated(number, seed))
-    with composing(), warnings.catch_warnings():
+def failure(number: int, data: object, seed: int = 0) -> str | None:
+    """What the command line of this number ends in, where that is neither a run nor one printable line."""
+    overrides = generated(number, seed)
+    try:
+        line = outcome(overrides, data)
+    except Exception as error:
+        return f"{overrides}: {type(error).__name__}: {str(error)[:300]}"
+    if "\n" in line or not line.strip() or "Traceback" in line or not visible(line).isprintable():
+        return f"{overrides}: {line!r}"
+    return None
+
+
+@contextmanager
+def ready() -> Iterator[Callable[[int, int], str | None]]:
+    """Within it `failure(number, seed)` can be asked for: Hydra and a small data set are at hand."""
+    data = TextDataModule(
+        "testbed",
+        TestbedSource(train_size=60, validation_size=20, test_size=20),
+        tokenizer="whitespace",
+        embedding_size=8,
+    )
+    data.setup("fit")
+    with composing(), composing_once(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for overrides in commands:
-            try:
-                line = outcome(overrides, data)
-                if "\n" in line or not line.strip() or "Traceback" in line:
-                    found.append(f"{overrides}: {line!r}")
-            except Exception as error:
-                found.append(f"{overrides}: {type(error).__name__}: {str(error)[:300]}")
-    return found
+        known_settings()
+        yield lambda number, seed: failure(number, data, seed)

@@ -1,27 +1,57 @@
 """Some hundred generated command lines and data files; `make fuzz` makes 10,000 of each."""
 
-from attnprobe.data.module import TextDataModule
-from attnprobe.data.sources import TestbedSource
-from tests.fuzz import files, overrides
+import time
+from functools import partial
 
+from hydra import compose
+from omegaconf import OmegaConf
 
-def small_data() -> TextDataModule:
-    data = TextDataModule(
-        "testbed",
-        TestbedSource(train_size=60, validation_size=20, test_size=20),
-        tokenizer="whitespace",
-        embedding_size=8,
-    )
-    data.setup("fit")
-    return data
+from attnprobe.configuration import composing
+from tests.fuzz import cases, files, overrides
+from tests.fuzz.remembered import composing_once
 
 
 def test_every_command_line_is_a_run_or_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
-    assert overrides.failures(100, small_data(), seed=1) == []
+    with overrides.ready() as failure:
+        assert cases.outcomes(partial(failure, seed=1), range(300)) == []
 
 
 def test_every_file_is_a_data_set_or_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")
-    assert files.failures(100, tmp_path, seed=1) == []
+    assert cases.outcomes(partial(files.failure, folder=tmp_path, seed=1), range(200)) == []
+
+
+def test_a_composition_that_was_remembered_is_the_one_that_hydra_makes():
+    lines = (
+        ["seed=3"],
+        ["data=sst", "seed=4"],
+        ["data=sst", "model.encoder.hidden_size=3"],
+        ["+experiment=jain", "seed=5"],
+    )
+    with composing():
+        plain = [OmegaConf.to_container(compose("config", overrides=one)) for one in lines]
+        with composing_once():
+            for _ in range(2):
+                assert [OmegaConf.to_container(compose("config", overrides=one)) for one in lines] == plain
+
+
+def test_a_case_that_hangs_is_a_failure_and_the_next_one_runs(monkeypatch):
+    monkeypatch.setattr(cases, "CPU_SECONDS", 0.2)
+    monkeypatch.setattr(cases, "SECONDS", 0.5)
+
+    def case(number):
+        try:
+            while number == 0:
+                pass
+            if number == 1:
+                time.sleep(100)
+        except Exception:
+            return "swallowed"
+        return None if number == 2 else "well answered"
+
+    found = cases.outcomes(case, range(4))
+    assert [one.split(":")[0] for one in found] == ["case 0", "case 1", "case 3"]
+    assert "processor time" in found[0] or "on the clock" in found[0]
+    assert "on the clock" in found[1]

@@ -142,3 +142,14 @@ def test_the_verdict_is_that_of_the_tables(tmp_path):
     assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
     base = directory / members[0]["directory"]
     assert set(read_results(base)["probe"]) == {"training", "performance", "adversarial"}
+
+
+def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):
+    path = binary(tmp_path / "reviews.csv")
+    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
+    directory = carry_out_study([*command, f"output={tmp_path / 'runs'}", "study.probes=[permutation]"], compose)
+    publish_study(directory)
+    said = capsys.readouterr().out
+    assert "is not tested: it needs the probe adversarial." in " ".join(said.split())
+    assert "adversary (search)" not in said
+    assert (directory / "report.html").exists()

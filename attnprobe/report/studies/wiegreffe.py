@@ -68,9 +68,15 @@ class Members:
             parts.append(wide.assign(role=run["role"], seed=run["seed"], parameter=run["parameter"]))
         return pd.concat([part for part in parts if not part.empty]) if parts else pd.DataFrame()
 
+    @property
+    def others(self) -> pd.DataFrame:
+        """The rows of `to_base` of the base's other seeds; empty where there are none."""
+        return self.to_base if self.to_base.empty else self.to_base[self.to_base["role"] == "base"]
+
     @cached_property
     def single(self) -> pd.DataFrame:
-        """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example."""
+        """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example; empty where the
+        base was not searched for them."""
         return per_example(Path(self.of("base")["path"].iloc[0]), "adversarial")
 
     @property
@@ -235,18 +241,16 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
 
 
 def seeds(reading: StudyReading, members: Members) -> None:
-    """How far other seeds' attention is from the base's, and how far adversaries get."""
-    others = members.to_base[members.to_base["role"] == "base"]
-    frame = pd.DataFrame({"seeds": others.groupby(level="example_id")["jsd"].median()})
-    frame["farthest seed"] = others.groupby(level="example_id")["jsd"].max()
-    frame = frame.join(members.single[["found_jsd", "optimum_jsd", "max_attention", "predicted_class"]])
-    frame = named(frame, [members.classes])
-    tvd = others.groupby(level="example_id")["tvd"].median()
-    names = {
-        "seeds": "median over seeds",
-        "found_jsd": "adversary (search)",
-        "optimum_jsd": f"adversary ({members.best})",
-    }
+    """How far other seeds' attention is from the base's, and how far adversaries get, where the base was searched for them."""
+    others = members.others
+    if others.empty:
+        reading.notes.append("No other seed was trained: whether attention is stable over seeds is not tested.")
+        return
+    frame = named(by_seeds(members), [members.classes])
+    searched = not members.single.empty
+    names = {"seeds": "median over seeds"}
+    if searched:
+        names |= {"found_jsd": "adversary (search)", "optimum_jsd": f"adversary ({members.best})"}
     lines = []
     bins = max_attention_bin(frame["max_attention"].to_numpy())
     for label, part in [("all", frame), *((MAX_ATTENTION_BINS[b], frame[bins == b]) for b in range(4))]:
@@ -255,10 +259,40 @@ def seeds(reading: StudyReading, members: Members) -> None:
             mean, low, high = interval(part[column])
             line |= {f"JSD, {name}": mean, f"JSD, {name} low": low, f"JSD, {name} high": high}
         lines.append(line)
-    reading.tables["JSD of attention to the base's: other seeds, and adversaries against single predictions"] = (
-        pd.DataFrame(lines)
-    )
+    beside = ", and adversaries against single predictions" if searched else ""
+    reading.tables[f"JSD of attention to the base's: other seeds{beside}"] = pd.DataFrame(lines)
     count = others["seed"].nunique()
+    spread_of_seeds = Evidence.of(frame["seeds"].to_numpy())
+    words = (
+        f"Over {count} further seed{'' if count == 1 else 's'} attention moves by a median JSD of {shown(spread_of_seeds)} "
+        f"nats (predictions by a TVD of {others.groupby(level='example_id')['tvd'].median().mean():.3f})."
+    )
+    if searched:
+        beyond_seeds(reading, frame, words, members.best)
+    else:
+        reading.notes.append(
+            f"{words} Whether an adversary gets farther is not tested: it needs the probe adversarial."
+        )
+    caption = "JSD to the base's attention by the base's largest weight: median over seeds per example"
+    caption += f", and the adversaries against single predictions (search, and {members.best})." if searched else "."
+    best = f"adversary, {members.best}" if searched else ""
+    reading.figures.append(("seeds", caption, spread(frame, reading.data, best)))
+
+
+def by_seeds(members: Members) -> pd.DataFrame:
+    """The base's examples: `seeds` and `farthest seed`, the median and the largest JSD of other seeds' attention to the
+    base's; `max_attention`, `predicted_class`; and `found_jsd`, `optimum_jsd` where the base was searched."""
+    examples = members.others.groupby(level="example_id")
+    frame = pd.DataFrame({"seeds": examples["jsd"].median(), "farthest seed": examples["jsd"].max()})
+    if not members.single.empty:
+        return frame.join(members.single[["found_jsd", "optimum_jsd", "max_attention", "predicted_class"]])
+    # what the other seeds' tables say of the base
+    of_base = {"max_attention": "teacher_max_attention", "predicted_class": "teacher_predicted_class"}
+    return frame.assign(**{name: examples[column].first() for name, column in of_base.items()})
+
+
+def beyond_seeds(reading: StudyReading, frame: pd.DataFrame, words: str, best: str) -> None:
+    """The finding that adversaries of single predictions are farther out than other seeds, or are not."""
     beyond = Evidence.of((frame["found_jsd"] - frame["seeds"]).to_numpy())
     claim = statement(
         "seeds_are_nearer_than_adversaries", "stability",
@@ -266,24 +300,15 @@ def seeds(reading: StudyReading, members: Members) -> None:
         "section 3.3", "difference of JSD in nats, adversary found by search − median over seeds", "for",
     )  # fmt: skip
     outside = float((frame["optimum_jsd"] > frame["farthest seed"]).mean())
-    spread_of_seeds = Evidence.of(frame["seeds"].to_numpy())
     verdict = {
         HOLDS: "The adversary is farther out, by {}: seeds do not explain what it finds.",
         FAILS: "The adversary is no farther out ({}): what it finds is within the spread of seeds.",
     }.get(beyond.exceeds(0), "Whether the adversary is farther out is open ({}).")
-    words = (
-        f"Over {count} further seed{'' if count == 1 else 's'} attention moves by a median JSD of {shown(spread_of_seeds)} "
-        f"nats (predictions by a TVD "
-        f"of {tvd.mean():.3f}). {verdict.format(shown(beyond) + ' nats')} The farthest attention known ({members.best}) is "
-        f"beyond the farthest seed "
+    words += (
+        f" {verdict.format(shown(beyond) + ' nats')} The farthest attention known ({best}) is beyond the farthest seed "
         f"in {100 * outside:.0f} % of the examples."
     )
     add(reading, claim, beyond, words)
-    caption = (
-        "JSD to the base's attention by the base's largest weight: median over seeds per example, and the adversaries "
-        f"against single predictions (search, and {members.best})."
-    )
-    reading.figures.append(("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}")))
 
 
 GUIDES = {
@@ -364,7 +389,7 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         f"[{best['TVD low']:.3f}, {best['TVD high']:.3f}]."
     )
     add(reading, claim, evidence, words)
-    seeds_at = members.to_base[members.to_base["role"] == "base"]
+    seeds_at = members.others
     points = (
         seeds_at.groupby("seed")[["tvd", "jsd"]].mean() if not seeds_at.empty else pd.DataFrame(columns=["tvd", "jsd"])
     )

@@ -13,6 +13,7 @@ from attnprobe.results.table import Rows
 from tests.runs import seal
 
 EXAMPLES = 60
+ALL = ("uniform", "seeds", "guide", "adversary")
 
 
 def invented_run(
@@ -34,6 +35,7 @@ def invented_run(
         rows.add("tvd", ids, np.clip(tvd + noise, 0, 1))
         rows.add("jsd", ids, np.clip(jsd + noise, 0, 0.69))
         rows.add("teacher_max_attention", ids, np.linspace(0.1, 0.9, EXAMPLES))
+        rows.add("teacher_predicted_class", ids, ids % 2)
     if adversarial:
         rows = tables["adversarial"] = Rows()
         rows.add("max_attention", ids, np.linspace(0.1, 0.9, EXAMPLES))
@@ -52,7 +54,7 @@ def invented_run(
 def study(tmp_path):
     """A study of the wished F1 values, seeds' JSD and adversaries `{λ: (tvd, jsd)}`."""
 
-    def make(base, uniform, guides, adversaries, seeds_jsd=0.1):
+    def make(base, uniform, guides, adversaries, seeds_jsd=0.1, tests=ALL, searched=True, of="wiegreffe"):
         members = []
 
         def member(role, seed, parameter=None, **numbers):
@@ -63,7 +65,7 @@ def study(tmp_path):
             )
 
         for seed, f1 in enumerate(base):
-            member("base", seed, f1=f1, teacher=seed > 0, jsd=seeds_jsd, tvd=0.05, adversarial=seed == 0)
+            member("base", seed, f1=f1, teacher=seed > 0, jsd=seeds_jsd, tvd=0.05, adversarial=searched and seed == 0)
         for seed, f1 in enumerate(uniform):
             member("uniform", seed, f1=f1)
         for by, values in guides.items():
@@ -73,9 +75,8 @@ def study(tmp_path):
             curve = {"loss": 0.1, "tvd": tvd, "jsd": jsd}
             member("adversary", 0, weight, f1=0.8, teacher=True, tvd=tvd, jsd=jsd, validation=curve)
         directory = tmp_path / "study"
-        tests = ["uniform", "seeds", "guide", "adversary"]
-        content = {"study": "wiegreffe", "data": "sst", "model": "lstm_additive", "members": members}
-        write_sealed(content | {"settings": {"tests": tests, "above": 0.4}}, directory / "study.json")
+        content = {"study": of, "data": "sst", "model": "lstm_additive", "members": members}
+        write_sealed(content | {"settings": {"tests": list(tests), "above": 0.4}}, directory / "study.json")
         return read_study(directory)
 
     return make
@@ -173,3 +174,26 @@ def test_no_interval_of_f1_leaves_what_f1_can_be(study):
             assert max(line.get_xdata().max() for line in axes.lines) <= 1
             assert -0.05 <= axes.get_xlim()[0] < axes.get_xlim()[1] <= 1.05
     assert any(words.startswith("Over 1 further seed attention") for words in found.readings.values())
+
+
+def test_an_audit_without_the_search_leaves_out_what_was_not_measured(study):
+    full = study([0.8, 0.81, 0.79], [0.7, 0.71, 0.69], {}, {}, of="audit")
+    reading = study([0.8, 0.81, 0.79], [0.7, 0.71, 0.69], {}, {}, searched=False, of="audit")
+    assert [finding.claim.name for finding in full.findings] == [
+        "attention_is_needed",
+        "seeds_are_nearer_than_adversaries",
+    ]
+    assert [finding.claim.name for finding in reading.findings] == ["attention_is_needed"]
+    table = reading.tables["JSD of attention to the base's: other seeds"]
+    other = full.tables["JSD of attention to the base's: other seeds, and adversaries against single predictions"]
+    pd.testing.assert_frame_equal(table, other[table.columns])  # the seeds' numbers are the same ones
+    assert not any("adversary" in name for name in table)
+    assert "Whether an adversary gets farther is not tested: it needs the probe adversarial." in reading.notes[-1]
+    assert "Over 2 further seeds attention moves by a median JSD of " in reading.notes[-1]
+    assert [name for name, _, _ in reading.figures] == ["uniform", "seeds"]
+
+
+def test_an_audit_of_one_seed_says_that_stability_is_not_tested(study):
+    reading = study([0.8], [0.7], {}, {}, of="audit")
+    assert [name for name, _, _ in reading.figures] == ["uniform"]
+    assert "No other seed was trained" in reading.notes[-1]
