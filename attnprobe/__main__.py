@@ -117,10 +117,10 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     manifest = RunDirectory(directory).manifest()
     print_summary(read_results(directory), classes=manifest.get("classes", []), directory=directory)
     if (directory / "figures").is_dir():
-        print(f"figures: {directory / 'figures'}")
+        print(visible(f"figures: {directory / 'figures'}"))
     measured = quality_of(directory)
     if measured is not None and measured.warning:
-        print(f"warning: {measured.warning}")
+        print(visible(f"warning: {measured.warning}"))
     for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
         print(line)
     return objective(directory) if sweep else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from hydra.errors import CompactHydraException, HydraException
 from hydra.plugins.launcher import Launcher
@@ -59,31 +60,23 @@ class PoolLauncher(Launcher):
         return returns
 
     def plan(self, job_overrides: Sequence[Sequence[str]], first: int) -> tuple[list[Any], bool]:
-        """The jobs, and whether one of them may use a graphics card."""
-        from attnprobe.errors import UserError
+        """The jobs, and whether one of them may use a graphics card.
+
+        Raises:
+            UserError: a job has a mistake in its settings.
+        """
         from attnprobe.launching.sweep import Planned, names, stem
-        from attnprobe.running.devices import refuse_several_devices
         from attnprobe.running.prepare import is_finished
-        from attnprobe.running.settings import Settings, taken_up
 
         planned, on_gpu = [], False
         for number, (overrides, name) in enumerate(zip(job_overrides, names(job_overrides), strict=True), start=first):
-            composed = self.context.config_loader.load_sweep_config(self.config, list(overrides))
-            config = copy.deepcopy(composed)
-            with open_dict(config):
-                del config["hydra"]
-            refuse_several_devices(config.trainer)
+            config, settings = checked(self.context, self.config, list(overrides), name)
             on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
-            directory, content, done = None, None, False
-            try:
-                if config.study is not None:  # it sees to its members itself
-                    raise UserError("a study has no run directory of its own")
-                settings = Settings.of(taken_up(config, list(overrides)))
-                directory, content = settings.directory, settings.config
-                done = config.on_finished in (None, "skip") and is_finished(settings)
-            except (UserError, OmegaConfBaseException, HydraException, KeyError):
-                pass  # the job will say so itself, in its log, and the others go on
-            planned.append(Planned(tuple(overrides), name, stem(number, content), directory, done))
+            if settings is None:
+                planned.append(Planned(tuple(overrides), name, stem(number, None), None, False))
+                continue
+            done = config.on_finished in (None, "skip") and is_finished(settings)
+            planned.append(Planned(tuple(overrides), name, stem(number, settings.config), settings.directory, done))
         return planned, on_gpu
 
     def options(self) -> list[str]:
@@ -98,3 +91,56 @@ class PoolLauncher(Launcher):
         if hydra.job.config_name != "config":
             found += ["--config-name", hydra.job.config_name]
         return found + [one for one in hydra.overrides.hydra if one.lstrip("+~").startswith("hydra.searchpath")]
+
+
+class InlineLauncher(BasicLauncher):
+    """One job after the other in this very process; none before all are found to be without a mistake."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run the jobs.
+
+        Raises:
+            CompactHydraException: a job has a mistake in its settings; nothing was started.
+        """
+        setup_globals()
+        from attnprobe.errors import UserError
+        from attnprobe.launching.sweep import names
+
+        assert self.hydra_context is not None
+        assert self.config is not None
+        try:
+            for overrides, name in zip(job_overrides, names(job_overrides), strict=True):
+                checked(self.hydra_context, self.config, list(overrides), name)
+        except UserError as error:
+            raise CompactHydraException(f"attnprobe: {error}") from None
+        return super().launch(job_overrides, initial_job_idx)
+
+
+def checked(context: HydraContext, base: DictConfig, overrides: list[str], name: str) -> tuple[DictConfig, Any]:
+    """A job's configuration, and its settings (None where it has no run directory of its own yet: a study, a
+    run whose teacher is not trained).
+
+    Args:
+        context, base: what Hydra gives a launcher.
+        overrides: the job's settings.
+        name: the settings in which the jobs differ.
+
+    Raises:
+        UserError: what the job itself would end with, found before any job has begun.
+    """
+    from attnprobe.errors import UserError
+    from attnprobe.running.devices import refuse_several_devices
+    from attnprobe.running.settings import constructible
+    from attnprobe.schema.answers import answer
+
+    try:
+        config = copy.deepcopy(context.config_loader.load_sweep_config(base, overrides))
+        with open_dict(config):
+            del config["hydra"]
+        settings = constructible(config, overrides)
+        refuse_several_devices(config.trainer)
+    except (UserError, OmegaConfBaseException, HydraException) as raised:
+        error = raised if isinstance(raised, UserError) else raised.__cause__
+        message = str(error) if isinstance(error, UserError) else answer(raised, overrides)
+        raise UserError(f"{message} (in the job {name}; no job was started)") from None
+    return config, settings

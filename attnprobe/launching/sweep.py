@@ -23,6 +23,7 @@ from attnprobe.launching.slots import local_slots, visible_gpus
 from attnprobe.report.summary import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
+from attnprobe.shown import visible
 
 SHOWN_PROBES = 4
 """The closing table shows the first headline number of at most so many probes; the report shows all."""
@@ -163,9 +164,15 @@ def run_sweep(
     return outcomes
 
 
-def say(line: str) -> None:
-    """Print one line at once."""
+def say(line: str, *, plain: bool = True) -> None:
+    """Print a line at once.
+
+    Args:
+        line: what to print.
+        plain: hidden characters are shown as escapes; a table with colours is made of such.
+    """
     encoding = sys.stdout.encoding or "utf-8"
+    line = visible(line) if plain else line
     print(line.encode(encoding, errors="replace").decode(encoding), flush=True)
 
 
@@ -221,11 +228,11 @@ def summary(planned: Sequence[Planned], outcomes: Sequence[Outcome], rows: Seque
     table.add_column("job", overflow="fold")
     table.add_column("state", no_wrap=True)
     for name in columns:
-        table.add_column(name.replace("/", "\n"), justify="right", no_wrap=True)
+        table.add_column(Text(visible(name).replace("/", "\n")), justify="right", no_wrap=True)
     for job, outcome, row in zip(planned, outcomes, rows, strict=True):
         state = "done before" if job.done else f"{outcome.seconds:.0f} s" if outcome.succeeded else "FAILED"
         numbers = [f"{row[name]:.3f}" if name in row else "" for name in columns]
-        table.add_row(*(Text(cell) for cell in (job.name, state, *numbers)))
+        table.add_row(*(Text(visible(cell)) for cell in (job.name, state, *numbers)))
     return table
 
 
@@ -234,7 +241,7 @@ def show(table: Table) -> None:
     with open(os.devnull, "w") as nowhere:
         console = Console(file=nowhere, record=True, width=None if sys.stdout.isatty() else 140)
         console.print(table)
-    say(console.export_text(styles=sys.stdout.isatty()).rstrip("\n"))
+    say(console.export_text(styles=sys.stdout.isatty()).rstrip("\n"), plain=False)
 
 
 def objective(directory: Path) -> float:

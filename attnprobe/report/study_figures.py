@@ -51,9 +51,9 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
 
 
 def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> Figure:
-    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` where they are known, by bins of `max_attention`, one panel per predicted class (all in
-    one where there are more than two); `best` is what the last are called. The classes are called by name where the frame
-    says what they are (`attnprobe.report.facets.named`)."""
+    """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` where they are known, by bins of `max_attention`, one panel
+    per predicted class (all in one where there are more than two); `best` is what the last are called. The classes are
+    called by name where the frame says what they are (`attnprobe.report.facets.named`)."""
     parts = [(name if rows is frame else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))

@@ -17,6 +17,7 @@ from attnprobe.report.page.verdicts import CANNOT_DECIDE, FAILS, MARKS, MEETS, N
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading, read_study, with_intervals, write_study
+from attnprobe.shown import visible
 
 PAGE = "report.html"
 
@@ -32,25 +33,30 @@ def publish_study(directory: Path) -> None:
     runs = read_runs(reading.runs)
     console.print(verdict_table(verdicts(reading, runs), lines))
     for caption, table in reading.tables.items():
-        shown = Table(title=Text(caption), title_justify="left", box=lines)
+        shown = Table(title=safe(caption), title_justify="left", box=lines)
         compact = with_intervals(table)
         for name in compact.columns:
-            shown.add_column(Text(str(name)), justify="right" if table[name].dtype.kind in "if" else "left")
+            shown.add_column(safe(str(name)), justify="right" if table[name].dtype.kind in "if" else "left")
         for row in compact.itertuples(index=False):
-            shown.add_row(*map(Text, row))
+            shown.add_row(*(safe(str(cell)) for cell in row))
         console.print(shown)
     for finding in reading.findings:
-        console.print(Text(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
+        console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
     for run in runs:
         measured = quality_of(run.directory, run.split)
         if measured is not None and measured.warning:
-            console.print(Text(f"warning: seed {run.seed}: {measured.warning}", style="bold"))
+            console.print(safe(f"warning: seed {run.seed}: {measured.warning}", style="bold"))
     for data, notes in notes_of_data(runs):
-        console.print(Text(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
+        console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
     for note in reading.notes:
-        console.print(Text(note))
+        console.print(safe(note))
     # one path per line, unbroken, to be copied
-    print(f"report: {page}\nstudy: {directory}")
+    print(visible(f"report: {page}"), visible(f"study: {directory}"), sep="\n")
+
+
+def safe(text: str, style: str = "") -> Text:
+    """Text in which hidden characters, of a data set's or a class's name, are shown as escapes."""
+    return Text(visible(text), style=style)
 
 
 def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Sequence[Line]:
@@ -63,18 +69,18 @@ def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Sequence[Line]:
 
 def verdict_table(lines: Sequence[Line], frame: box.Box) -> Table:
     """What attention meets, fails, or cannot be decided by these numbers, each with the numbers it goes by."""
-    table = Table(title=Text("May this attention be read as an explanation?"), title_justify="left", box=frame)
+    table = Table(title=safe("May this attention be read as an explanation?"), title_justify="left", box=frame)
     for name in ("criterion", "claim that speaks for or against it", ""):
         table.add_column(name, overflow="fold")
     table.add_column("number", no_wrap=True)
     for line in lines:
         verdict = line.verdict if line.verdict == NOT_TESTED else f"{MARKS[line.verdict]} {line.verdict}"
         table.add_section()
-        table.add_row(Text(line.criterion, style="bold"), Text(line.question), "", Text(verdict, style="bold"))
+        table.add_row(safe(line.criterion, style="bold"), safe(line.question), "", safe(verdict, style="bold"))
         for one in line.outcomes:
             evidence = one.finding.evidence
             span = "" if np.isnan(evidence.low) else f" [{evidence.low:.3f}, {evidence.high:.3f}]"
             mark = {True: MARKS[MEETS], False: MARKS[FAILS], None: MARKS[CANNOT_DECIDE]}[one.met]
             number = f"{mark} {evidence.value:.3f}{span}"
-            table.add_row("", Text(one.finding.claim.statement), Text(one.finding.verdict), Text(number))
+            table.add_row("", safe(one.finding.claim.statement), safe(one.finding.verdict), safe(number))
     return table

@@ -20,7 +20,7 @@ from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.saved import entries, read_settings, shown
 from attnprobe.running.allowed import check_classes
 from attnprobe.running.devices import several_devices
-from attnprobe.schema import check, resolved
+from attnprobe.schema import check, check_files, resolved
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
@@ -118,6 +118,36 @@ class Settings:
             "split": "validation" if probe == "training" else SPLIT,
             "probe": probe,
         }
+
+
+def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | None:
+    """What can be said of a run before it begins: its settings are right, its files are there, its parts can be built.
+
+    Args:
+        config: the composed configuration.
+        overrides: the settings given on the command line, `key=value` each.
+
+    Returns:
+        the run's settings; None for a study, which has many runs, and where the run's teacher is not trained yet.
+
+    Raises:
+        UserError, InstantiationException: a mistake in the settings.
+    """
+    content = resolved(config)
+    check(content)
+    if config.run is None:
+        check_files(content["data"])
+    if config.study is not None:
+        instantiate(content["study"])
+        return None
+    settings = Settings.of(taken_up(config, overrides))
+    for part in (*settings.config["probe"].values(), settings.config["training"]["recipe"]):
+        instantiate(part)
+    instantiate(settings.config["data"], seed=settings.config["seed"])
+    if settings.config["teacher"] == "auto" and settings.is_taught:
+        return None
+    assert settings.directory  # refused where a teacher is missing
+    return settings
 
 
 def check_references(content: Any, place: tuple[str, ...] = ()) -> None:

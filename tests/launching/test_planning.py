@@ -51,15 +51,37 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         job(finished, "probe=[permutation]", "probe.permutation.samples=7"),
         job(finished, "probe=[permutation]", "seed=1"),
         job(finished, "probe=[permutation]", "on_finished=replace"),
-        ["run=nowhere", "trainer.accelerator=cpu"],
+        job(finished, "model/attention=imposed", "teacher=auto"),
         [f"run={finished}", "probe=[permutation]", "trainer.accelerator=cpu"],
     )
     assert [one.done for one in planned] == [True, True, False, False, False, False, False, True]
     assert [one.directory == finished for one in planned] == [True, True, True, True, False, True, False, True]
-    assert planned[6].directory is None  # the job itself will say why not
+    assert planned[6].directory is None  # its teacher decides it, and is not trained yet
     assert [one.stem for one in planned[4:7]] == ["9-testbed-average_additive-seed1",
                                                   "10-testbed-average_additive-seed0", "11"]  # fmt: skip
     assert not on_gpu
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("seed=abc", "seed=abc: expected a whole number"),
+        ("probe=[permuation]", "there is no probe/permuation in conf/; did you mean permutation?"),
+        ("data.colour=red", "data.colour=red: there is no such setting"),
+        ("seed=${nope}", "seed refers to ${nope}, which is no setting"),
+        ("run=nowhere", "no run of attnprobe there"),
+        ("model/attention=imposed", "learns from a teacher"),
+        ("teacher=nowhere", "nowhere"),
+        ("data.rationale_kind=sentences", "data.sentences"),
+        ("trainer.devices=2", "trainer.devices=2 in a sweep"),
+    ],
+)
+def test_a_mistake_in_one_job_is_found_before_any_begins(mistake, message):
+    good = ["trainer.accelerator=cpu", "seed=1"]
+    with pytest.raises(UserError) as caught:
+        plan(good, [good[0], mistake])
+    assert message in str(caught.value)
+    assert str(caught.value).endswith(f"(in the job {mistake}; no job was started)")
 
 
 @pytest.mark.parametrize("stem", sorted(path.stem for path in (CONFIGURATION / "launcher").glob("*.yaml")))
@@ -69,7 +91,7 @@ def test_every_launcher_can_be_chosen(stem):
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
         config = compose("config", [f"launcher={stem}"], return_hydra_config=True)
     assert config.launcher.name == stem
-    target = {"inline": "BasicLauncher", "ray": "RayLauncher"}.get(stem, "PoolLauncher")
+    target = {"inline": "InlineLauncher", "ray": "RayLauncher"}.get(stem, "PoolLauncher")
     assert config.hydra.launcher._target_.endswith(target)
 
 

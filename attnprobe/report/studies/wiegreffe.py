@@ -241,7 +241,7 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
 
 
 def seeds(reading: StudyReading, members: Members) -> None:
-    """How far other seeds' attention is from the base's, and how far adversaries get, where the base was searched for them."""
+    """How far the attention of other seeds is from the base's, and how far adversaries get, where these were searched for."""
     others = members.others
     if others.empty:
         reading.notes.append("No other seed was trained: whether attention is stable over seeds is not tested.")
