@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: run test faults test-slow test-anywhere test-numbers-again coverage lint format benchmark clean
+.PHONY: run test faults test-slow test-anywhere test-numbers-again coverage fuzz lint format benchmark clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready
@@ -34,10 +34,12 @@ test-numbers-again: .venv/ready
 coverage: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing:skip-covered
 
-# 10,000 generated command lines and data files: each is a run or one line
+# 10,000 generated command lines and data files, each of which is a run or one line, and 10,000 saved settings that try to
+# run code, all of which are refused
 fuzz: .venv/ready
 	$(BIN)/python -m tests.fuzz overrides 10000
 	$(BIN)/python -m tests.fuzz files 10000
+	$(BIN)/python -m tests.running.hostile 10000
 
 lint: .venv/ready
 	$(BIN)/ruff check .

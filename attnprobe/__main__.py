@@ -36,7 +36,7 @@ def main() -> None:
     except Exception as error:
         if isinstance(error, CompactHydraException) and str(error).startswith("attnprobe: "):  # of a job of a sweep
             print(visible(str(error)), file=sys.stderr)
-            raise SystemExit(1) from None
+            raise SystemExit(2 if isinstance(error.__cause__, UserError) else 1) from None  # 2: none was started
         if HydraConfig.initialized() and not isinstance(error, OmegaConfBaseException):
             raise  # no mistake in the settings
         stop(answer(error, [one for one in sys.argv[1:] if not one.startswith("-")]))

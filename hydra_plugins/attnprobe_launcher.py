@@ -43,7 +43,7 @@ class PoolLauncher(Launcher):
                 options=self.options(),
             )
         except UserError as error:
-            raise CompactHydraException(f"attnprobe: {error}") from None
+            raise CompactHydraException(f"attnprobe: {error}") from error
         failed = sum(not outcome.succeeded for outcome in outcomes)
         returns = []
         for job, outcome in zip(planned, outcomes, strict=True):
@@ -112,7 +112,7 @@ class InlineLauncher(BasicLauncher):
             for overrides, name in zip(job_overrides, names(job_overrides), strict=True):
                 checked(self.hydra_context, self.config, list(overrides), name)
         except UserError as error:
-            raise CompactHydraException(f"attnprobe: {error}") from None
+            raise CompactHydraException(f"attnprobe: {error}") from error
         return super().launch(job_overrides, initial_job_idx)
 
 

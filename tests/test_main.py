@@ -86,10 +86,50 @@ def test_help_imports_nothing_heavy(tmp_path):
 
 
 def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
-    sweep = ["-m", *SMALL, "launcher=inline", "model=average", "probe=[permutation]", "data.max_tokens=0,4000"]
+    # what only the data can show: no text is as long as that
+    sweep = ["-m", *SMALL, "launcher=inline", "model=average", "probe=[permutation]", "data.min_length=1000,0"]
     done = attnprobe(tmp_path, *sweep)
     assert done.returncode == 1
-    assert "data.max_tokens=0: expected a whole number of at least 1" in done.stderr
+    assert "data.min_length=1000" in done.stderr
     assert "Traceback" not in done.stderr
     assert "results: runs/testbed/average_additive-seed0-" in done.stdout
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"logs", "testbed"}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "values", "message"),
+    [
+        ("inline", "seed=0,abc", "attnprobe: seed=abc: expected a whole number of at least 0"),
+        ("local", "probe=[permutation],[permuation]", "there is no probe/permuation in conf/; did you mean permutation?"),
+    ],
+)
+def test_a_sweep_refuses_a_mistake_in_its_last_job_before_the_first_begins(tmp_path, launcher, values, message):
+    done = attnprobe(tmp_path, "-m", *SMALL, f"launcher={launcher}", values)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.glob("runs/testbed*"))
+
+
+PART = """
+from attnprobe.models.encoders import LSTMEncoder
+
+class Fussy(LSTMEncoder):
+    def __init__(self, input_size, width=1):
+        if width != 8:
+            raise TypeError(f"width must be eight,\\nnot {width}")
+        super().__init__(input_size, hidden_size=width)
+"""
+
+
+def test_a_class_of_somebody_elses_that_refuses_its_arguments_is_one_line(tmp_path):
+    (tmp_path / "fussy.py").write_text(PART)
+    arguments = [*SMALL, "model.encoder._target_=fussy.Fussy", "~model.encoder.hidden_size", "+model.encoder.width=7"]
+    done = attnprobe(tmp_path, *arguments, path=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "attnprobe: model.encoder.width=7: fussy.Fussy cannot be constructed with width, input_size (TypeError: width must "
+        "be eight, not 7). HYDRA_FULL_ERROR=1 shows where"
+    )
+    assert "Traceback" not in done.stderr

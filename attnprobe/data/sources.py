@@ -87,7 +87,9 @@ def read_file(path: Path) -> datasets.Dataset:
             options["features"] = datasets.Features({name: datasets.Value("string") for name in head.columns})
         if BUILDERS[ending] == "parquet" and pq.read_metadata(path).num_rows == 0:
             raise UserError(f"{path} has no row: expected at least one")
-        return load_afresh(BUILDERS[ending], path, options)
+        rows = load_afresh(BUILDERS[ending], path, options)
+        rows.data.table.validate(full=True)  # pyarrow reads text that is no UTF-8 from JSON without a word
+        return rows
     except UserError:
         raise
     except (

@@ -76,9 +76,9 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 def check_named(path: str, given: Mapping[str, Any], kinds: Mapping[str, Mapping[str, Any]]) -> None:
     """A mapping whose `name` says which settings it has."""
     name = given.get("name")
-    if name not in kinds:
+    if not isinstance(name, str) or name not in kinds:
         raise UserError(f"{path}.name={shown(name)}: expected {listed(kinds)}{nearest(str(name), kinds)}")
-    check_keys(path, given, kinds[str(name)], needed=kinds[str(name)])
+    check_keys(path, given, kinds[name], needed=kinds[name])
 
 
 def check_trainer(given: Mapping[str, Any]) -> None:

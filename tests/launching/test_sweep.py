@@ -74,22 +74,22 @@ def killed(folder, *arguments, after):
 
 
 def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
-    # with no tokens left a job fails: every second one
-    sweep = ["-m", *SMALL, "probe=[permutation]", "model=average,cnn", "data.max_tokens=4000,0", "launcher.workers=2"]
+    # where no text is long enough a job fails: every second one
+    sweep = ["-m", *SMALL, "probe=[permutation]", "model=average,cnn", "data.min_length=0,1000", "launcher.workers=2"]
     done = killed(tmp_path, *sweep, after=1)
     assert done == 1
     status, output = finish(tmp_path, *sweep)  # at once: no time for orphans to end
     assert status == 1
     assert "4 jobs: 1 done, 3 to run on 2 CPU workers; logs in runs/logs\n" in output
     for model in ("average", "cnn"):
-        assert f"FAILED model={model} data.max_tokens=0 (status 2) after" in output
-    assert "s: attnprobe: data.max_tokens=0: expected at least 1, or null for no limit\n" in output
+        assert f"FAILED model={model} data.min_length=1000 (status 2) after" in output
+    assert "s: attnprobe: no row of the " in output
     assert "log: runs/logs/3-testbed-cnn_additive-seed0.log\n" in output
-    assert "attnprobe: 2 of 4 jobs failed, first model=average data.max_tokens=0: attnprobe: data" in output
+    assert "attnprobe: 2 of 4 jobs failed, first model=average data.min_length=1000: attnprobe: " in output
     assert "report: python -m attnprobe.report runs\n" in output
     assert "Traceback" not in output
     for model in ("average", "cnn"):
-        run(small_run(tmp_path / "single", f"model={model}", "data.max_tokens=4000"))
+        run(small_run(tmp_path / "single", f"model={model}", "data.min_length=0"))
     assert content(tmp_path / "runs") == content(tmp_path / "single")
     left = {str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob(".*")}
     assert not left
@@ -159,12 +159,12 @@ def test_probes_are_added_to_several_runs_at_once(tmp_path):
 def test_a_cluster_runs_the_jobs(tmp_path):
     pytest.importorskip("submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'")
     sweep = ["-m", *SMALL, "launcher=submitit", "launcher.cluster=local", "launcher.parameters.gpus_per_node=0",
-             "model=average", "probe=[permutation]", "data.max_tokens=4000,0"]  # fmt: skip
+             "model=average", "probe=[permutation]", "data.min_length=0,1000"]  # fmt: skip
     status, output = finish(tmp_path, *sweep)
     assert status == 1
     assert "2 jobs: 0 done, 2 to run on local through submitit, at most 100 at a time; logs in runs/logs\n" in output
-    assert "FAILED data.max_tokens=0 (status 2)" in output
-    run(small_run(tmp_path / "single", "model=average", "data.max_tokens=4000"))
+    assert "FAILED data.min_length=1000 (status 2)" in output
+    run(small_run(tmp_path / "single", "model=average", "data.min_length=0"))
     assert content(tmp_path / "runs") == content(tmp_path / "single")
 
 
