@@ -100,7 +100,11 @@ def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):
     ("launcher", "values", "message"),
     [
         ("inline", "seed=0,abc", "attnprobe: seed=abc: expected a whole number of at least 0"),
-        ("local", "probe=[permutation],[permuation]", "there is no probe/permuation in conf/; did you mean permutation?"),
+        (
+            "local",
+            "probe=[permutation],[permuation]",
+            "there is no probe/permuation in conf/; did you mean permutation?",
+        ),
     ],
 )
 def test_a_sweep_refuses_a_mistake_in_its_last_job_before_the_first_begins(tmp_path, launcher, values, message):
