@@ -86,7 +86,7 @@ def test_reading_leaves_the_progress_bars_as_they_were(tmp_path):
         ("rows.csv", b"text,label\na,1,2\nb,1,2\n", "line 2 has more cells than the header"),
         ("rows.csv", b"text,label\n\xff\xfe,1\n", "cannot be read: .*utf-8"),
         ("rows.jsonl", b'{"text": "a b\xd2", "label": "1"}\n', "cannot be read: .*utf-8"),
-        ("rows.jsonl.gz", gzip.compress(b""), "has no row"),
+        ("rows.jsonl.gz", gzip.compress(b"", mtime=0), "has no row"),
         ("rows.parquet", parquet_without_rows(), "has no row"),
         ("rows.parquet", b"no parquet", "cannot be read"),
         ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
