@@ -80,6 +80,9 @@ class OwnRunDirectory(RunDirectory):
                 path.unlink()
         if not os.path.lexists(self / MARKER):
             self._list([MANIFEST, TRAINED, CONFIG])
+        self._remove_partials()
+
+    def _remove_partials(self) -> None:
         for name in self.names():
             folder = (self / name).parent
             if not name.endswith("/") and folder.is_dir() and not folder.is_symlink():
@@ -153,6 +156,7 @@ class OwnRunDirectory(RunDirectory):
         """Remove what the run listed, but for the list. The manifest goes first, then what a training can be resumed
         from, so that a kill in between leaves no run that looks finished."""
         names = self.names()
+        self._remove_partials()
         for name in [MANIFEST, TRAINED, *(name for name in names if name not in (MANIFEST, TRAINED))]:
             path = self / name
             if any((self.path / folder).is_symlink() for folder in PurePosixPath(name).parents if folder.name):

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pandas as pd
 import pytest
 
-from attnprobe.results.directory import find_runs
+from attnprobe.results.directory import MARKER, find_runs
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.runs import SMALL, small_run
@@ -91,7 +91,7 @@ def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
     for model in ("average", "cnn"):
         run(small_run(tmp_path / "single", f"model={model}", "data.min_length=0"))
     assert content(tmp_path / "runs") == content(tmp_path / "single")
-    left = {str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob(".*")}
+    left = {str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob(".*") if path.name != MARKER}
     assert not left
 
 

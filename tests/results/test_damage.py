@@ -117,7 +117,7 @@ def test_every_damage_is_noticed_and_named(finished, tmp_path):
 
 @pytest.mark.slow
 def test_a_thousand_damages_are_noticed_and_named(finished, tmp_path, capsys):
-    unnoticed, count = campaign(finished, tmp_path, flips=60)
+    unnoticed, count = campaign(finished, tmp_path, flips=80)
     with capsys.disabled():
         print(f"\n{count} damages, {len(unnoticed)} unnoticed or not named")
     assert count >= 1000

@@ -157,6 +157,15 @@ def test_what_a_killed_write_left_is_removed_and_nothing_of_that_kind_that_is_no
     assert [path.name for path in (run / "tables").iterdir()] == [".mine.7.partial"]
 
 
+def test_what_a_killed_write_left_goes_with_the_rest_of_the_run(tmp_path):
+    run = OwnRunDirectory(tmp_path / "run")
+    run.mark()
+    run.place("tables/a.parquet").parent.mkdir()
+    (run / "tables/.a.parquet.7.partial").write_text("")
+    run.discard()
+    assert not run.path.exists()
+
+
 def test_a_withdrawn_table_is_in_no_manifest_until_it_is_written_again(tmp_path):
     directory = finished_run(tmp_path / "run")
     run = OwnRunDirectory(directory)

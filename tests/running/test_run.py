@@ -251,3 +251,41 @@ def test_a_probe_of_words_is_refused_before_a_model_of_sentences_is_trained(tmp_
     monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(UserError, match="probe leave_one_out is about single words"):
         run(small_run(tmp_path, "model=hanrnn", "data.sentences=rule", probes="[permutation,leave_one_out]"))
+
+
+def test_changed_inputs_are_never_done(tmp_path):
+    """Labels, or the numbers in a word vectors' file, change under the same name: nothing is skipped, nothing measured."""
+    texts, vectors = tmp_path / "reviews.csv", tmp_path / "vectors.txt"
+    lines = [f"{word} film number {i},{int(word == 'good')}" for i in range(40) for word in ("good", "bad")]
+    before = {texts: "\n".join(["text,label", *lines]), vectors: "good 1 2\nbad 3 4\nfilm 5 6\n"}
+    for path, content in before.items():
+        path.write_text(content)
+    small = ["data=files", f"data.path={texts}", f"data.vectors={vectors}", "training.epochs=1", "figures=false"]
+    config = composed(*small, "probe=[permutation]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu")
+    directory = run(config)
+    assert run(config, sweep=True) == directory
+    inverted = before[texts].translate(str.maketrans({"0": "1", "1": "0"}))
+    for path, content, setting in (
+        (texts, inverted, r"data\.path \(train\)"),
+        (vectors, "good 1 3\n", r"data\.vectors"),
+    ):
+        path.write_text(content)
+        with pytest.raises(UserError, match=f"the content of {setting} has changed since"):
+            run(config, sweep=True)
+        path.write_text(before[path])
+    assert run(config, sweep=True) == directory
+
+
+def test_a_damaged_table_is_measured_again_and_damaged_weights_are_named(tmp_path, capsys):
+    config = small_run(tmp_path)
+    directory = run(config)
+    tables = files(directory)
+    (directory / "tables" / "permutation.parquet").write_bytes(b"PAR1")
+    assert run(config, sweep=True) == directory
+    assert files(directory) == tables
+    assert "permutation.parquet is damaged: it has 4 bytes" in capsys.readouterr().err
+    weights = directory / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    for sweep in (True, False):
+        with pytest.raises(UserError, match=r"model\.safetensors is damaged: .*on_finished=replace"):
+            run(config, sweep=sweep)
