@@ -66,7 +66,7 @@ def task(config: DictConfig) -> float | None:
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
     overrides = given()
     try:
-        if without_settings(config):
+        if without_settings(config, overrides):
             config = composed(overrides)
         content = resolved(config)
         check(content)

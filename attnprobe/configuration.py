@@ -28,20 +28,26 @@ def composed(overrides: Sequence[str]) -> DictConfig:
     settings (`--config-dir`), as a probe is.
     """
     config = compose("config", overrides=list(overrides))
-    absent = without_settings(config)
+    absent = without_settings(config, overrides)
     if not absent:
         return config
-    return compose("config", overrides=[*overrides, f"importance=[{','.join([*config.importance, *absent])}]"])
+    return compose(
+        "config", overrides=[*overrides, f"importance=[{','.join(dict.fromkeys([*config.importance, *absent]))}]"]
+    )
 
 
-def without_settings(config: DictConfig) -> list[str]:
+def without_settings(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """The importances that are asked for, not yet in the configuration, and in a folder of settings."""
     asked = [config.get("importances"), *(part.get("importances") for part in config.probe.values())]
     names = dict.fromkeys(str(name) for one in asked if OmegaConf.is_list(one) for name in one)
-    absent = [name for name in names if name not in config.importance]
+    absent = [name for name in names if "_target_" not in (config.importance.get(name) or {})]
     if not absent:
         return []
-    known = GlobalHydra.instance().config_loader().get_group_options("importance")
+    known = (
+        GlobalHydra.instance()
+        .config_loader()
+        .get_group_options("importance", config_name="config", overrides=list(overrides))
+    )
     return [name for name in absent if name in known]
 
 

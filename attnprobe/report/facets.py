@@ -138,5 +138,7 @@ def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFra
         classes: the names of the classes of each run; empty where they are not known or must not be shown.
     """
     result = results.copy(deep=False)
-    result.attrs = {CLASSES: list(classes[0])} if len({tuple(names) for names in classes}) == 1 and classes[0] else {}
+    alike = len({tuple(names) for names in classes}) == 1 and classes[0]
+    kept = {key: value for key, value in results.attrs.items() if key != CLASSES}
+    result.attrs = kept | ({CLASSES: list(classes[0])} if alike else {})
     return result

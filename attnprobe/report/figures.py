@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -16,7 +17,7 @@ from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.style import drawable, paper_style, save
 from attnprobe.results.directory import PIPELINE, RunDirectory, find_runs, table_file
 from attnprobe.results.schema import SCHEMA
-from attnprobe.results.table import read_table
+from attnprobe.results.table import IMPORTANCES, read_table, told
 
 
 def draw_figures(
@@ -41,7 +42,8 @@ def draw_figures(
     runs = {}
     for run in find_runs(run_dirs):
         runs[run] = {probe: RunDirectory(run) / table_file(probe) for probe in RunDirectory(run).probes()}
-    return draw_tables(runs, directory, words=words)
+    facts = told(RunDirectory(run).manifest() for run in runs)
+    return draw_tables(runs, directory, words=words, importances=facts)
 
 
 def draw_tables(
@@ -50,25 +52,33 @@ def draw_tables(
     *,
     words: bool = True,
     opened: Callable[[Path], RunDirectory] = RunDirectory,
+    importances: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Path]:
-    """As `draw_figures`, from the files of each run directory's tables, by probe; `opened` gives access to the rest."""
+    """As `draw_figures`, from the files of each run directory's tables, by probe; `opened` gives access to the rest, and
+    `importances` are the facts that the manifests have of them (`attnprobe.results.table.told`)."""
     directory = Path(directory)
     classes = [class_names(run) if words else [] for run in tables]
     written: list[Path] = []
     for reading in readings().values():
         for drawing in reading.drawings:
             if not drawing.words:
-                results = named(rows_of(drawing, tables.values()), classes)
+                results = named(with_facts(rows_of(drawing, tables.values()), importances), classes)
                 if drawable_from(drawing, results):
                     written += save(draw(drawing, results, None), directory, drawing.name)
                 continue
             for run, files in tables.items() if words else []:
-                results = named(rows_of(drawing, [files]), classes)
+                results = named(with_facts(rows_of(drawing, [files]), importances), classes)
                 if drawable_from(drawing, results):
                     stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
                     examples = examples_of(drawing, opened(run), results)
                     written += save(draw(drawing, results, examples), directory, stem)
     return written
+
+
+def with_facts(results: pd.DataFrame, importances: Mapping[str, Mapping[str, Any]] | None) -> pd.DataFrame:
+    """The same table, with what is known of its importances."""
+    results.attrs[IMPORTANCES] = importances or {}
+    return results
 
 
 def rows_of(drawing: Drawing, runs: Iterable[Mapping[str, Path]]) -> pd.DataFrame:

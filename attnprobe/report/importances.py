@@ -4,13 +4,13 @@ So one that an outside package brings stands in tables and figures under its own
 torch, is imported.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-IMPORTANCES = "importances"
-"""Key of a table's `attrs` with the facts of its runs' importances."""
-COLOURS = ("#882255", "#44AA99", "#332288", "#999933", "#CC79A7", "#009E73")
+import pandas as pd
+
+from attnprobe.results.table import IMPORTANCES
+
+COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
 """Of those that no manifest gives a colour."""
 
 
@@ -22,15 +22,25 @@ class Facts:
     colour: str
     signed: bool = False
 
+    @property
+    def ascii_title(self) -> str:
+        """The title for a log file."""
+        return self.title.replace("×", "x").encode("ascii", "replace").decode("ascii")
 
-def facts_of(name: str, known: Mapping[str, Mapping[str, Any]]) -> Facts:
-    """What is known of the importance of this name; made of the name where nothing is.
 
-    >>> facts_of("my_own", {}).title
+def facts_of(name: str, results: pd.DataFrame) -> Facts:
+    """What the results' runs say of the importance of this name; made of the name where they say nothing.
+
+    >>> facts_of("my_own", pd.DataFrame()).title
     'my own'
     """
-    said = known.get(name, {})
+    said = results.attrs.get(IMPORTANCES, {}).get(name, {})
     colour = COLOURS[sum(name.encode()) % len(COLOURS)]
     return Facts(
         str(said.get("title", name.replace("_", " "))), str(said.get("colour", colour)), bool(said.get("signed"))
     )
+
+
+def importances_in(results: pd.DataFrame, mark: str) -> list[str]:
+    """The names that follow `mark` in the table's metrics, in alphabetical order."""
+    return sorted(str(one).removeprefix(mark) for one in results["metric"].unique() if str(one).startswith(mark))

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Claim
+from attnprobe.report.importances import facts_of, importances_in
 
 Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
 
@@ -111,7 +112,8 @@ class Tabulation:
 class Reading:
     """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
     probe's part of the report, and `about` says in a few sentences what it measures and how to read it. `noted` makes one
-    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest)."""
+    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest). `of_importance`
+    and `mark`: see `headlines_of`."""
 
     probe: str
     headlines: tuple[Headline, ...] = ()
@@ -122,6 +124,22 @@ class Reading:
     about: str = ""
     order: int = 100
     noted: Callable[[Sequence[Mapping[str, float]]], str] | None = None
+    of_importance: Callable[[str, str], tuple[Headline, ...]] | None = None
+    mark: str = ""
+
+    def headlines_of(self, results: pd.DataFrame) -> tuple[Headline, ...]:
+        """`headlines`, and `of_importance(name, title)` for every further importance in the table: those that have a metric
+        `mark` followed by their name.
+
+        Args:
+            results: a long table of this probe, of any runs.
+        """
+        if self.of_importance is None:
+            return self.headlines
+        declared = {one.metric for one in self.headlines}
+        names = [name for name in importances_in(results, self.mark) if f"{self.mark}{name}" not in declared]
+        further = [self.of_importance(name, facts_of(name, results).ascii_title) for name in names]
+        return (*self.headlines, *(one for several in further for one in several))
 
 
 @cache

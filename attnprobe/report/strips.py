@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
@@ -11,12 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from attnprobe.report.importances import facts_of
+from attnprobe.results.table import IMPORTANCES
+
 MOST_TEXTS = 25
 """A notebook shows no more texts than these: every token of every measure is an element of the page."""
 NAMED = 3
 """Positions that are named to a reader who does not see the colours."""
-MEASURES = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
-"""Columns of an explanation that hold a number per token, and what they are called above a strip."""
 
 # One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes before the system's,
 # and the background is set as well, so that a theme that is not known here costs looks and not legibility.
@@ -160,14 +161,15 @@ class Explanation(pd.DataFrame):
         if not {"prediction", "probability", "tokens", "attention"} <= set(self.columns):
             return pd.DataFrame(self)._repr_html_()  # type: ignore[operator]
         rows: list[Any] = self.head(MOST_TEXTS).to_dict("records")
-        fragments = [strips_html(strips_of(row), head=head_of(row)) for row in rows]
+        titles = {name: facts_of(name, self).title for name in self.attrs.get(IMPORTANCES, {}) if name in self}
+        fragments = [strips_html(strips_of(row, titles), head=head_of(row)) for row in rows]
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
         return page([f"<p>{note}</p>", *fragments])
 
 
-def strips_of(row: dict[str, Any]) -> list[Strip]:
+def strips_of(row: dict[str, Any], titles: Mapping[str, str]) -> list[Strip]:
     """The strips of one row of an explanation: attention, other measures, the smallest flipping set. For a
     hierarchical model the attention to sentences, and a line per sentence with the attention among its words."""
     tokens = list(row["tokens"])
@@ -179,7 +181,7 @@ def strips_of(row: dict[str, Any]) -> list[Strip]:
         weights = [weight for sentence in row["word_attention"] for weight in sentence]
         ends = [end - 1 for end in accumulate(map(len, row["words"]))]
         strips.append(Strip("within sentences", floats(weights), words, ends))
-    strips += [Strip(name, floats(row[column]), tokens) for column, name in MEASURES.items() if column in row]
+    strips += [Strip(name, floats(row[column]), tokens) for column, name in titles.items() if column != "attention"]
     if isinstance(row.get("flips_to"), str):
         name = f"erased: {row['flips_to']}"
         strips.append(Strip(name, floats(row["flipping_set"]), tokens, attention.ends, is_set=True))

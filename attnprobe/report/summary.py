@@ -36,7 +36,7 @@ def headline(results: pd.DataFrame) -> dict[str, float]:
     numbers = {}
     for reading in present(results):
         table = results[(results["probe"] == reading.probe) & results["step"].isna()]
-        for number in reading.headlines:
+        for number in reading.headlines_of(table):
             rows = table[table["metric"] == number.metric]
             whole = rows["example_id"] == WHOLE_SPLIT
             values = rows.loc[whole, "value"] if whole.any() else number.values(table)

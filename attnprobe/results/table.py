@@ -1,7 +1,7 @@
 """The long tables: their columns, how rows become one, and how the tables of many runs are read back."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -212,6 +212,24 @@ def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_st
     return of_step.null_count < group.num_rows if with_steps else of_step.null_count > 0
 
 
+IMPORTANCES = "importances"
+"""Key of a table's `attrs` with the facts of its runs' importances, by the name in the metrics."""
+
+
+def told(manifests: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What these manifests say of importances, by the name in the metrics; the first one that says something counts.
+
+    One that is filed under another name than its own has that for its title: its own belongs to the one of that name.
+    """
+    facts: dict[str, dict[str, Any]] = {}
+    for manifest in manifests:
+        for entry in manifest.get("tables", {}).values():
+            for name, said in entry.get("importances", {}).items():
+                own = said.get("name") == name
+                facts.setdefault(name, said if own else said | {"title": name.replace("_", " ")})
+    return facts
+
+
 def read_results(
     directory_or_glob: str | os.PathLike | Iterable[str | os.PathLike], probe: str | Sequence[str] | None = None
 ) -> pd.DataFrame:
@@ -238,7 +256,9 @@ def read_results(
     tables = [read_table(run / table_file(name)) for run in map(RunDirectory, found) for name in chosen(run)]
     if not tables:
         return SCHEMA.empty_table().to_pandas()
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
+    results = pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
+    results.attrs[IMPORTANCES] = told(RunDirectory(run).manifest() for run in found)
+    return results
 
 
 def read_examples(

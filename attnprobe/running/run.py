@@ -44,7 +44,7 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.table import Rows
+from attnprobe.results.table import Rows, told
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
@@ -185,7 +185,7 @@ def carry_out(
             "importances": filed.get(name, {}),
         }
     if config["figures"]:
-        draw_figures_of(directory, list(rows))
+        draw_figures_of(directory, list(rows), told([{"tables": tables}]))
     content = {
         "run_id": settings.run_id,
         "experiment": config["experiment"],
@@ -207,11 +207,13 @@ def carry_out(
     directory.finish(content, trained["files"] | before["files"])
 
 
-def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str]) -> None:
+def draw_figures_of(
+    directory: OwnRunDirectory, probes: Sequence[str], importances: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Draw what these probes' tables allow. The figures are made beside their place, for their names are known only then."""
     workshop = directory.folder(WORKSHOP)
     tables = {probe: directory / table_file(probe) for probe in probes}
-    for path in draw_tables({directory.path: tables}, workshop, opened=lambda _: directory):
+    for path in draw_tables({directory.path: tables}, workshop, opened=lambda _: directory, importances=importances):
         target = directory.place(figure_file(path.name))
         directory.withdraw([], [figure_file(path.name)])
         target.parent.mkdir(exist_ok=True)

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
+from scipy import stats
 
 import attnprobe
+from attnprobe import configuration
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.data.testbed import generate_reviews
 from attnprobe.errors import UserError
@@ -28,6 +30,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
 from attnprobe.running.settings import taken_up
+from attnprobe.schema import importances, resolved
 from attnprobe.studies.base import carry_out_study
 from tests.runs import SMALL, SMALL_ADVERSARY
 
@@ -80,7 +83,7 @@ def reviews():
 
 def composed(overrides):
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
-        return compose("config", overrides=["hydra.searchpath=[file://conf]", *overrides])
+        return configuration.composed(["hydra.searchpath=[file://conf]", *overrides])
 
 
 def command(part):
@@ -178,6 +181,63 @@ def test_a_second_reading_of_a_probe_is_refused(mine, monkeypatch):
     with pytest.raises(UserError, match="permutation: two readings of one probe"):
         reading.readings()
     reading.readings.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def weighed(mine):
+    return carried_out(mine, "importances=[")
+
+
+def test_an_importance(weighed):
+    results = read_results(weighed)
+    of_length = {str(metric) for metric in results["metric"].unique() if str(metric).endswith("_word_length")}
+    assert {
+        "tau_attention_word_length", "tau_shuffled_word_length", "top_in_rationale_word_length",
+        "flip_top_word_length", "removed_count_word_length", "regret_word_length",
+    } <= of_length  # fmt: skip
+    texts = attnprobe.read_examples(weighed).set_index("example_id")
+    tau = results[results["metric"] == "tau_attention_word_length"].set_index("example_id")["value"]
+    words = set(json.loads((weighed / "vocabulary.json").read_text()))
+    known = [number for number, tokens in texts["tokens"].items() if set(tokens) <= words]
+    assert known
+    for number in known:
+        expected = stats.kendalltau(texts["attention"][number], [len(word) for word in texts["tokens"][number]])
+        assert tau[number] == pytest.approx(expected.statistic, nan_ok=True)
+
+
+def test_its_title_stands_in_the_report_without_its_package(mine, weighed, capsys):
+    said = RunDirectory(weighed).manifest()["tables"]["erasure"]["importances"]["word_length"]
+    assert (said["title"], said["colour"], said["signed"]) == ("length of the word", "#117733", False)
+    assert said["settings"]["power"] == 2
+    print_summary(read_results(weighed))
+    printed = " ".join(capsys.readouterr().out.split())
+    for words in ("tau(attention, length of the word)", "share removed: length of the word",
+                  "top token in the rationale, length of the word", "JS(top by length of the word)"):  # fmt: skip
+        assert words in printed
+    write_tables(weighed, mine / "tables3")
+    assert "length of the word" in (mine / "tables3" / "erasure_rankings.csv").read_text()
+    assert "length of the word" in write_report([weighed], mine / "report3.html").read_text()
+
+
+def test_it_explains_new_texts(weighed):
+    with pytest.raises(UserError, match=r"asks for attnprobe_extra\..*outside the trusted"):
+        attnprobe.load_run(weighed)
+    trained = attnprobe.load_run(weighed, trusted=FOREIGN)
+    explained = trained.explain(["the film was good"], importance=["word_length"])
+    lengths = [len(word) ** 2 for word in ("the", "film", "was", "good")]
+    assert explained["word_length"][0] == lengths
+    assert "length of the word" in explained._repr_html_()
+
+
+def test_an_entry_point_is_enough(mine, monkeypatch):
+    class Entry:
+        name, value = "length", "attnprobe_extra.lengths:WordLength"
+
+    monkeypatch.setattr(importances, "entry_points", lambda group: [Entry()])
+    config = composed(["importances=[attention,length]", "probe=[correlation]"])
+    assert resolved(config)["importance"]["length"] == {"_target_": "attnprobe_extra.lengths.WordLength"}
+    with pytest.raises(UserError, match=r"importances: lenght: there is no such importance; did you mean length\?"):
+        resolved(composed(["importances=[lenght]"]))
 
 
 def test_a_study(mine, monkeypatch, capsys):

@@ -55,7 +55,10 @@ def explained(count=3, **columns):
         | {name: values[n] for name, values in columns.items()}
         for n in range(count)
     ]
-    return Explanation(rows)
+    explanation = Explanation(rows)
+    titles = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
+    explanation.attrs["importances"] = {name: {"title": titles[name]} for name in titles if name in columns}
+    return explanation
 
 
 def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
@@ -165,7 +168,7 @@ def test_several_labels_a_question_and_sentences():
         words=[[["it", "rains", "."], ["stay"]]],
         word_attention=[[[0.1, 0.8, 0.1], [1]]],
     ).to_dict("records")
-    sentences, words = strips.strips_of(rows[0])
+    sentences, words = strips.strips_of(rows[0], {})
     assert (sentences.words, list(sentences.ends)) == (["it rains .", "stay"], [0, 1])
     assert (words.words, list(words.values), list(words.ends)) == (
         ["it", "rains", ".", "stay"],

@@ -13,6 +13,7 @@ from attnprobe.errors import UserError
 from attnprobe.results.checksums import DamagedRun
 from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
 from attnprobe.results.fingerprint import flattened
+from attnprobe.results.table import IMPORTANCES, told
 
 DOT = " · "
 POSITIONS = (
@@ -144,7 +145,9 @@ def read_run(directory: Path) -> Run:
 
 def together(runs: Sequence[Run]) -> pd.DataFrame:
     """The runs' long tables as one."""
-    return _one([run.numbers for run in runs])
+    numbers = _one([run.numbers for run in runs]).copy(deep=False)
+    numbers.attrs[IMPORTANCES] = told(run.manifest for run in runs)
+    return numbers
 
 
 def _one(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

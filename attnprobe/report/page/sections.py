@@ -137,10 +137,12 @@ def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) ->
     records: list[Any] = overall.to_dict("records")
     by_key: dict[tuple[str, str], dict[str, Any]] = {(row["metric"], str(row["run_id"])): row for row in records}
     rows = []
-    for headline in reading.headlines:
-        cells = tuple(cell(by_key, headline.key, group) for group in columns)
+    titles = dict(zip(overall["metric"], overall["title"], strict=True))
+    order = [headline.key for headline in reading.headlines]
+    for key in [*order, *(key for key in titles if key not in order)]:
+        cells = tuple(cell(by_key, key, group) for group in columns)
         if any(one is not None for one in cells):
-            rows.append(Row(headline.title.strip(), headline.title.startswith(" "), cells))
+            rows.append(Row(titles[key].strip(), titles[key].startswith(" "), cells))
     return rows
 
 

@@ -61,10 +61,11 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for reading in present(results):
         table = results[(results["probe"] == reading.probe) & results["step"].isna()]
+        headlines = reading.headlines_of(table)
         for key, run in table.groupby(list(RUN), observed=True, sort=True):
             identity = dict(zip(RUN, key, strict=True)) | {"probe": reading.probe}
             papers = published(str(identity["data"]), str(identity["model"]))
-            for headline in reading.headlines:
+            for headline in headlines:
                 for group, n, values in _aggregates(run, headline):
                     fact = {"metric": headline.key, "title": headline.title, "group": group, "n": n}
                     mean, low, high = values

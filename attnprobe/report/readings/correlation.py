@@ -51,9 +51,9 @@ def discovered(p: np.ndarray) -> np.ndarray:
     return result
 
 
-def headlines(pair: str) -> tuple[Headline, ...]:
-    """The numbers of one pair of measures."""
-    tau, p, words, paper = f"tau_{pair}", f"p_{pair}", PAIRS[pair], PUBLISHED.get(pair)
+def headlines(pair: str, words: str) -> tuple[Headline, ...]:
+    """The numbers of one pair of measures, called by these words."""
+    tau, p, paper = f"tau_{pair}", f"p_{pair}", PUBLISHED.get(pair)
 
     def beside(number: str) -> str | None:
         return None if paper is None else f"{paper}_{number}"
@@ -294,8 +294,16 @@ CLAIMS = (
     ),
 )
 
+
+def of_importance(name: str, title: str) -> tuple[Headline, ...]:
+    """The numbers of attention and one further importance."""
+    return headlines(f"attention_{name}", f"attention, {title}")
+
+
 READING = Reading(
     probe="correlation",
+    of_importance=of_importance,
+    mark="tau_attention_",
     order=50,
     noted=checked,
     title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
@@ -308,7 +316,7 @@ READING = Reading(
     ),
     claims=CLAIMS,
     headlines=(
-        *(number for pair in PAIRS for number in headlines(pair)),
+        *(number for pair, words in PAIRS.items() for number in headlines(pair, words)),
         floor("gradient", "gradient"),
         floor("leave_one_out", "leave-one-out"),
         Headline("attention_evenness", "evenness of the attention (1: uniform)"),

@@ -12,6 +12,7 @@ from scipy import stats
 
 from attnprobe.report.claims import Claim, Measure, least, mean_of, share_of
 from attnprobe.report.facets import Facet, facets, per_example
+from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.panels import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.style import FAINT, INK
@@ -38,13 +39,15 @@ NEEDED = ("removed_fraction_attention", "removed_fraction_random")
 
 def shown(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
     """The rankings that the table has numbers of this kind of."""
-    there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
-    return [name for name in RANKINGS if f"{kind}_{name}" in there]
+    there = importances_in(results[results["probe"] == PROBE], f"{kind}_")
+    further = [name for name in there if name not in RANKINGS and name != "random_mean"]
+    return [*(name for name in RANKINGS if name in there), *further]
 
 
-def of_rankings(kind: str) -> tuple[tuple[str, str], ...]:
-    """The metrics of this kind of all rankings."""
-    return tuple((PROBE, f"{kind}_{name}") for name in RANKINGS)
+def look(results: pd.DataFrame, name: str) -> tuple[str, str]:
+    """A ranking's words and colour."""
+    facts = facts_of(name, results)
+    return RANKINGS.get(name, (facts.title, facts.colour))
 
 
 def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -58,7 +61,7 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     panels = facets(per_example(results, PROBE, [f"removed_fraction_{name}" for name in names]))
     figure, axes = grid(len(panels), panel_height=2.2, columns=2)
     for panel, facet in zip(axes, panels, strict=True):
-        _boxes(panel, facet, names)
+        _boxes(panel, facet, names, [look(results, name) for name in names])
     handles = [
         Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
         Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
@@ -67,18 +70,18 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def _boxes(axes: Axes, facet: Facet, names: list[str]) -> None:
+def _boxes(axes: Axes, facet: Facet, names: list[str], looks: list[tuple[str, str]]) -> None:
     columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in names}
     common = ~np.isnan(np.stack([columns[name] for name in names if name != "ascending"])).any(0)
     for at, name in enumerate(names):
         values = columns[name]
-        box(axes, values, at - 0.18, 0.3, RANKINGS[name][1])
+        box(axes, values, at - 0.18, 0.3, looks[at][1])
         box(axes, values[common], at + 0.18, 0.3, FAINT)
         count = np.count_nonzero(~np.isnan(values))
         axes.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=NOTE_SIZE, color=FAINT)
     axes.set_ylim(-0.1, 1.02)
     axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.set_xticks(range(len(names)), [RANKINGS[name][0] for name in names], rotation=35, ha="right")
+    axes.set_xticks(range(len(names)), [words for words, _ in looks], rotation=35, ha="right")
     title(axes, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
 
 
@@ -96,14 +99,14 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         for name in names:
             known = np.sort(rows[f"regret_{name}"].dropna().to_numpy())
             share = np.searchsorted(known, x, side="right") / max(1, len(rows))
-            panel.step(x + 1, share, where="post", color=RANKINGS[name][1], lw=1.0)
+            panel.step(x + 1, share, where="post", color=look(results, name)[1], lw=1.0)
         panel.set_xscale("log")
         ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
         panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
         panel.set_xticks([], minor=True)
         panel.set_ylim(0, 1.02)
         title(panel, counted(facet.title, len(rows)))
-    handles = [Line2D([], [], color=RANKINGS[name][1], label=RANKINGS[name][0]) for name in names]
+    handles = [Line2D([], [], color=look(results, name)[1], label=look(results, name)[0]) for name in names]
     around(figure, x="items more than the smallest flipping set", y="share of examples", handles=handles)
     return figure
 
@@ -164,7 +167,7 @@ def rank_rows(results: pd.DataFrame) -> pd.DataFrame:
         never = facet.rows["never_flips"].to_numpy()
         for name in names if (never == 0).any() else []:
             fraction = facet.rows[f"removed_fraction_{name}"]
-            row = {"data and model": facet.title, "ranking": RANKINGS[name][0], "n": int((never == 0).sum())}
+            row = {"data and model": facet.title, "ranking": look(results, name)[0], "n": int((never == 0).sum())}
             row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
             row |= _with_interval("share removed", needed(fraction.to_numpy(), never))
             regret = facet.rows[f"regret_{name}"].to_numpy()
@@ -184,7 +187,7 @@ def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
     if len(names) < 2:
         return pd.DataFrame()
     table = paired(results)
-    words = {name: RANKINGS[name][0] for name in names}
+    words = {name: look(results, name)[0] for name in names}
     headings = {
         "panel": "data and model", "first": "ranking", "second": "against", "fewer": "needs fewer", "low": "low",
         "high": "high", "tie": "tie", "more": "needs more", "neither": "neither flips", "rank_biserial": "rank-biserial",
@@ -208,7 +211,7 @@ def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         for (y, x), share in np.ndenumerate(cells):
             if not np.isnan(share):
                 panel.annotate(f"{100 * share:.0f}", (x, y), ha="center", va="center", fontsize=6)
-        words = [RANKINGS[name][0] for name in names]
+        words = [look(results, name)[0] for name in names]
         panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
         panel.set_yticks(range(len(names)), words)
         panel.tick_params(length=0)
@@ -341,8 +344,23 @@ CLAIMS = (
     ),
 )  # fmt: skip
 
+
+def of_importance(name: str, title: str) -> tuple[Headline, ...]:
+    """The numbers of one ranking."""
+    return (
+        Headline(f"removed_fraction_{name}", f"share removed: {title}"),
+        Headline(
+            f"status_{name}", "  share that flips, bias alone counted", name=f"flips_with_bias_{name}",
+            transform=with_bias,
+        ),
+        Headline(f"regret_{name}", "  items more than the optimum"),
+    )  # fmt: skip
+
+
 READING = Reading(
     probe=PROBE,
+    of_importance=of_importance,
+    mark="status_",
     title="Erasing in order: how many items until the decision flips?",
     about=(
         "Items (words, in the hierarchical models sentences) are erased in the order of a ranking, the rest renormalised "
@@ -358,16 +376,7 @@ READING = Reading(
         Headline("never_flips", "share that no set flips (proved, up to rounding)"),
         Headline("flip_by_bias", "share that the bias alone decides otherwise"),
         *(
-            headline
-            for name, (words, _) in RANKINGS.items()
-            for headline in (
-                Headline(f"removed_fraction_{name}", f"share removed: {plain(words)}"),
-                Headline(
-                    f"status_{name}", "  share that flips, bias alone counted", name=f"flips_with_bias_{name}",
-                    transform=with_bias,
-                ),
-                Headline(f"regret_{name}", "  items more than the optimum"),
-            )
+            headline for name, (words, _) in RANKINGS.items() for headline in of_importance(name, plain(words))
         ),
         Headline(
             "fewer_gradient_than_attention", "gradient needs fewer than attention",
@@ -397,15 +406,12 @@ READING = Reading(
     drawings=(
         Drawing(
             "erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED),
-            optional=of_rankings("removed_fraction"),
         ),
         Drawing(
             "erasure_regret", regret, ((PROBE, "never_flips"), (PROBE, "regret_attention")),
-            optional=of_rankings("regret"),
         ),
         Drawing(
             "erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length")),
-            optional=of_rankings("removed_count"),
         ),
     ),
 )  # fmt: skip

@@ -38,8 +38,19 @@ CLAIMS = (
     ),
 )
 
+
+def of_importance(name: str, title: str) -> tuple[Headline, ...]:
+    """The numbers of one importance."""
+    return (
+        Headline(f"top_in_rationale_{name}", f"top token in the rationale, {title}"),
+        Headline(f"mass_in_rationale_{name}", f"mass on the rationale, {title}"),
+    )
+
+
 READING = Reading(
     probe="plausibility",
+    of_importance=of_importance,
+    mark="top_in_rationale_",
     order=60,
     noted=checked,
     title="Plausibility: does it point at the known reason?",

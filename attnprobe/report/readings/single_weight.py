@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from attnprobe.report.claims import Claim, mean_of, share_of
 from attnprobe.report.facets import Facet, facets, per_example
+from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.panels import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.style import FAINT, INK
@@ -98,10 +99,14 @@ def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
 
 def flip_rows(results: pd.DataFrame) -> pd.DataFrame:
     """`flip_table` for every way to choose the top item that the table has, headed in words."""
-    there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
+    own = results[results["probe"] == PROBE]
+    there = set(own["metric"].unique())
+    further = {
+        name: facts_of(name, results).ascii_title for name in importances_in(own, "flip_top_") if name not in TOPS
+    }
     parts = [
         flip_table(results, top).assign(top=words)
-        for top, words in TOPS.items()
+        for top, words in (TOPS | further).items()
         if {f"flip_top_{top}", f"flip_random_{top}"} <= there
     ]
     if not parts:
@@ -217,8 +222,21 @@ CLAIMS = (
     ),
 )
 
+
+def of_importance(name: str, title: str) -> tuple[Headline, ...]:
+    """The numbers of one way to choose the top item."""
+    return (
+        Headline(f"delta_js_{name}", f"JS(top by {title}) - JS(random)"),
+        Headline(f"delta_js_negative_{name}", "  share of others that do more"),
+        Headline(f"flip_top_{name}", "  top flips the decision"),
+        Headline(f"flip_random_{name}", "  a random other one does"),
+    )
+
+
 READING = Reading(
     probe=PROBE,
+    of_importance=of_importance,
+    mark="flip_top_",
     title="Erasing one weight: does the most attended item matter most?",
     about=(
         "One attention weight is set to 0, the others are renormalised, and the prediction is compared with the original "
@@ -230,16 +248,7 @@ READING = Reading(
     claims=CLAIMS,
     order=50,
     headlines=(
-        *(
-            headline
-            for name, words in TOPS.items()
-            for headline in (
-                Headline(f"delta_js_{name}", f"JS(top by {words}) - JS(random)"),
-                Headline(f"delta_js_negative_{name}", "  share of others that do more"),
-                Headline(f"flip_top_{name}", "  top flips the decision"),
-                Headline(f"flip_random_{name}", "  a random other one does"),
-            )
-        ),
+        *(headline for name, words in TOPS.items() for headline in of_importance(name, words)),
         Headline("tau_attention_effect", "tau(attention, effect of erasure)"),
         Headline("undefined_erasure", "share with all weight on one item"),
     ),
