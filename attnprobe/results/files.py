@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 from attnprobe.results.checksums import sealed
 
 
-def write_atomically(path: Path, write: Any) -> None:
+def write_atomically(path: Path, write: Any, *, make_folder: bool = True) -> None:
     """Call `write(temporary_path)` and move the result into place, so that no half-written file is ever seen.
 
     The content is on the disk before the name is, and the name before this returns: a power cut leaves the old file or
-    the new one.
+    the new one. Without `make_folder` the file's folder has to be there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if make_folder:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
@@ -72,9 +73,10 @@ def write_groups(schema: pa.Schema, groups: Iterable[pa.Table], path: Path) -> N
     write_atomically(path, write)
 
 
-def write_text(text: str, path: Path) -> None:
+def write_text(text: str, path: Path, *, make_folder: bool = True) -> None:
     """Write UTF-8."""
-    write_atomically(path, lambda p: Path(p).write_bytes(text.encode("utf-8", "surrogatepass")))
+    content = text.encode("utf-8", "surrogatepass")
+    write_atomically(path, lambda p: Path(p).write_bytes(content), make_folder=make_folder)
 
 
 def write_json(content: Any, path: Path) -> None:
@@ -83,6 +85,6 @@ def write_json(content: Any, path: Path) -> None:
     write_atomically(path, lambda p: Path(p).write_text(text, encoding="utf-8"))
 
 
-def write_sealed(content: dict[str, Any], path: Path) -> None:
+def write_sealed(content: dict[str, Any], path: Path, *, make_folder: bool = True) -> None:
     """Write JSON that carries its own checksum (`attnprobe.results.checksums.read_sealed`)."""
-    write_text(sealed(content), path)
+    write_text(sealed(content), path, make_folder=make_folder)

@@ -24,6 +24,7 @@ class OwnRunDirectory(RunDirectory):
     def __init__(self, path: str | os.PathLike) -> None:
         super().__init__(path)
         self.written: set[str] = set()
+        self.declared: set[str] = set()
 
     def file(self, name: str) -> Path:
         """The path of one file; what this process wrote need not be in the manifest yet."""
@@ -80,18 +81,23 @@ class OwnRunDirectory(RunDirectory):
                 path.unlink()
         if not os.path.lexists(self / MARKER):
             self._list([MANIFEST, TRAINED, CONFIG])
-        self._remove_partials()
+        self._remove_partials(self.names())
 
-    def _remove_partials(self) -> None:
-        for name in self.names():
-            folder = (self / name).parent
-            if not name.endswith("/") and folder.is_dir() and not folder.is_symlink():
-                for path in folder.glob(".*.partial"):
-                    if is_partial_of((self / name).name, path):
-                        path.unlink()
+    def _remove_partials(self, names: Iterable[str]) -> None:
+        """Remove what killed writes of these files left."""
+        for name in names:
+            if name.endswith("/") or self._is_beyond_link(name):
+                continue
+            for path in (self / name).parent.glob(".*.partial"):
+                if is_partial_of((self / name).name, path):
+                    path.unlink()
+
+    def _is_beyond_link(self, name: str) -> bool:
+        """Somebody has put another place here since."""
+        return any((self.path / folder).is_symlink() for folder in PurePosixPath(name).parents if folder.name)
 
     def _list(self, names: Iterable[str]) -> None:
-        write_sealed({"about": ABOUT, "files": list(names)}, self / MARKER)
+        write_sealed({"about": ABOUT, "files": list(names)}, self / MARKER, make_folder=False)
 
     def place(self, name: str) -> Path:
         """The path of a file that is about to be written; it is listed first."""
@@ -107,19 +113,43 @@ class OwnRunDirectory(RunDirectory):
         return self / name
 
     def declare(self, *names: str) -> None:
-        """List files before they are written."""
+        """List files before they are written.
+
+        Raises:
+            UserError: the list is gone, and the run with it.
+        """
+        self._expect([MARKER])
+        self.declared.update(names)
         known = self.names()
         if new := [name for name in names if name not in known]:
             self._list([*known, *new])
+
+    def _expect(self, names: Iterable[str]) -> None:
+        """Whether what was written is still there.
+
+        Raises:
+            UserError: somebody has removed it meanwhile.
+        """
+        if missing := [name for name in names if not os.path.lexists(self / name)]:
+            raise UserError(
+                f"lost {self / missing[0]}: somebody has removed it while the run was going on. Nothing half-written "
+                f"counts: give the same command again"
+            )
 
     def write_config(self, text: str) -> None:
         """Write the settings."""
         write_text(text, self.place(CONFIG))
 
     def finish_training(self, content: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Write what is known since the training finished, with the checksums of the files that it wrote."""
+        """Write what is known since the training finished, with the checksums of the files that it wrote.
+
+        Raises:
+            UserError: one of them, or the list of files, is gone.
+        """
+        names = list(names)
+        self._expect([MARKER, *names])
         content = content | {"files": {name: record_of(self / name) for name in names}}
-        write_sealed(content, self / TRAINED)
+        write_sealed(content, self / TRAINED, make_folder=False)
         return content
 
     def withdraw(self, probes: Iterable[str], names: Iterable[str]) -> dict[str, Any]:
@@ -136,7 +166,7 @@ class OwnRunDirectory(RunDirectory):
         gone = {*names, *(table_file(probe) for probe in probes)}
         manifest["tables"] = {probe: entry for probe, entry in manifest["tables"].items() if probe not in set(probes)}
         manifest["files"] = {name: record for name, record in manifest["files"].items() if name not in gone}
-        write_sealed(manifest, self / MANIFEST)
+        write_sealed(manifest, self / MANIFEST, make_folder=False)
         return manifest
 
     def finish(self, content: dict[str, Any], files: dict[str, Record]) -> None:
@@ -145,43 +175,52 @@ class OwnRunDirectory(RunDirectory):
         Args:
             content: all of it but the files.
             files: records of files that were there before. Those that this process wrote come on top.
+
+        Raises:
+            UserError: one of all these, or the list of files, is gone.
         """
+        self._expect([MARKER, TRAINED, *files, *sorted(self.written)])
         written = {name: record_of(self / name) for name in sorted(self.written - {TRAINED})}
         inside = [name for name in self.names() if name.endswith("/") and name in KEPT_FOLDERS]
         found = [path for name in inside for path in (self / name).rglob("*") if path.is_file()]
         written |= {path.relative_to(self.path).as_posix(): record_of(path) for path in sorted(found)}
-        write_sealed(content | {"files": dict(sorted((files | written).items()))}, self / MANIFEST)
+        # a folder that is gone by now is not made again, for a manifest alone would say that the run is finished
+        listed = dict(sorted((files | written).items()))
+        write_sealed(content | {"files": listed}, self / MANIFEST, make_folder=False)
 
     def clear(self) -> None:
-        """Remove what the run listed, but for the list. The manifest goes first, then what a training can be resumed
-        from, so that a kill in between leaves no run that looks finished."""
-        names = self.names()
-        self._remove_partials()
+        """Remove what the run listed, and what killed writes of it left, but for the list. The manifest goes first, then what
+        a training can be resumed from, so that a kill in between leaves no run that looks finished."""
+        names = self.names() if os.path.lexists(self / MARKER) else sorted(self.declared)
         for name in [MANIFEST, TRAINED, *(name for name in names if name not in (MANIFEST, TRAINED))]:
             path = self / name
-            if any((self.path / folder).is_symlink() for folder in PurePosixPath(name).parents if folder.name):
-                continue  # somebody has put another place here since
+            if self._is_beyond_link(name):
+                continue
             if name.endswith("/"):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
             elif path.is_symlink() or path.is_file():
                 path.unlink()
+        self._remove_partials(names)  # while the list still says whose they are
         for folder in sorted({(self / name).parent for name in names} - {self.path}, reverse=True):
             with suppress(OSError):  # something else is in it
                 folder.rmdir()
         if os.path.lexists(self / MARKER):
             self._list([MANIFEST, TRAINED, CONFIG])
         self.written.clear()
+        self.declared.clear()
 
     def discard(self) -> None:
-        """Remove what the run listed, and the folder itself where nothing else is in it."""
-        if not os.path.lexists(self / MARKER):
+        """Remove what the run listed, and the folder itself where nothing else is in it. Where somebody has removed the list,
+        what this process listed is removed."""
+        if not os.path.lexists(self / MARKER) and not self.declared:
             return
         self.clear()
-        if [path.name for path in self.path.iterdir()] == [MARKER]:
-            (self / MARKER).unlink()
-            with suppress(OSError):
-                self.path.rmdir()
+        with suppress(FileNotFoundError):  # somebody has removed the folder
+            if [path.name for path in self.path.iterdir()] == [MARKER]:
+                (self / MARKER).unlink()
+        with suppress(OSError):  # something else is in it
+            self.path.rmdir()
 
 
 KEPT_FOLDERS = ("training/",)

@@ -10,9 +10,11 @@ import pytest
 
 from attnprobe import load_run, read_examples, read_results
 from attnprobe.data.teaching import Teacher
+from attnprobe.errors import UserError
 from attnprobe.report.page.runs import read_runs
 from attnprobe.results.checksums import DamagedRun
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.running.prepare import is_finished
 from attnprobe.running.run import run
 from attnprobe.running.settings import Settings
@@ -35,6 +37,12 @@ def finished(tmp_path_factory):
 
 def tables_of(name):
     return name == "manifest.json" or name.startswith("tables/")
+
+
+def own_files(directory):
+    own = OwnRunDirectory(directory)
+    own.refuse_foreign()
+    return own.names()
 
 
 def readers(directory):
@@ -60,6 +68,7 @@ def readers(directory):
             lambda name: name in ("manifest.json", "training.json", *TRAINED),
             lambda: is_finished(Settings.of(config)),
         ),
+        "owner": (lambda name: name == ".attnprobe", lambda: own_files(directory)),
     }
 
 
@@ -81,7 +90,7 @@ def campaign(finished, folder, flips):
     directory = folder / "testbed" / "damaged"
     shutil.copytree(finished, directory)
     calls, unnoticed, count = readers(directory), [], 0
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != ".attnprobe")
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
     for path in paths:
         name = path.relative_to(directory).as_posix()
         content = path.read_bytes()
@@ -96,8 +105,8 @@ def campaign(finished, folder, flips):
                 try:
                     result = calls[reader][1]()
                 except Exception as error:  # any other kind is what this looks for
-                    missing = name == "manifest.json" and damaged is None
-                    named = isinstance(error, ValueError if missing else DamagedRun) and path.name in str(error)
+                    missing = name in ("manifest.json", ".attnprobe") and damaged is None
+                    named = isinstance(error, UserError if missing else DamagedRun) and path.name in str(error)
                     if not named:
                         unnoticed.append((reader, name, what, repr(error)))
                 else:
@@ -117,7 +126,7 @@ def test_every_damage_is_noticed_and_named(finished, tmp_path):
 
 @pytest.mark.slow
 def test_a_thousand_damages_are_noticed_and_named(finished, tmp_path, capsys):
-    unnoticed, count = campaign(finished, tmp_path, flips=80)
+    unnoticed, count = campaign(finished, tmp_path, flips=100)
     with capsys.disabled():
         print(f"\n{count} damages, {len(unnoticed)} unnoticed or not named")
     assert count >= 1000

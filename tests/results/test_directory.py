@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import warnings
 from pathlib import Path
 
@@ -155,6 +156,57 @@ def test_what_a_killed_write_left_is_removed_and_nothing_of_that_kind_that_is_no
     (run / "tables/.mine.7.partial").write_text("")
     OwnRunDirectory(run.path).mark()
     assert [path.name for path in (run / "tables").iterdir()] == [".mine.7.partial"]
+
+
+def test_clearing_removes_what_killed_writes_left_before_it_forgets_whose_that_is(tmp_path):
+    run = OwnRunDirectory(tmp_path / "run")
+    run.mark()
+    run.place("tables/a.parquet").parent.mkdir()
+    (run / "tables/.a.parquet.7.partial").write_text("")
+    (run / "tables/.mine.7.partial").write_text("")
+    run.clear()
+    assert [path.name for path in (run / "tables").iterdir()] == [".mine.7.partial"]
+
+
+def started_run(directory):
+    """A run that has trained, and is about to write its manifest."""
+    run = OwnRunDirectory(directory)
+    run.mark()
+    run.declare("model.safetensors")
+    (run / "model.safetensors").write_text("weights")
+    trained = run.finish_training({}, ["model.safetensors"])
+    run.write_config("a: 1\n")
+    return run, trained["files"]
+
+
+@pytest.mark.parametrize("gone", [MARKER, "training.json", "model.safetensors", "config.yaml"])
+def test_a_run_of_which_somebody_has_removed_a_file_meanwhile_does_not_finish(tmp_path, gone):
+    run, files = started_run(tmp_path / "run")
+    (run / gone).unlink()
+    with pytest.raises(UserError, match=rf"lost .*{gone}: somebody has removed it while the run was going on"):
+        run.finish({}, files)
+    assert not run.is_finished
+
+
+def test_a_run_that_is_removed_at_its_last_moment_leaves_no_manifest_alone(tmp_path, monkeypatch):
+    run, files = started_run(tmp_path / "run")
+    monkeypatch.setattr(run, "_expect", lambda names: shutil.rmtree(run.path))  # after the last look, before the write
+    monkeypatch.setattr("attnprobe.results.ownership.record_of", lambda path: {"sha256": "", "bytes": 0})
+    with pytest.raises(FileNotFoundError):
+        run.finish({}, files)
+    assert not run.path.exists()
+
+
+def test_what_was_written_after_the_list_was_removed_is_removed_with_the_run(tmp_path):
+    run, _ = started_run(tmp_path / "run")
+    path = run.place("tables/a.parquet")
+    shutil.rmtree(run.path)
+    path.parent.mkdir(parents=True)
+    path.write_text("ours")
+    with pytest.raises(UserError, match="lost"):
+        run.place("tables/b.parquet")
+    run.discard()
+    assert not run.path.exists()
 
 
 def test_what_a_killed_write_left_goes_with_the_rest_of_the_run(tmp_path):
