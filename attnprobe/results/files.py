@@ -1,6 +1,7 @@
 """Files that are never seen half-written, and are on the disk once they are seen."""
 
 import errno
+import glob
 import json
 import os
 import re
@@ -22,6 +23,7 @@ def write_atomically(path: Path, write: Any, *, make_folder: bool = True) -> Non
     """
     if make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
@@ -30,6 +32,31 @@ def write_atomically(path: Path, write: Any, *, make_folder: bool = True) -> Non
         synchronise(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what writes of this file left whose process was killed. Processes are those of this machine: of two machines
+    that write one file at the same time, one may be told that its file is gone."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        if is_partial_of(path.name, left) and not is_running(int(left.name.split(".")[-2])):
+            left.unlink(missing_ok=True)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process of this number may be running.
+
+    >>> is_running(os.getpid()), is_running(2**22 + 1)
+    (True, False)
+    """
+    if os.name == "nt":  # there, the question would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def synchronise(path: Path) -> None:

@@ -33,22 +33,20 @@ def main() -> None:
         "--points", type=int, help="this many operations per scenario and kind, evenly spread (default: all)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--list", type=Path, help="write every finding into this file, one JSON object a line")
+    parser.add_argument("--list", type=Path, help="write every finding into this file as it comes, one JSON object a line")
     asked = parser.parse_args()
     import_everything()
     with tempfile.TemporaryDirectory() as name:
-        parts = [Path(name) / str(number) for number in range(asked.jobs)]
+        path = asked.list or Path(name) / "findings"
+        path.write_text("")
         children = []
-        for number, part in enumerate(parts):
+        for number in range(asked.jobs):
             if (pid := os.fork()) == 0:
-                carry_out(asked, number, part)
+                carry_out(asked, number, path)
                 os._exit(0)
             children.append(pid)
         ended = [os.waitpid(pid, 0)[1] for pid in children]
-        lines = [line for part in parts if part.exists() for line in part.read_text().splitlines()]
-    if asked.list:
-        asked.list.write_text("".join(f"{line}\n" for line in lines))
-    findings = [json.loads(line) for line in lines]
+        findings = [json.loads(line) for line in path.read_text().splitlines()]
     print(table(findings, [*asked.kind, "twice"]))
     raise SystemExit(1 if any(ended) or any(one["wrong"] or one["unclear"] for one in findings) else 0)
 
@@ -68,9 +66,9 @@ def import_everything() -> None:
 
 
 def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
-    """One process's share of the campaign."""
+    """One process's share of the campaign; its findings are added to a file as they come."""
     adopt_orphans()
-    with path.open("w", buffering=1) as file:
+    with path.open("a", buffering=1) as file:
         for scenario in SCENARIOS:
             if asked.scenario is None or scenario.name in asked.scenario:
                 disturbed = (one for _, one in carried_out(scenario, asked.kind, asked.points, number, asked.jobs))
@@ -96,7 +94,8 @@ def table(findings: list[dict], kinds: list[str]) -> str:
         count[*cell, "wrong"] += bool(one["wrong"])
         count[*cell, "unclear"] += bool(one["unclear"])
     lines = [f"{'faults / wrong / unclear':26}" + "".join(f"{kind:>18}" for kind in kinds)]
-    for scenario in dict.fromkeys(one["scenario"] for one in findings):
+    named = {one["scenario"] for one in findings}
+    for scenario in (one.name for one in SCENARIOS if one.name in named):
         cells = [" / ".join(str(count[scenario, kind, word]) for word in ("all", "wrong", "unclear")) for kind in kinds]
         lines.append(f"{scenario:26}" + "".join(f"{cell:>18}" for cell in cells))
     wrong, vague = (sum(bool(one[word]) for one in findings) for word in ("wrong", "unclear"))

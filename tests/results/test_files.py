@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from attnprobe.results.files import write_atomically
@@ -33,3 +37,13 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path):
         write_atomically(path, write)
     assert path.read_text() == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_a_killed_write_left_goes_with_the_next_one_and_that_of_a_process_at_work_stays(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()  # no process of this number any more
+    names = [f".a.{child.pid}.partial", f".a.{os.getppid()}.partial", f".b.{child.pid}.partial", ".a.x.partial"]
+    for name in names:
+        (tmp_path / name).write_text("half")
+    write_atomically(tmp_path / "a", lambda partial: partial.write_text("whole"))
+    assert {one.name for one in tmp_path.iterdir()} == {"a", *names[1:]}
