@@ -220,6 +220,9 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
         embeddings = torch.zeros_like(weights["embedding.weight"])
     except (SafetensorError, KeyError, OSError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    if len(embeddings) != len(pipeline.vocabulary):  # else known only from the first word without one
+        words = len(pipeline.vocabulary)
+        raise damaged(run / WEIGHTS, f"it has {len(embeddings):,} word vectors, and the vocabulary {words:,} words")
     classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
     try:
         classifier.load_state_dict(weights)

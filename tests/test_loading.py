@@ -1,9 +1,11 @@
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 
 import attnprobe
 from attnprobe.batch import Task
@@ -157,6 +159,17 @@ def test_explain_wants_texts(directory):
 def test_load_run_wants_a_finished_run(tmp_path):
     with pytest.raises(UserError, match=r"no manifest\.json"):
         attnprobe.load_run(tmp_path)
+
+
+def test_every_word_has_its_vector(directory, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    weights = load_file(copy / "model.safetensors")
+    weights["embedding.weight"] = weights["embedding.weight"][:-5].clone()
+    save_file(weights, copy / "model.safetensors")
+    seal_again(copy)
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged: it has \d+ word vectors, and the vocabulary"):
+        attnprobe.load_run(copy)
 
 
 def test_a_run_directory_is_data_and_not_code(directory, tmp_path):

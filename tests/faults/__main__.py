@@ -33,7 +33,9 @@ def main() -> None:
         "--points", type=int, help="this many operations per scenario and kind, evenly spread (default: all)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--list", type=Path, help="write every finding into this file as it comes, one JSON object a line")
+    parser.add_argument(
+        "--list", type=Path, help="write every finding into this file as it comes, one JSON object a line"
+    )
     asked = parser.parse_args()
     import_everything()
     with tempfile.TemporaryDirectory() as name:

@@ -15,11 +15,18 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does")
-@pytest.mark.parametrize("scenario", ["run", pytest.param("sweep", marks=pytest.mark.slow)])
-def test_no_bad_moment(scenario):
-    """One operation for some of the faults: a run and a pool's job killed, told to end, out of disk space."""
-    command = [sys.executable, "-m", "tests.faults", "--points", "1", "--kind", "kill", "full", "terminate"]
-    done = subprocess.run([*command, "--scenario", scenario], cwd=ROOT, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("scenario", "kinds"),
+    [
+        ("run", ("kill", "full", "terminate", "interrupt_twice", "remove")),
+        ("remeasure", ("kill", "interrupt_twice")),
+        pytest.param("sweep", ("kill", "full", "terminate"), marks=pytest.mark.slow),
+    ],
+)
+def test_no_bad_moment(scenario, kinds):
+    """Each fault at one operation: the run, its probes measured again, a pool's jobs."""
+    command = [sys.executable, "-m", "tests.faults", "--points", "1", "--scenario", scenario, "--kind", *kinds]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ": 0 wrong, 0 unclear" in done.stdout
 
