@@ -1,10 +1,11 @@
 """From the long table to what a panel shows: one wide row per example, panels per data set and model, bins."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 
 from attnprobe.errors import UserError
 from attnprobe.results.schema import IDENTITY
@@ -32,28 +33,23 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
     Raises:
         UserError: two directories hold the same run, so that an example has two values of one metric.
     """
-    keep = (
-        (results["probe"] == probe)
-        & results["metric"].isin(list(metrics))
-        & results["step"].isna()
-        & (results["example_id"] >= 0)
-    )
-    rows = results.loc[keep, [*RUN, "example_id", "metric", "value"]]
-    # run by run: the names, the same in every row, would need several times the memory of the numbers
-    by_run = {tuple(map(_plain, key)): part for key, part in rows.groupby(list(RUN), observed=True, sort=False)}
+    of_probe = ((results["probe"] == probe) & results["step"].isna() & (results["example_id"] >= 0)).to_numpy()
+    example_id, value = results["example_id"].to_numpy(), results["value"].to_numpy()
+    by_run: dict[tuple[int | str, ...], dict[str, pd.Series[float]]] = {}
+    # metric by metric and run by run: at no time is there a second copy of the whole table
+    for metric in dict.fromkeys(metrics):
+        for key, rows in _by_run(results, np.flatnonzero(of_probe & (results["metric"] == metric).to_numpy())):
+            column = pd.Series(value[rows], example_id[rows])
+            if column.index.has_duplicates:
+                raise UserError(
+                    f"run {key[0]} is there twice: the same training, probed in two directories. "
+                    f"Name one of the two, or give each its own experiment"
+                )
+            by_run.setdefault(key, {})[metric] = column
     parts = []
     for key in sorted(by_run):
-        part = by_run[key]
-        columns = {
-            str(metric): one.set_index("example_id")["value"] for metric, one in part.groupby("metric", observed=True)
-        }
-        if any(column.index.has_duplicates for column in columns.values()):
-            raise UserError(
-                f"run {key[0]} is there twice: the same training, probed in two directories. "
-                f"Name one of the two, or give each its own experiment"
-            )
         wide = (
-            pd.DataFrame(columns)
+            pd.DataFrame(by_run.pop(key))
             .sort_index()
             .reindex(columns=list(metrics))
             .rename_axis(index="example_id")
@@ -65,6 +61,19 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
     wide = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*RUN, "example_id", *metrics])
     wide.attrs = dict(results.attrs)
     return wide
+
+
+def _by_run(
+    results: pd.DataFrame, rows: Int[np.ndarray, " rows"]
+) -> Iterator[tuple[tuple[int | str, ...], Int[np.ndarray, " some"]]]:
+    """The rows of each run that they are of, with what identifies it (`RUN`)."""
+    number = np.zeros(len(rows), np.int64)
+    for name in RUN:
+        codes, names = pd.factorize(results[name].iloc[rows], use_na_sentinel=False)
+        number = number * len(names) + codes
+    for one in pd.unique(number):
+        own = rows[number == one]
+        yield tuple(_plain(results[name].iloc[own[0]]) for name in RUN), own
 
 
 def _plain(name: object) -> int | str:

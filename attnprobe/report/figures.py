@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from attnprobe.report.heatmap import shorten
 from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.style import drawable, paper_style, save
 from attnprobe.results.directory import PIPELINE, RunDirectory, find_runs, table_file
-from attnprobe.results.schema import SCHEMA
-from attnprobe.results.table import IMPORTANCES, read_table, told
+from attnprobe.results.frame import frame_of
+from attnprobe.results.table import IMPORTANCES, read_pieces, told
 
 
 def draw_figures(
@@ -82,31 +82,31 @@ def with_facts(results: pd.DataFrame, importances: Mapping[str, Mapping[str, Any
 
 
 def rows_of(drawing: Drawing, runs: Iterable[Mapping[str, Path]]) -> pd.DataFrame:
-    """The rows that a figure is drawn from, and as few others as possible: at a time, a table is read no further.
+    """The rows that a figure is drawn from, and as few others as possible at any time.
 
     Args:
         drawing: the figure.
         runs: of each run the files of its tables, by probe.
     """
-    parts = []
-    for files in runs:
-        for probe in drawing.probes:
-            if probe in files:
-                parts += _tables(drawing, probe, files[probe])
-    return pa.concat_tables([SCHEMA.empty_table(), *parts]).unify_dictionaries().combine_chunks().to_pandas()
+    return frame_of(
+        piece for files in runs for probe in drawing.probes if probe in files for piece in _pieces(drawing, probe, files)
+    )
 
 
-def _tables(drawing: Drawing, probe: str, path: Path) -> list[pa.Table]:
+def _pieces(drawing: Drawing, probe: str, files: Mapping[str, Path]) -> Iterator[pa.Table]:
     """What a figure needs of one probe's table."""
+    path = files[probe]
     needed = [metric for owner, metric in drawing.metrics if owner == probe]
     also = None if drawing.optional is None else [*needed, *(m for owner, m in drawing.optional if owner == probe)]
-    numbers = read_table(path, metrics=also, with_steps=False)
-    if drawing.examples is None:
-        return [numbers, read_table(path, metrics=needed, with_steps=True)]
-    if not len(numbers):
-        return [numbers]
-    shown = drawing.examples(numbers.to_pandas())
-    return [numbers, read_table(path, metrics=needed, with_steps=True, example_ids=shown)]
+    yield from read_pieces(path, metrics=also, with_steps=False)
+    shown = None
+    if drawing.examples is not None:
+        numbers = frame_of(read_pieces(path, metrics=also, with_steps=False))
+        if numbers.empty:
+            return
+        shown = drawing.examples(numbers)
+        del numbers
+    yield from read_pieces(path, metrics=needed, with_steps=True, example_ids=shown)
 
 
 def examples_of(drawing: Drawing, run: RunDirectory, results: pd.DataFrame) -> pd.DataFrame:

@@ -160,6 +160,20 @@ def read_table(
     with_steps: bool | None = None,
     example_ids: Iterable[int] | None = None,
 ) -> pa.Table:
+    """The rows of one table that are asked for (see `read_pieces`), put together."""
+    kept = list(read_pieces(path, metrics=metrics, with_steps=with_steps, example_ids=example_ids))
+    if not kept:
+        return SCHEMA.empty_table()
+    return pa.concat_tables(kept).cast(SCHEMA).unify_dictionaries().combine_chunks()
+
+
+def read_pieces(
+    path: Path,
+    *,
+    metrics: Iterable[str] | None = None,
+    with_steps: bool | None = None,
+    example_ids: Iterable[int] | None = None,
+) -> Iterator[pa.Table]:
     """The rows of one table, a row group at a time: what is not asked for is never in memory as a whole.
 
     Args:
@@ -172,17 +186,16 @@ def read_table(
         DamagedRun: it is no table.
     """
     try:
-        return _read_table(path, metrics, with_steps, example_ids)
+        yield from _read_pieces(path, metrics, with_steps, example_ids)
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(path, first_line(error)) from None
 
 
-def _read_table(
+def _read_pieces(
     path: Path, metrics: Iterable[str] | None, with_steps: bool | None, example_ids: Iterable[int] | None
-) -> pa.Table:
+) -> Iterator[pa.Table]:
     wanted = None if metrics is None else sorted(set(metrics))
     ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
-    kept = []
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         for number in range(file.num_row_groups):
             if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
@@ -195,10 +208,7 @@ def _read_table(
             if ids is not None:
                 group = group.filter(pc.is_in(group["example_id"], ids))
             if group.num_rows:
-                kept.append(group)
-    if not kept:
-        return SCHEMA.empty_table()
-    return pa.concat_tables(kept).cast(SCHEMA).unify_dictionaries().combine_chunks()
+                yield group
 
 
 def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_steps: bool | None) -> bool:

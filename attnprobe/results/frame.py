@@ -1,0 +1,54 @@
+"""Rows of long tables as a DataFrame, in less memory than Arrow's own conversion takes at its peak."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attnprobe.results.schema import SCHEMA
+
+
+def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
+    """The rows of all pieces, one after the other.
+
+    Each piece is taken over as it comes, names as numbers of one byte or two: nothing is ever held twice, and no more
+    than one piece in Arrow's form, whose names take four bytes each in every row.
+
+    Args:
+        pieces: of the tables' schema (`attnprobe.results.schema.SCHEMA`), such as `read_pieces` gives.
+
+    Returns:
+        The columns of the schema; the text columns are categories, those that occur, in the order in which they came.
+    """
+    known: dict[str, dict[str, int]] = {field.name: {} for field in SCHEMA if pa.types.is_dictionary(field.type)}
+    parts: dict[str, list[np.ndarray]] = {field.name: [np.zeros(0, _kind(field))] for field in SCHEMA}
+    for piece in pieces:
+        for field in SCHEMA:
+            parts[field.name].append(_values(piece[field.name], known.get(field.name)))
+    columns: dict[str, np.ndarray | pd.Categorical] = {}
+    for name in SCHEMA.names:
+        values = np.concatenate(parts.pop(name))
+        columns[name] = pd.Categorical.from_codes(values, list(known[name])) if name in known else values
+    return pd.DataFrame(columns, copy=False)
+
+
+def _kind(field: pa.Field) -> np.dtype:
+    return np.dtype(np.int8) if pa.types.is_dictionary(field.type) else np.dtype(field.type.to_pandas_dtype())
+
+
+def _values(column: pa.ChunkedArray, known: dict[str, int] | None) -> np.ndarray:
+    """A column's numbers, null as NaN; of names their numbers in `known`, which new ones join."""
+    if known is None:
+        return column.to_numpy()
+    every = column.unify_dictionaries()
+    if every.num_chunks == 0:
+        return np.zeros(0, np.int8)
+    codes = [chunk.indices.to_numpy() for chunk in every.chunks]
+    names = every.chunk(0).dictionary.to_pylist()
+    there = np.flatnonzero(sum(np.bincount(part, minlength=len(names)) for part in codes))
+    number = np.zeros(len(names), np.int64)
+    for place in there.tolist():
+        number[place] = known.setdefault(names[place], len(known))
+    smallest = np.min_scalar_type(-max(1, len(known)))
+    return np.concatenate([number.astype(smallest)[part] for part in codes])
