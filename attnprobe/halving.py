@@ -32,7 +32,9 @@ class Halving:
         self.count = 0
         self.fits: dict[str, int] = {}
 
-    def __call__(self, task: str, batch: Batch, work: Callable[[slice], Result]) -> list[Result]:
+    def __call__(
+        self, task: str, batch: Batch, work: Callable[[slice], Result], *, rows_at_once: int | None = None
+    ) -> list[Result]:
         """`work` on successive rows of the batch, normally on all of them at once.
 
         What did not fit is not tried again: later batches start with parts of fewer positions.
@@ -41,6 +43,8 @@ class Halving:
             task: what is done, in words that fit "… does not fit into memory".
             batch: whose rows are meant.
             work: is given the rows; must leave nothing behind when it fails.
+            rows_at_once: parts of more rows are halved without being tried (a single row is always tried); such halves
+                are not counted.
 
         Raises:
             UserError: a single text does not fit.
@@ -51,7 +55,8 @@ class Halving:
         while parts:
             part = parts.pop()
             size = part.stop - part.start
-            if size > 1 and size * width > self.fits.get(task, size * width):
+            too_many = rows_at_once is not None and size > rows_at_once
+            if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):
                 parts += halves(part)
                 continue
             failed = False

@@ -9,6 +9,7 @@ import torch
 from attnprobe.errors import UserError
 from attnprobe.halving import Halving, is_out_of_memory
 from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.permutation import Permutation
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
@@ -54,6 +55,35 @@ def test_a_single_text_that_does_not_fit_is_answered_and_other_errors_pass():
     with pytest.raises(RuntimeError, match="shapes"):
         Halving()("probe x", Texts(range(4)), fitting(0, RuntimeError("shapes differ")))
     assert not is_out_of_memory(ValueError("can't allocate memory"))
+
+
+def test_parts_of_more_rows_than_are_wanted_are_not_tried():
+    halving = Halving()
+    parts = halving("probe x", Texts(range(11)), fitting(4, AssertionError("tried")), rows_at_once=4)
+    assert [row for part in parts for row in part] == list(range(11))
+    assert halving("probe x", Texts(range(1)), fitting(1, AssertionError()), rows_at_once=0) == [[0]]
+    assert (halving.count, halving.fits) == (0, {})
+
+
+def test_a_probe_of_many_samples_gets_few_texts_at_a_time_and_finds_the_same(tmp_path, monkeypatch):
+    settings = ("probe=[permutation,adversarial]", "probe.adversarial.restarts=3", "probe.adversarial.steps=5")
+    whole = run(small_run(tmp_path / "whole", *settings))
+    held = []
+    for probe in (Permutation, Adversarial):
+
+        def noted(self, readout, draws, measure=probe.measure):
+            rows, width = readout.attention.shape
+            held.append((rows, rows * self.copies * width))
+            return measure(self, readout, draws)
+
+        monkeypatch.setattr(probe, "measure", noted)
+    monkeypatch.setattr("attnprobe.probes.base.MOST_NUMBERS", 20_000)
+    parts = run(small_run(tmp_path / "parts", *settings))
+    assert all(rows == 1 or numbers <= 20_000 for rows, numbers in held)
+    assert len({rows for rows, _ in held}) > 1
+    assert json.loads((parts / "manifest.json").read_text())["halved_batches"] == 0
+    one, other = (read_results(place).drop(columns="run_id") for place in (whole, parts))
+    pd.testing.assert_frame_equal(one, other, rtol=1e-6)
 
 
 def test_a_run_whose_batches_do_not_fit_has_the_numbers_of_one_whose_batches_do(tmp_path, monkeypatch, capsys):

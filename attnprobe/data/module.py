@@ -6,6 +6,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import torch
 from jaxtyping import Float
 from lightning import LightningDataModule
@@ -84,6 +85,8 @@ class TextDataModule(LightningDataModule):
         prepared = prepare(self.settings, self.source.load())
         self.pipeline, self.class_weight, self.counts = prepared.pipeline, prepared.class_weight, prepared.counts
         self.splits = prepared.splits
+        # the texts as they were read are no longer needed; Arrow would keep their memory for itself
+        pa.default_memory_pool().release_unused()
 
     @property
     def vocabulary(self) -> Vocabulary:

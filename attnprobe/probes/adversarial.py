@@ -55,6 +55,11 @@ class Adversarial(ReadoutProbe):
         if self.restarts < 0 or self.steps < 0:
             raise UserError(f"probe.adversarial: restarts={self.restarts} and steps={self.steps} cannot be negative")
 
+    @property
+    def copies(self) -> int:
+        """Of every restart: attention, logarithm, gradients, and the optimizer's state; of every two: what lies between."""
+        return 1 + 10 * self.restarts + 3 * self.restarts * (self.restarts - 1)
+
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
         found = self.search(readout, draws) if self.restarts else None

@@ -24,6 +24,9 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.randomness import Draws
 from attnprobe.results.table import Rows
 
+MOST_NUMBERS = 1 << 25
+"""Numbers (float64: 256 MiB) that a probe's samples of a batch may take up at a time; a single text may exceed it."""
+
 
 class Measurement(NamedTuple):
     """One metric for every example of a batch: `value [batch]`, or `value [batch, n]` with `step [n]` or `[batch, n]`.
@@ -76,6 +79,12 @@ class Probe(ABC):
                 f"probe {self.name} is about single words, and this model attends to larger units: leave it out of "
                 f"probe=[…], or take a model that attends to words, such as model=lstm"
             )
+
+    @property
+    def copies(self) -> int:
+        """How many numbers it holds, at its peak and about, for each position and each class of a text. A probe that takes
+        many samples at once says so here, and gets fewer texts at a time."""
+        return 1
 
     @abstractmethod
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
@@ -212,14 +221,18 @@ class ProbeRunner(Callback):
             return subjects[key]
 
         example_id = batch.example_id.cpu().numpy()
+        width = forward.attention.shape[1] + forward.logits.shape[1]
         for probe in self.probes:
             start = perf_counter()
+            at_once = max(1, MOST_NUMBERS // (probe.copies * width))
 
             def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Numbers | Note]]:
                 found = probe.examine(subject(rows), self.draws[probe.name])
                 return rows, [one if isinstance(one, Note) else numbers(one) for one in found]
 
-            for rows, results in classifier.halving(f"probe {probe.name}", batch, measured):
+            for rows, results in classifier.halving(
+                f"probe {probe.name}", batch, measured, rows_at_once=at_once
+            ):
                 for found in results:
                     if isinstance(found, Note):
                         notes = self.notes[probe.name]

@@ -83,6 +83,11 @@ class Erasure(RankingProbe):
         if self.nodes < 0:
             raise UserError(f"probe.erasure.nodes={self.nodes}: expected 0 (no search) or more branch-and-bound nodes")
 
+    @property
+    def copies(self) -> int:
+        """Of every random order: the noise, and its copy among the rankings."""
+        return 20 + 2 * self.random_orders
+
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
         readout = subject.readout

@@ -59,6 +59,11 @@ class Permutation(ReadoutProbe):
     name: ClassVar[str] = "permutation"
     samples: int = 100
 
+    @property
+    def copies(self) -> int:
+        """Of every sample: the noise, what it is sorted by, both orders, and the weights before and after."""
+        return 6 * self.samples
+
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
         """Yield the measurements of one batch."""
         noise = draws.uniform(self.samples, readout.content, readout.example_id)
