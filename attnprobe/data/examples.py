@@ -77,7 +77,7 @@ def selected(values: Any, chosen: Int[np.ndarray, " chosen"]) -> Any:
     return values[chosen]
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """One row, tokenised and truncated; the fields are those of `Examples`. What belongs to each word is missing where it
     does not fit the tokens; `rationale_lost`: it was in what was cut off."""
