@@ -1,0 +1,58 @@
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attnprobe.results.frame import frame_of
+from attnprobe.results.schema import COLUMNS, SCHEMA
+from attnprobe.results.table import Rows
+
+IDENTITY = {"experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test"}
+
+
+def tables():
+    """Two probes' tables of two runs, cut into small row groups, with NaN values and with steps."""
+    for run_id in ("b", "a"):
+        for probe, metrics in (("z_probe", ("one", "two")), ("a_probe", ("three",))):
+            rows = Rows(row_group=3)
+            for metric in metrics:
+                rows.add(metric, np.arange(4), np.array([1.0, np.nan, 3.0, 4.0]))
+                rows.add(f"{metric}_at", np.arange(2), np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([[0, 1], [0, np.nan]]))
+            yield from rows.groups({"run_id": run_id, "probe": probe, **IDENTITY})
+
+
+def test_a_frame_is_what_arrow_makes_of_the_same_pieces():
+    pieces = list(tables())
+    found = frame_of(iter(pieces))
+    expected = pa.concat_tables(pieces).unify_dictionaries().to_pandas()
+    assert list(found.columns) == list(COLUMNS)
+    for name in COLUMNS:
+        if not isinstance(found[name].dtype, pd.CategoricalDtype):
+            pd.testing.assert_series_equal(found[name], expected[name])
+            continue
+        assert list(found[name]) == list(expected[name])
+        assert list(found[name].cat.categories) == sorted(set(expected[name]))
+        assert found[name].cat.codes.dtype == np.int8
+
+
+def test_a_frame_knows_the_names_that_occur_and_no_others():
+    pieces = [piece.filter(pa.compute.equal(piece["metric"].cast(pa.string()), "two")) for piece in tables()]
+    found = frame_of(pieces)
+    assert list(found["metric"].cat.categories) == ["two"]
+    assert list(found["run_id"].cat.categories) == ["a", "b"]
+
+
+def test_no_piece_is_an_empty_frame_with_the_columns():
+    for found in (frame_of([]), frame_of([SCHEMA.empty_table()])):
+        assert list(found.columns) == list(COLUMNS)
+        assert len(found) == 0
+        assert isinstance(found["metric"].dtype, pd.CategoricalDtype)
+        assert found["value"].dtype == np.float64
+
+
+def test_many_names_take_two_bytes():
+    rows = Rows()
+    for number in range(300):
+        rows.add(f"metric{number:03}", np.arange(1), np.array([float(number)]))
+    found = frame_of(rows.groups({"run_id": "r", "probe": "p", **IDENTITY}))
+    assert found["metric"].cat.codes.dtype == np.int16
+    assert list(found["metric"]) == [f"metric{int(value):03}" for value in found["value"]]
