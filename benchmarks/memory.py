@@ -1,11 +1,13 @@
 """How much memory a run and its report take, by the number of test examples and the length of the texts.
 
-    python -m benchmarks.memory [--examples 1000 10000 100000] [--length 12] [--long 4096]
+    python -m benchmarks.memory [--examples 1000 10000 100000] [--length 12] [--long 4096] [--growth 1.1] [--gigabytes 4]
 
-Each line is two processes of their own: one that trains an averaging model (model=average) on a few texts and probes it
-(permutation, single weight, erasure, gradient, and adversary without search), and one that writes the report of that run.
-`peak` is the largest resident set that the operating system saw (VmHWM). `--long` adds a run on documents of that many
-words with a small LSTM, leave-one-out included (0: none).
+Each line is three processes of their own: one that reads and encodes the data and does no more; one that trains an
+averaging model (model=average) on 64 texts and probes it (permutation, single weight, erasure, gradient, and adversary
+without search); and one that writes the report of that run. The peak is the largest resident set that the operating system
+saw. `--long` adds a run on 24 training and 8 test documents of that many words with an LSTM of 32 units, leave-one-out
+included (0: none). The exit status is 1 where a peak is over `--growth` times that of the fewest examples, or the long
+documents take more than `--gigabytes`; 0 checks nothing.
 """
 
 import argparse
@@ -24,11 +26,15 @@ WORDS = [f"word{number}" for number in range(2000)]
 PROBES = "probe=[permutation,single_weight,erasure,gradient,adversarial]"
 MODEL = ("model=average", "probe.adversarial.restarts=0", "probe.permutation.samples=10", PROBES)
 LONG_MODEL = (
-    "model=lstm", "model.encoder.hidden_size=32", "probe.adversarial.restarts=1", "probe.adversarial.steps=10",
-    "probe.permutation.samples=10",
+    "data.max_tokens=null", "model=lstm", "model.encoder.hidden_size=32", "probe.adversarial.restarts=1",
+    "probe.adversarial.steps=10", "probe.permutation.samples=10",
     "probe=[permutation,single_weight,erasure,gradient,adversarial,leave_one_out,correlation]",
 )  # fmt: skip
 SMALL = ("data.embedding_size=32", "training.epochs=1", "trainer.accelerator=cpu")
+
+
+LONG = 1000
+"""Words from which on texts are long: there are few of them then."""
 
 
 def main() -> None:
@@ -37,25 +43,36 @@ def main() -> None:
     parser.add_argument("--examples", type=int, nargs="*", default=[1000, 10_000, 100_000])
     parser.add_argument("--length", type=int, default=12, help="words per text")
     parser.add_argument("--long", type=int, default=4096, help="words per document of the last line; 0: no such line")
+    parser.add_argument("--growth", type=float, default=0, help="what a peak may be, as a multiple of the first line's")
+    parser.add_argument("--gigabytes", type=float, default=0, help="what the long documents may take")
     parser.add_argument("--child", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(*arguments.child)
         return
-    table = Table("test examples", "words per text", "run, peak MB", "report, peak MB", "page, MB")
-    lines = [(count, arguments.length, MODEL) for count in arguments.examples]
+    table = Table("test examples", "words per text", "data, peak MB", "run, peak MB", "report, peak MB", "page, MB")
+    lines = [(count, arguments.length, MODEL) for count in sorted(arguments.examples)]
     if arguments.long:
         lines.append((8, arguments.long, LONG_MODEL))
+    peaks: list[tuple[int, float, float]] = []
     for count, length, overrides in lines:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
             write_texts(place / "texts", count, length)
             data = ("data=files", f"data.path={place / 'texts'}", "data.text=text", "data.label=label")
-            probing = measured("run", *data, *SMALL, *overrides, f"run_dir={place / 'run'}")
+            settings = (*data, *SMALL, *overrides, f"run_dir={place / 'run'}")
+            read = measured("data", *settings)
+            probing = measured("run", *settings)
             report = measured("report", str(place / "run"), str(place / "page.html"))
             page = (place / "page.html").stat().st_size / 1e6
-        table.add_row(f"{count:,}", f"{length:,}", f"{probing:,.0f}", f"{report:,.0f}", f"{page:.1f}")
+        table.add_row(f"{count:,}", f"{length:,}", f"{read:,.0f}", f"{probing:,.0f}", f"{report:,.0f}", f"{page:.1f}")
+        peaks.append((length, probing, report))
     Console(width=110).print(table)
+    long = [probing for length, probing, _ in peaks if length >= LONG]
+    short = [(probing, report) for length, probing, report in peaks if length < LONG]
+    grown = [peak / first for line in short for peak, first in zip(line, short[0], strict=True)]
+    too_much = arguments.growth and max(grown, default=0) > arguments.growth
+    sys.exit(bool(too_much or (arguments.gigabytes and max(long, default=0) > 1000 * arguments.gigabytes)))
 
 
 def child(task: str, *arguments: str) -> None:
@@ -65,6 +82,11 @@ def child(task: str, *arguments: str) -> None:
         from tests.runs import composed
 
         run(composed(*arguments))
+    elif task == "data":
+        from attnprobe.running.settings import Settings
+        from tests.runs import composed
+
+        Settings.of(composed(*arguments)).data().setup("fit")
     else:
         from attnprobe.report.page.build import write_report
 
@@ -86,12 +108,10 @@ def write_texts(folder: Path, count: int, length: int) -> None:
     """Three splits of texts of random words, of half to the whole length; the first word decides the label."""
     folder.mkdir()
     generator = random.Random(0)
-    for split, rows in (("train", 64), ("validation", 32), ("test", count)):
-        if length > 1000:
-            rows = min(rows, 8)
+    for split, rows in (("train", 24 if length >= LONG else 64), ("validation", 8), ("test", count)):
         with (folder / f"{split}.jsonl").open("w") as file:
             for number in range(rows):
-                words = generator.choices(WORDS, k=length if length > 1000 else generator.randint(length // 2, length))
+                words = generator.choices(WORDS, k=length if length >= LONG else generator.randint(length // 2, length))
                 label = "good" if number % 2 else "bad"
                 file.write(json.dumps({"text": " ".join([label, *words[1:]]), "label": label}) + "\n")
 

@@ -230,9 +230,7 @@ class ProbeRunner(Callback):
                 found = probe.examine(subject(rows), self.draws[probe.name])
                 return rows, [one if isinstance(one, Note) else numbers(one) for one in found]
 
-            for rows, results in classifier.halving(
-                f"probe {probe.name}", batch, measured, rows_at_once=at_once
-            ):
+            for rows, results in classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once):
                 for found in results:
                     if isinstance(found, Note):
                         notes = self.notes[probe.name]

@@ -35,21 +35,21 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
     """
     of_probe = ((results["probe"] == probe) & results["step"].isna() & (results["example_id"] >= 0)).to_numpy()
     example_id, value = results["example_id"].to_numpy(), results["value"].to_numpy()
-    by_run: dict[tuple[int | str, ...], dict[str, pd.Series[float]]] = {}
+    of_runs: dict[tuple[int | str, ...], dict[str, pd.Series[float]]] = {}
     # metric by metric and run by run: at no time is there a second copy of the whole table
     for metric in dict.fromkeys(metrics):
-        for key, rows in _by_run(results, np.flatnonzero(of_probe & (results["metric"] == metric).to_numpy())):
+        for key, rows in by_run(results, np.flatnonzero(of_probe & (results["metric"] == metric).to_numpy())):
             column = pd.Series(value[rows], example_id[rows])
             if column.index.has_duplicates:
                 raise UserError(
                     f"run {key[0]} is there twice: the same training, probed in two directories. "
                     f"Name one of the two, or give each its own experiment"
                 )
-            by_run.setdefault(key, {})[metric] = column
+            of_runs.setdefault(key, {})[metric] = column
     parts = []
-    for key in sorted(by_run):
+    for key in sorted(of_runs):
         wide = (
-            pd.DataFrame(by_run.pop(key))
+            pd.DataFrame(of_runs.pop(key))
             .sort_index()
             .reindex(columns=list(metrics))
             .rename_axis(index="example_id")
@@ -63,7 +63,7 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
     return wide
 
 
-def _by_run(
+def by_run(
     results: pd.DataFrame, rows: Int[np.ndarray, " rows"]
 ) -> Iterator[tuple[tuple[int | str, ...], Int[np.ndarray, " some"]]]:
     """The rows of each run that they are of, with what identifies it (`RUN`)."""

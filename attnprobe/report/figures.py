@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.style import drawable, paper_style, save
 from attnprobe.results.directory import PIPELINE, RunDirectory, find_runs, table_file
 from attnprobe.results.frame import frame_of
-from attnprobe.results.table import IMPORTANCES, read_pieces, told
+from attnprobe.results.table import IMPORTANCES, metrics_in, read_pieces, told
 
 
 def draw_figures(
@@ -62,17 +63,38 @@ def draw_tables(
     for reading in readings().values():
         for drawing in reading.drawings:
             if not drawing.words:
-                results = named(with_facts(rows_of(drawing, tables.values()), importances), classes)
-                if drawable_from(drawing, results):
-                    written += save(draw(drawing, results, None), directory, drawing.name)
+                figure = drawn(drawing, tables.values(), classes, importances)
+                written += [] if figure is None else save(figure, directory, drawing.name)
                 continue
             for run, files in tables.items() if words else []:
-                results = named(with_facts(rows_of(drawing, [files]), importances), classes)
-                if drawable_from(drawing, results):
-                    stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
-                    examples = examples_of(drawing, opened(run), results)
-                    written += save(draw(drawing, results, examples), directory, stem)
+                figure = drawn(drawing, [files], classes, importances, of=opened(run))
+                stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
+                written += [] if figure is None else save(figure, directory, stem)
     return written
+
+
+def drawn(
+    drawing: Drawing,
+    runs: Iterable[Mapping[str, Path]],
+    classes: Sequence[Sequence[str]],
+    importances: Mapping[str, Mapping[str, Any]] | None,
+    *,
+    of: RunDirectory | None = None,
+) -> Figure | None:
+    """One figure in the house style; None where the runs lack what it needs. Its rows are not kept in memory.
+
+    Args:
+        drawing: the figure.
+        runs: of each run the files of its tables, by probe.
+        classes: of each run the names of its classes, see `named`.
+        importances: the facts that the manifests have of them (`attnprobe.results.table.told`).
+        of: the run whose texts it shows, if it shows any.
+    """
+    results = named(with_facts(rows_of(drawing, runs), importances), classes)
+    if not drawable_from(drawing, results):
+        return None
+    examples = None if of is None else examples_of(drawing, of, results)
+    return draw(drawing, results, examples)
 
 
 def with_facts(results: pd.DataFrame, importances: Mapping[str, Mapping[str, Any]] | None) -> pd.DataFrame:
@@ -89,7 +111,11 @@ def rows_of(drawing: Drawing, runs: Iterable[Mapping[str, Path]]) -> pd.DataFram
         runs: of each run the files of its tables, by probe.
     """
     return frame_of(
-        piece for files in runs for probe in drawing.probes if probe in files for piece in _pieces(drawing, probe, files)
+        piece
+        for files in runs
+        for probe in drawing.probes
+        if probe in files
+        for piece in _pieces(drawing, probe, files)
     )
 
 
@@ -97,15 +123,19 @@ def _pieces(drawing: Drawing, probe: str, files: Mapping[str, Path]) -> Iterator
     """What a figure needs of one probe's table."""
     path = files[probe]
     needed = [metric for owner, metric in drawing.metrics if owner == probe]
-    also = None if drawing.optional is None else [*needed, *(m for owner, m in drawing.optional if owner == probe)]
-    yield from read_pieces(path, metrics=also, with_steps=False)
-    shown = None
+    also = None
+    if drawing.optional is not None:
+        wanted = [*needed, *(metric for owner, metric in drawing.optional if owner == probe)]
+        also = [metric for metric in metrics_in(path) if any(fnmatchcase(metric, one) for one in wanted)]
+    shown: Sequence[int] | None = None
     if drawing.examples is not None:
+        # before anything else is in memory
         numbers = frame_of(read_pieces(path, metrics=also, with_steps=False))
         if numbers.empty:
             return
         shown = drawing.examples(numbers)
         del numbers
+    yield from read_pieces(path, metrics=also, with_steps=False)
     yield from read_pieces(path, metrics=needed, with_steps=True, example_ids=shown)
 
 
@@ -132,8 +162,11 @@ def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None)
 
 def drawable_from(drawing: Drawing, results: pd.DataFrame) -> bool:
     """Whether the table holds every metric that the figure cannot do without."""
-    there = set(results[["probe", "metric"]].drop_duplicates().itertuples(index=False, name=None))
-    return set(drawing.metrics) <= there
+    return all(
+        {metric for owner, metric in drawing.metrics if owner == probe}
+        <= set(results.loc[results["probe"] == probe, "metric"].unique())
+        for probe in drawing.probes
+    )
 
 
 def file_name(text: str) -> str:

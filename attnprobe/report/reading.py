@@ -80,8 +80,8 @@ class Drawing:
     examples' table, is drawn for each run by itself, and is left out where texts must not leave the machine.
 
     It is given the rows of these metrics and of the `optional` ones that are there (None: of every metric without steps of
-    its probes), not those of whole tables. `examples(results)` → ids: those whose texts and rows with steps it shows,
-    chosen by the rows without steps; None: of all examples.
+    its probes; `("erasure", "regret_*")`: of all that begin so), not those of whole tables. `examples(results)` → ids:
+    those whose texts and rows with steps it shows, chosen by the rows without steps; None: of all examples.
     """
 
     name: str

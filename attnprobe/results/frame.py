@@ -1,10 +1,12 @@
 """Rows of long tables as a DataFrame, in less memory than Arrow's own conversion takes at its peak."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from attnprobe.results.schema import SCHEMA
 
@@ -19,17 +21,23 @@ def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
         pieces: of the tables' schema (`attnprobe.results.schema.SCHEMA`), such as `read_pieces` gives.
 
     Returns:
-        The columns of the schema; the text columns are categories, those that occur, in the order in which they came.
+        The columns of the schema; the text columns are categories: those that occur, sorted.
     """
     known: dict[str, dict[str, int]] = {field.name: {} for field in SCHEMA if pa.types.is_dictionary(field.type)}
     parts: dict[str, list[np.ndarray]] = {field.name: [np.zeros(0, _kind(field))] for field in SCHEMA}
     for piece in pieces:
         for field in SCHEMA:
             parts[field.name].append(_values(piece[field.name], known.get(field.name)))
-    columns: dict[str, np.ndarray | pd.Categorical] = {}
+    columns: dict[str, np.ndarray | pd.Categorical[str]] = {}
     for name in SCHEMA.names:
         values = np.concatenate(parts.pop(name))
-        columns[name] = pd.Categorical.from_codes(values, list(known[name])) if name in known else values
+        if name not in known:
+            columns[name] = values
+            continue
+        names = sorted(known[name])
+        place = {one: number for number, one in enumerate(names)}
+        codes: NDArray[np.integer[Any]] = np.array([place[one] for one in known[name]], values.dtype)[values]
+        columns[name] = pd.Categorical.from_codes(codes, pd.Index(names))
     return pd.DataFrame(columns, copy=False)
 
 

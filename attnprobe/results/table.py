@@ -211,6 +211,23 @@ def _read_pieces(
                 yield group
 
 
+def metrics_in(path: Path) -> list[str]:
+    """The metrics that a table has numbers of, sorted.
+
+    Raises:
+        DamagedRun: it is no table.
+    """
+    found: set[str] = set()
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for number in range(file.num_row_groups):
+                column = file.read_row_group(number, columns=["metric"], use_threads=False)["metric"]
+                found.update(pc.unique(column.cast(pa.string())).to_pylist())
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise damaged(path, first_line(error)) from None
+    return sorted(found)
+
+
 def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_steps: bool | None) -> bool:
     """Whether a row group can hold such rows, by its statistics: tables are sorted by metric."""
     of_metric, of_step = (group.column(COLUMNS.index(name)).statistics for name in ("metric", "step"))

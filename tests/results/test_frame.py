@@ -16,7 +16,9 @@ def tables():
             rows = Rows(row_group=3)
             for metric in metrics:
                 rows.add(metric, np.arange(4), np.array([1.0, np.nan, 3.0, 4.0]))
-                rows.add(f"{metric}_at", np.arange(2), np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([[0, 1], [0, np.nan]]))
+                rows.add(
+                    f"{metric}_at", np.arange(2), np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([[0, 1], [0, np.nan]])
+                )
             yield from rows.groups({"run_id": run_id, "probe": probe, **IDENTITY})
 
 

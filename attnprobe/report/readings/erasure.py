@@ -183,7 +183,7 @@ def _with_interval(name: str, values: np.ndarray) -> dict[str, float]:
 
 def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
     """`paired`, headed in words."""
-    names = shown(results)
+    names = shown(results, "removed_count")
     if len(names) < 2:
         return pd.DataFrame()
     table = paired(results)
@@ -406,12 +406,15 @@ READING = Reading(
     drawings=(
         Drawing(
             "erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED),
+            optional=((PROBE, "removed_fraction_*"),),
         ),
         Drawing(
             "erasure_regret", regret, ((PROBE, "never_flips"), (PROBE, "regret_attention")),
+            optional=((PROBE, "regret_*"),),
         ),
         Drawing(
             "erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length")),
+            optional=((PROBE, "removed_count_*"),),
         ),
     ),
 )  # fmt: skip
