@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attnprobe.data.examples import Reader
+from attnprobe.data.settings import Columns
 from attnprobe.data.text import TextRules, check_texts
 from attnprobe.errors import UserError
 from attnprobe.results.statistics import interval
@@ -34,7 +35,7 @@ def test_texts_pass(texts):
      ("sentences", 0), ("sentences", [[0]]), ("mask", {"a": 1})],
 )  # fmt: skip
 def test_a_rationale_of_another_form_is_named(kind, cell):
-    reader = Reader("text", "label", TextRules(), rationale="why", rationale_kind=kind)
+    reader = Reader(Columns(rationale="why", rationale_kind=kind), TextRules())
     with pytest.raises(UserError, match=rf"data.rationale=why: data.rationale_kind={kind} expects a list of"):
         reader.mark(cell, 2, [0, 0])
 
@@ -66,14 +67,14 @@ assert measures.kendall_tau_test(empty, empty)[1].isnan().all()
 wide = torch.tensor([[0.1, 0.2, 0.7]], dtype=torch.bfloat16)
 assert measures.kendall_tau_test(wide, wide)[0].item() == 1
 a, z, c = torch.full((1, 2), 0.5), torch.zeros(1, 2, 2), torch.ones(1, 2, dtype=torch.bool)
-for arguments in ((a[:, :0], z[:, :0], c[:, :0]), (a, z, c.long()), (a.long(), z, c), (a, z.long(), c),
-                  (a[:0], z[:0], c[:0])):
+for arguments in ((a[:, :0], z[:, :0], c[:, :0]), (a, z, c.long()), (a.long(), z, c), (a, z.long(), c)):
     try:
         exact.smallest_flipping_set(*arguments)
     except ValueError as error:
         assert "expected" in str(error), error
     else:
         raise AssertionError(arguments)
+assert len(exact.smallest_flipping_set(a[:0], z[:0], c[:0]).size) == 0  # no text is no mistake
 """
 
 

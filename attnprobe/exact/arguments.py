@@ -30,8 +30,8 @@ def checked(
         raise UserError(f"{shapes}: expected [batch, seq], [batch, seq, classes], [batch, seq]")
     if content.shape != attention.shape or position_logits.shape[:2] != attention.shape:
         raise UserError(f"{shapes}: batch and seq must be the same in all three")
-    if not attention.shape[0] or not attention.shape[1]:
-        raise UserError(f"{shapes}: expected one or more texts of one or more positions")
+    if not attention.shape[1]:
+        raise UserError(f"{shapes}: expected texts of one or more positions")
     if content.dtype != torch.bool:
         raise UserError(
             f"content is of {content.dtype}: expected torch.bool, True where a weight may be erased or moved"
