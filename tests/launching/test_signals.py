@@ -1,5 +1,5 @@
-"""Signals, sent to real processes and raised in the middle of a training. A background shell ignores SIGINT, and so would
-what the tests start: each sets it back first."""
+"""Signals, sent to real processes and raised in the middle of a training. A background shell ignores SIGINT and
+nohup SIGHUP, and so would what the tests start: each sets them back first."""
 
 import signal
 import subprocess
@@ -17,6 +17,8 @@ from tests.runs import small_run
 WAITS = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN if "ignored" in sys.argv else signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from attnprobe.launching.signals import answering_signals
 
 with answering_signals():
