@@ -60,6 +60,9 @@ class Incumbent:
 
     def offer_all(self, candidates: Float[np.ndarray, "samples seq"]) -> bool:
         """Keep the farthest feasible one of several if it is farther than what we have. Was any feasible?"""
+        # what a solver left of the mass by rounding is judged and kept as it will be read: with all of it
+        total = candidates.sum(-1, keepdims=True)
+        candidates = candidates * np.divide(self.example.mass, total, out=np.ones_like(total), where=total > 0)
         values = np.where(self.example.feasible(candidates), self.example.jsd(candidates), -np.inf)
         if len(values) and values.max() > self.jsd:
             self.attention, self.jsd = candidates[values.argmax()], float(values.max())
