@@ -3,13 +3,13 @@
 import hashlib
 import json
 import os
-import stat
 import time
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from attnprobe.errors import UserError
+from attnprobe.results.untrusted import NotRegular, open_regular
 
 LARGEST_JSON = 256 << 20
 """Bytes. A manifest lists the classes, which may be all the words of a language: some megabytes."""
@@ -34,24 +34,20 @@ def damaged(path: Path, reason: str) -> DamagedRun:
     )
 
 
-def open_regular(path: Path) -> BufferedReader:
-    """Open an ordinary file for reading: no link, no device, no pipe, so that reading it ends.
+def opened(path: Path) -> BufferedReader:
+    """Open one of a run's files for reading.
 
     Raises:
-        DamagedRun: it is not there, or is something else.
+        DamagedRun: it is not there, is no ordinary file, or cannot be read.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(path, flags)
+        return open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         raise damaged(path, "it is missing") from None
+    except NotRegular as error:
+        raise damaged(path, f"it is {error.strerror}, expected an ordinary file") from None
     except OSError as error:
-        reason = "it is a symbolic link" if path.is_symlink() else str(error.strerror)
-        raise damaged(path, f"{reason}, expected an ordinary file") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise damaged(path, "it is a folder or a device, expected an ordinary file")
-    return os.fdopen(descriptor, "rb")
+        raise damaged(path, f"it cannot be read ({error.strerror})") from None
 
 
 _known: dict[tuple[int, ...], str] = {}
@@ -63,7 +59,7 @@ def record_of(path: Path) -> Record:
     Raises:
         DamagedRun: there is no such file, or it cannot be read.
     """
-    with open_regular(path) as file:
+    with opened(path) as file:
         state = os.fstat(file.fileno())
         key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
         if key in _known:
@@ -83,7 +79,7 @@ def check(path: Path, record: Record) -> None:
     Raises:
         DamagedRun: it is missing, of another size, or holds something else.
     """
-    with open_regular(path) as file:
+    with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
     if size != record["bytes"]:
         raise damaged(path, f"it has {size:,} bytes, the manifest says {record['bytes']:,}")
@@ -109,7 +105,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     Raises:
         DamagedRun: there is no such file, or it is not as it was written.
     """
-    with open_regular(path) as file:
+    with opened(path) as file:
         raw = file.read(LARGEST_JSON + 1)
     if len(raw) > LARGEST_JSON:
         raise damaged(path, f"it has more than {LARGEST_JSON:,} bytes")

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -24,39 +25,60 @@ MAX_NODES = 50_000
 """Keys and values of a YAML file; a run's settings have some three hundred."""
 
 
+class NotRegular(OSError):
+    """A link, a folder or a device stands where a run writes a file; `strerror` says which."""
+
+
+def open_regular(path: str | os.PathLike) -> BufferedReader:
+    """Open a regular file for reading: no link, which in a run directory from elsewhere leads to any file of this machine,
+    and no pipe or device, so that reading it ends.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is nothing.
+        NotRegular: it is something else.
+        OSError: it cannot be read.
+    """
+    check_regular(os.lstat(path).st_mode)
+    # between the two looks it may have become a pipe, which must not be waited for, or a link
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    try:
+        check_regular(os.fstat(file.fileno()).st_mode)
+    except NotRegular:
+        file.close()
+        raise
+    return file
+
+
+def check_regular(mode: int) -> None:
+    """Raise `NotRegular` unless a file of this mode is a regular one."""
+    if stat.S_ISREG(mode):
+        return
+    kinds = {stat.S_ISLNK: "a symbolic link", stat.S_ISDIR: "a directory", stat.S_ISFIFO: "a named pipe"}
+    raise NotRegular(0, next((name for test, name in kinds.items() if test(mode)), "a device or socket"))
+
+
 def read_bytes(path: str | os.PathLike, *, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes.
-
-    A symbolic link is refused: in a run directory from elsewhere it leads to any file of this machine.
 
     Raises:
         FileNotFoundError, NotADirectoryError: there is nothing.
         UserError: not a regular file, too large, or not readable.
     """
-    path = Path(path)
     try:
-        check_regular(path, os.lstat(path).st_mode)
-        # between the two looks it may have become a pipe, which must not be waited for, or a link
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(handle, "rb") as file:
-            check_regular(path, os.fstat(file.fileno()).st_mode)
+        with open_regular(path) as file:
             content = file.read(limit + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise
+    except NotRegular as error:
+        raise UserError(
+            f"{path} is {error.strerror}: expected a regular file, as a run writes it. Copy the file itself there"
+        ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > limit:
         raise UserError(f"{path} is larger than {limit:,} bytes, which no such file of a run is: it is refused unread")
     return content
-
-
-def check_regular(path: Path, mode: int) -> None:
-    """Raise a `UserError` unless a file of this mode is a regular one."""
-    if stat.S_ISREG(mode):
-        return
-    kinds = {stat.S_ISLNK: "a symbolic link", stat.S_ISDIR: "a directory", stat.S_ISFIFO: "a named pipe"}
-    kind = next((name for test, name in kinds.items() if test(mode)), "a device or socket")
-    raise UserError(f"{path} is {kind}: expected a regular file, as a run writes it. Copy the file itself there")
 
 
 def read_text(path: str | os.PathLike, *, limit: int) -> str:
