@@ -1,6 +1,7 @@
 """The house keeps its shape: imports point one way, and every part is where its name says."""
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,41 @@ def test_an_importance_has_one_stem_everywhere(path):
 
 def test_importances_know_no_probe():
     assert not {name for name in importers("attnprobe.probes", "attnprobe.report") if name.startswith("importance")}
+
+
+def undefined_names(folder):
+    """Names that nothing defines, as `file:line name`. The linter cannot be asked for them as it stands: words of the shape
+    annotations are strings that look like names."""
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "F821",
+        "--output-format",
+        "json",
+        folder,
+    ]
+    reported = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    return [f"{one['filename']}:{one['location']['row']} {one['message']}" for one in reported if not in_text(one)]
+
+
+def in_text(one):
+    """Whether the linter points into a string."""
+    at = (one["location"]["row"], one["location"]["column"] - 1)
+    tree = ast.parse(Path(one["filename"]).read_text(encoding="utf-8"))
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return any((n.lineno, n.col_offset) <= at < (n.end_lineno, n.end_col_offset) for n in texts)
+
+
+@pytest.mark.parametrize("folder", ["attnprobe", "hydra_plugins", "benchmarks", "tests"])
+def test_every_name_is_defined(folder):
+    assert undefined_names(PACKAGE.parent / folder) == []
+
+
+def test_an_undefined_name_is_seen_and_a_shape_is_not(tmp_path):
+    (tmp_path / "one.py").write_text('def f(x: Float[Tensor, "batch seq"]) -> None:\n    lost()\n')
+    found = undefined_names(tmp_path)
+    assert [line.split("`")[1] for line in found] == ["Float", "Tensor", "lost"]
