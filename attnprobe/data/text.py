@@ -5,7 +5,6 @@ collapsed; tokenizer; token rules on the list of tokens; truncation to `max_toke
 tokenising, which changes what spaCy splits.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.results.directory import PIPELINE, VOCABULARY
 from attnprobe.results.files import write_json
+from attnprobe.results.saved import read_pipeline
 
 NUMBER = "qqq"
 DEIDENTIFIED = "<DE>"
@@ -272,7 +272,7 @@ class TextPipeline:
         """
         path = Path(directory) / PIPELINE
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_pipeline(directory)
             return cls(
                 rules=TextRules(**content["rules"]),
                 vocabulary=Vocabulary.load(Path(directory) / VOCABULARY),

@@ -1,6 +1,5 @@
 """Words and their numbers."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import numpy as np
 from jaxtyping import Int
 
 from attnprobe.errors import UserError
+from attnprobe.results.checksums import LARGEST_JSON
 from attnprobe.results.files import write_json
+from attnprobe.results.untrusted import read_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
@@ -63,12 +64,12 @@ class Vocabulary:
             UserError: the file is missing, no JSON, or not a vocabulary of this layout.
         """
         try:
-            ids = json.loads(Path(path).read_text(encoding="utf-8"))
+            ids = read_json(path, limit=LARGEST_JSON)
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the vocabulary.json of a finished run") from None
-        except ValueError as error:
-            raise UserError(f"{path} is not a vocabulary: {error}. Expected the vocabulary.json of a run") from None
-        vocabulary = cls(ids if isinstance(ids, dict) else ())
+        except UserError as error:
+            raise UserError(f"{error}: it is not a vocabulary. Expected the vocabulary.json of a run") from None
+        vocabulary = cls(ids)
         if vocabulary.ids != ids:
             raise UserError(f"{path} is not a vocabulary of attnprobe: expected {{word: id}} with {SPECIAL} first")
         return vocabulary

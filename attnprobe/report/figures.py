@@ -1,6 +1,5 @@
 """All figures that the tables of some finished runs allow, as PDF for a paper and PNG for a page."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +15,9 @@ from attnprobe.report.facets import named
 from attnprobe.report.heatmap import shorten
 from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.style import drawable, paper_style, save
-from attnprobe.results.directory import PIPELINE, RunDirectory, find_runs, table_file
+from attnprobe.results.directory import RunDirectory, find_runs, table_file
 from attnprobe.results.frame import frame_of
+from attnprobe.results.saved import read_pipeline
 from attnprobe.results.table import IMPORTANCES, metrics_in, read_pieces, told
 
 
@@ -148,10 +148,10 @@ def examples_of(drawing: Drawing, run: RunDirectory, results: pd.DataFrame) -> p
 def class_names(run_dir: Path) -> list[str]:
     """The names of a run's classes, fit for a figure; none where it does not say."""
     try:
-        names = json.loads((run_dir / PIPELINE).read_text(encoding="utf-8"))["classes"]
+        names = read_pipeline(run_dir).get("classes", [])
     except FileNotFoundError:
         return []
-    return [drawable(shorten(str(name))) for name in names]
+    return [drawable(shorten(name)) for name in names]
 
 
 def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:

@@ -4,9 +4,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
 from attnprobe.errors import UserError
-from attnprobe.results.directory import CONFIG, RunDirectory
-from attnprobe.results.untrusted import read_yaml
+from attnprobe.results.checksums import LARGEST_JSON
+from attnprobe.results.directory import CONFIG, PIPELINE, RunDirectory
+from attnprobe.results.untrusted import read_json, read_yaml
+
+
+class SavedPipeline(TypedDict, total=False):
+    """What pipeline.json holds (`attnprobe.data.text.TextPipeline`)."""
+
+    rules: dict[str, Any]
+    classes: list[str]
+    task: str
+    max_tokens: int | None
+    question: bool
+    candidates_pattern: str | None
+
+
+PIPELINES = TypeAdapter(SavedPipeline)
+
+
+def read_pipeline(directory: Path) -> SavedPipeline:
+    """A run directory's pipeline.json, every entry of its type.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none.
+        UserError: it is damaged, or an entry is of another type.
+    """
+    path = Path(directory) / PIPELINE
+    content = read_json(path, limit=LARGEST_JSON)
+    try:
+        return PIPELINES.validate_python(content, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path} is not the pipeline.json of a run: {place}: {first['msg']}") from None
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
