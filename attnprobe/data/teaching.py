@@ -73,8 +73,31 @@ class Lessons:
             self.classes: list[str] = json.loads(self.file.metadata()["classes"])
             self._attention = self.file.get_slice("attention")
             self._probability = self.file.get_slice("probability")
-        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, OSError, RecursionError) as error:
             raise damaged(path, " ".join(str(error).split())[:200]) from None
+        if reason := self._misfit():
+            raise damaged(path, reason)
+
+    def _misfit(self) -> str | None:
+        """What of the file's parts does not belong together."""
+        rows = len(self.example_id)
+        if not isinstance(self.classes, list) or not all(isinstance(name, str) for name in self.classes):
+            return "its classes are no list of names"
+        expected = {
+            "example_id": [rows], "text": [rows], "offsets": [rows + 1], "probability": [rows, len(self.classes)],
+        }  # fmt: skip
+        for name, shape in expected.items():
+            if (found := self.file.get_slice(name).get_shape()) != shape:
+                return f"{name} has the shape {found}, expected {shape}"
+        if (np.diff(self.example_id) <= 0).any():
+            return "example_id does not ascend"
+        if (
+            self.offsets[0] != 0
+            or (np.diff(self.offsets) < 0).any()
+            or [self.offsets[-1]] != self._attention.get_shape()
+        ):
+            return "offsets do not divide its attention among the examples"
+        return None
 
     def __len__(self) -> int:
         return len(self.example_id)

@@ -1,8 +1,10 @@
+import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from attnprobe.data.teaching import Lessons, Teacher, check_lessons, text_number, write_lessons
 from attnprobe.errors import UserError
@@ -33,6 +35,25 @@ def test_a_file_gives_back_what_was_written(path):
     assert [lessons.attention(row).tolist() for row in range(3)] == [[0.25, 0.75], [1.0], [0.5, 0.5, 0.0]]
     np.testing.assert_allclose(lessons.probability([2, 0]), [[0.7, 0.3], [0.1, 0.9]], rtol=1e-6)
     assert lessons.attention(0).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"offsets": np.array([0, 2, 3, 60])}, "offsets do not divide"),
+        ({"offsets": np.array([0, 3, 2, 6])}, "offsets do not divide"),
+        ({"offsets": np.array([0, 2, 6])}, r"offsets has the shape \[3\], expected \[4\]"),
+        ({"example_id": np.array([10, 30, 20])}, "example_id does not ascend"),
+        ({"probability": np.zeros((3, 3), np.float32)}, r"probability has the shape \[3, 3\], expected \[3, 2\]"),
+        ({"classes": json.dumps(7)}, "its classes are no list of names"),
+        ({"classes": "[" * 100_000}, "recursion"),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_named(path, change, message):
+    parts = load_file(path) | {"classes": json.dumps(CLASSES)} | change
+    save_file({name: part for name, part in parts.items() if name != "classes"}, path, {"classes": parts["classes"]})
+    with pytest.raises(UserError, match=message):
+        Lessons(path)
 
 
 def refusal(path, classes=CLASSES, ids=(10, 20, 30), texts=TEXTS):
