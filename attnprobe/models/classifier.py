@@ -171,13 +171,18 @@ class AttentionClassifier(LightningModule):
         hidden: Float[Tensor, "batch seq hidden"],
         content: Bool[Tensor, "batch seq"],
         query: Float[Tensor, "batch query"] | None = None,
-        given: Float[Tensor, "batch seq"] | None = None,
+        given: Float[Tensor, "batch positions"] | None = None,
     ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
         """Scores (−inf outside content) and attention (0 outside content, sums to 1).
 
         `given` (`Attention.given`) is taken to the last digit; no gradient flows through it.
         """
         if given is not None:
+            if given.shape != content.shape:
+                raise UserError(
+                    f"model.attention={type(self.attention).__name__} is given over the words, and this model attends to "
+                    f"larger units: take a model that attends to words, such as model=lstm"
+                )
             given = given.to(hidden.dtype)
             return given.log(), given
         scores = self.attention(hidden, query).masked_fill(~content, -torch.inf)

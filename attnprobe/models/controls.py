@@ -1,5 +1,6 @@
 """Attentions whose rightness is known because they were built that way: what tests of attention are calibrated on."""
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -22,12 +23,6 @@ def concentrated(
     return torch.where(content, weights, 0.0)
 
 
-def check_mass(mass: float) -> None:
-    """Refuse what is no share."""
-    if not 0 <= mass <= 1:
-        raise UserError(f"model.attention.mass={mass}: expected a share of the attention from 0 to 1, such as 0.95")
-
-
 class GivenAttention(Attention):
     """An attention that nothing is learnt for. Subclasses say in `given` what it is."""
 
@@ -45,9 +40,8 @@ class GivenAttention(Attention):
         raise UserError(f"{type(self).__name__} is given by the text and has no scores: the classifier asks `given`")
 
 
-class RationaleAttention(GivenAttention):
-    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`), evenly, the rest on the others.
-    With a mass at the words' share of the text it is uniform, with 0 it avoids them.
+class FocusedAttention(GivenAttention):
+    """`mass` lies evenly on the positions in focus, and the rest on all others.
 
     Attributes:
         mass: 0 to 1.
@@ -55,35 +49,39 @@ class RationaleAttention(GivenAttention):
 
     def __init__(self, hidden_size: int, query_size: int | None = None, mass: float = 0.95) -> None:
         super().__init__(hidden_size)
-        check_mass(mass)
+        if not 0 <= mass <= 1:
+            raise UserError(f"model.attention.mass={mass}: expected a share of the attention from 0 to 1, such as 0.95")
         self.mass = mass
 
     def given(self, batch: Batch) -> Float[Tensor, "batch seq"]:
         """The attention over the words."""
+        return concentrated(self.focus(batch), batch.content, self.mass)
+
+    @abstractmethod
+    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """The positions that the mass lies on."""
+
+
+class RationaleAttention(FocusedAttention):
+    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`), evenly, the rest on the others.
+    With a mass at the words' share of the text it is uniform, with 0 it avoids them."""
+
+    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """The words that decide."""
         if batch.rationale is None:
             raise UserError(
                 "model/attention=rationale attends to the words that decide, and these texts do not say which: take data "
                 "that mark them (data.rationale, or data.plant=token)"
             )
-        return concentrated(batch.rationale, batch.content, self.mass)
+        return batch.rationale
 
 
-class FirstAttention(GivenAttention):
-    """Knows no word: `mass` lies on the first word of every text.
+class FirstAttention(FocusedAttention):
+    """Knows no word: `mass` lies on the first word of every text."""
 
-    Attributes:
-        mass: 0 to 1.
-    """
-
-    def __init__(self, hidden_size: int, query_size: int | None = None, mass: float = 0.95) -> None:
-        super().__init__(hidden_size)
-        check_mass(mass)
-        self.mass = mass
-
-    def given(self, batch: Batch) -> Float[Tensor, "batch seq"]:
-        """The attention over the words."""
-        first = batch.content & (batch.content.cumsum(-1) == 1)
-        return concentrated(first, batch.content, self.mass)
+    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """The first word."""
+        return batch.content & (batch.content.cumsum(-1) == 1)
 
 
 class RandomAttention(GivenAttention):

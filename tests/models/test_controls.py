@@ -127,3 +127,10 @@ def test_deception_by_hand():
 def test_what_cannot_be(made, message):
     with pytest.raises(UserError, match=message):
         made()
+
+
+def test_what_is_given_over_words_does_not_fit_sentences():
+    batch, classifier = toy_batch([4]), toy_classifier("average", "first")
+    sentences = torch.ones(1, 2, dtype=torch.bool)
+    with pytest.raises(UserError, match=r"FirstAttention is given over the words, .* model=lstm"):
+        classifier.attend(torch.zeros(1, 2, 12), sentences, given=classifier.attention.given(batch))
