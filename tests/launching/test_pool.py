@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from attnprobe.launching import Job, Pool, local_slots
 from attnprobe.launching.pool import end
 from attnprobe.launching.slots import wait_briefly
+from tests.launching.waiting import wait_for
 
 
 def job(folder, name, code, **extra):
@@ -182,12 +182,6 @@ def test_no_job_and_no_child_of_a_job_survives_its_pool(tmp_path, number, status
             wait_for(lambda: not any(map(is_alive, pids)))
         finally:
             pool.kill()
-
-
-def wait_for(condition):
-    """However long it takes here; what never comes is ended by the suite's own limit."""
-    while not condition():
-        time.sleep(0.05)
 
 
 def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 from attnprobe.results.directory import MARKER, find_runs
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
+from tests.launching.waiting import wait_for
 from tests.runs import SMALL, small_run
 
 
@@ -48,11 +49,6 @@ def content(folder):
         for pattern in ("tables/*", "examples/*", "model.safetensors")
         for path in directory.glob(pattern)
     }
-
-
-def wait_for(condition):
-    while not condition():
-        time.sleep(0.02)
 
 
 def killed(folder, *arguments, after):
