@@ -1,13 +1,34 @@
-"""Solvers that replace a search by the optimum, for models whose decoder is linear in the attended vector."""
+"""Solvers that replace a search by the optimum: over attentions, for models whose decoder is linear in the attended
+vector, and over the subsets of a short text's words, for any model."""
 
 from attnprobe.exact.farthest import FarthestAttention, farthest_attention
 from attnprobe.exact.flipping import FlippingSet, OvertakingSets, smallest_flipping_set, smallest_overtaking_sets
+from attnprobe.exact.subsets import (
+    PrefixLimits,
+    SmallestSet,
+    banzhaf_values,
+    complement,
+    minimal_sets,
+    prefix_limits,
+    shapley_interactions,
+    shapley_values,
+    smallest_set,
+)
 
 __all__ = [
     "FarthestAttention",
     "FlippingSet",
     "OvertakingSets",
+    "PrefixLimits",
+    "SmallestSet",
+    "banzhaf_values",
+    "complement",
     "farthest_attention",
+    "minimal_sets",
+    "prefix_limits",
+    "shapley_interactions",
+    "shapley_values",
     "smallest_flipping_set",
     "smallest_overtaking_sets",
+    "smallest_set",
 ]

@@ -1,0 +1,190 @@
+"""The subset table's consequences against every permutation and every set, written out as plain loops."""
+
+import ast
+import itertools
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from attnprobe import UserError
+from attnprobe.exact import (
+    banzhaf_values,
+    complement,
+    minimal_sets,
+    prefix_limits,
+    shapley_interactions,
+    shapley_values,
+    smallest_set,
+)
+
+
+def tables(batch, words, *, seed, grid=False):
+    """Random numbers for all subsets; on the grid, small integers: full of ties and exact in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    if grid:
+        return torch.randint(-2, 3, (batch, 2**words), generator=generator).double()
+    return torch.randn(batch, 2**words, generator=generator, dtype=torch.float64)
+
+
+def mask(words):
+    return sum(1 << word for word in words)
+
+
+def area(drop, order):
+    return math.fsum(drop[mask(order[: k + 1])] for k in range(len(order))) / len(order)
+
+
+@pytest.mark.parametrize("words", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("grid", [False, True])
+def test_limits_are_those_of_all_orders(words, grid):
+    drop = tables(3, words, seed=words, grid=grid)
+    drop[:, 0] = 0
+    limits = prefix_limits(drop)
+    for row, table in enumerate(drop.tolist()):
+        areas = {order: area(table, order) for order in itertools.permutations(range(words))}
+        assert limits.upper[row].item() == pytest.approx(max(areas.values()), abs=1e-12)
+        assert limits.lower[row].item() == pytest.approx(min(areas.values()), abs=1e-12)
+        assert areas[tuple(limits.upper_order[row].tolist())] == pytest.approx(max(areas.values()), abs=1e-12)
+        assert areas[tuple(limits.lower_order[row].tolist())] == pytest.approx(min(areas.values()), abs=1e-12)
+
+
+def test_of_equally_good_orders_the_first_is_given():
+    limits = prefix_limits(torch.zeros(1, 16))
+    assert limits.upper_order.tolist() == limits.lower_order.tolist() == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("words", [1, 2, 4, 5])
+def test_shapley_values_are_the_mean_over_all_orders(words):
+    value = tables(2, words, seed=words)
+    ours = shapley_values(value)
+    for row, table in enumerate(value.tolist()):
+        gains = np.zeros(words)
+        for order in itertools.permutations(range(words)):
+            for k, word in enumerate(order):
+                gains[word] += table[mask(order[: k + 1])] - table[mask(order[:k])]
+        np.testing.assert_allclose(ours[row], gains / math.factorial(words), atol=1e-12)
+        assert ours[row].sum().item() == pytest.approx(table[-1] - table[0], abs=1e-12)
+
+
+def test_values_of_words_removed_and_of_words_kept_are_the_same():
+    value = tables(3, 5, seed=0)
+    drop = value[:, -1:] - complement(value)
+    torch.testing.assert_close(shapley_values(drop), shapley_values(value), atol=1e-12, rtol=0)
+    torch.testing.assert_close(banzhaf_values(drop), banzhaf_values(value), atol=1e-12, rtol=0)
+    torch.testing.assert_close(shapley_interactions(drop), -shapley_interactions(value), atol=1e-12, rtol=0)
+
+
+def test_banzhaf_values_are_the_mean_over_all_sets():
+    [value] = tables(1, 4, seed=3).tolist()
+    for word in range(4):
+        sets = [s for s in range(16) if not s >> word & 1]
+        mean = math.fsum(value[s | 1 << word] - value[s] for s in sets) / len(sets)
+        assert banzhaf_values(torch.tensor([value]))[0, word].item() == pytest.approx(mean, abs=1e-6)
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_interactions_follow_their_definition(words):
+    value = tables(1, words, seed=words)
+    [table], [ours] = value.tolist(), shapley_interactions(value)
+    for i, j in itertools.product(range(words), repeat=2):
+        expected = 0.0
+        for s in range(2**words if i != j else 0):
+            if not s & mask([i, j]):
+                size = s.bit_count()
+                weight = math.factorial(size) * math.factorial(words - size - 2) / math.factorial(words - 1)
+                expected += weight * (table[s | mask([i, j])] - table[s | mask([i])] - table[s | mask([j])] + table[s])
+        assert ours[i, j].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_game_without_interaction_gives_every_word_its_own_weight():
+    weights = torch.tensor([0.5, -1.0, 2.0, 0.0])
+    members = (torch.arange(16)[:, None] >> torch.arange(4)) & 1
+    value = (members * weights).sum(-1)[None].double()
+    for values in (shapley_values(value), banzhaf_values(value)):
+        torch.testing.assert_close(values, weights.double()[None], atol=1e-12, rtol=0)
+    assert shapley_interactions(value).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("words", [1, 3, 5])
+def test_minimal_sets_have_no_smaller_one_within(words):
+    holds = tables(4, words, seed=words) > 0.7
+    ours = minimal_sets(holds)
+    for row, table in enumerate(holds.tolist()):
+        for s in range(2**words):
+            within = [t for t in range(2**words) if t & s == t and t != s]
+            assert ours[row, s].item() == (table[s] and not any(table[t] for t in within))
+
+
+def test_the_smallest_set_is_the_first_of_the_smallest():
+    holds = tables(50, 4, seed=1) > 1.2
+    smallest = smallest_set(holds)
+    assert (smallest.size == -1).any(), "a text without any set is what the test is about"
+    assert (smallest.size == 0).any(), "so is one where the empty set does it"
+    for row, table in enumerate(holds.tolist()):
+        sizes = sorted((s.bit_count(), s) for s in range(16) if table[s])
+        size, members = sizes[0] if sizes else (-1, 0)
+        assert smallest.size[row].item() == size
+        assert smallest.members[row].tolist() == [bool(members >> word & 1) for word in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (torch.zeros(4), "shape"),
+        (torch.zeros(1, 3), "2\\*\\*n"),
+        (torch.zeros(1, 1), "2\\*\\*n"),
+        (torch.zeros(1, 4, dtype=torch.long), "torch.int64.*double"),
+        (torch.tensor([[0.0, float("nan")]]), "not finite in row 0"),
+        (torch.tensor([[0.0, 0.0], [0.5, 1.0]]), r"drop\[1, 0\] is 0.5: expected 0"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(table, message):
+    with pytest.raises(UserError, match=message):
+        prefix_limits(table)
+
+
+def test_truths_must_be_truths():
+    with pytest.raises(UserError, match=r"torch.float32: expected torch.bool"):
+        minimal_sets(torch.zeros(1, 4))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the authors' stored outputs and limits (Edin et al. 2025): no model needed
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    ("model", "out_of_reach"), [("bert-base-uncased-SST-2", [19]), ("roberta-base-imdb", [20, 47, 48])]
+)
+def test_limits_are_the_authors(model, out_of_reach):
+    """Two conventions of the released limits explain every difference: the target is the positive class, also where
+    the model decides for the negative one; and the search for the upper limit starts from 0, so that where every
+    order's proper prefixes sum to less, the stored limit is drop(all)/n, which no order reaches."""
+    folder = Path(os.environ.get("ATTNPROBE_DATA_DIR", "")) / "naopc"
+    if "ATTNPROBE_DATA_DIR" not in os.environ or not folder.is_dir():
+        pytest.skip("no naopc below ATTNPROBE_DATA_DIR")
+    outputs = pd.read_parquet(folder / f"outputs_sst2_{model}.parquet")
+    limits = pd.read_parquet(folder / f"limits_sst2_{model}.parquet").set_index("id")
+    beyond = []
+    for text, rows in outputs.groupby("id"):
+        theirs = limits.loc[text]
+        words = int(theirs.number_of_elements)
+        masks = [mask({word - 1 for word in ast.literal_eval(removed)}) for removed in rows.word_key]
+        assert sorted(set(masks)) == list(range(2**words))
+        logits = np.zeros((2**words, 2))
+        logits[masks] = rows[["negative_logit", "positive_logit"]]
+        positive = torch.from_numpy(logits).softmax(-1)[:, 1]
+        drop = positive[0] - positive
+        ours = prefix_limits(drop[None])
+        assert ours.lower.item() == pytest.approx(theirs.lower_limit, abs=1e-9), text
+        from_zero = drop[-1].item() / words
+        if ours.upper.item() < from_zero:
+            beyond.append(text)
+        assert max(ours.upper.item(), from_zero) == pytest.approx(theirs.upper_limit, abs=1e-9), text
+    assert len(limits) == 66
+    assert beyond == out_of_reach
