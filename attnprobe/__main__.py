@@ -96,9 +96,9 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     """Train and examine, or carry out a study, and say what came of it; the settings are checked."""
     # importing torch takes seconds that --help need not wait for
     from attnprobe.launching.sweep import objective
+    from attnprobe.report.publish import publish_study
     from attnprobe.report.quality import quality_of
-    from attnprobe.report.study_summary import publish_study
-    from attnprobe.report.summary import data_notes, measured_again, print_summary
+    from attnprobe.report.terminal import data_notes, measured_again, print_summary
     from attnprobe.results.directory import RunDirectory
     from attnprobe.results.table import read_results
     from attnprobe.running.run import run

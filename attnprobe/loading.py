@@ -22,7 +22,7 @@ from attnprobe.importance.registry import built_in
 from attnprobe.importance.registry import names as built_in_names
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
-from attnprobe.report.strips import Explanation
+from attnprobe.report.notebook import Explanation
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
 from attnprobe.results.saved import read_settings

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnprobe.errors import UserError
-from attnprobe.report.summary import data_notes, print_summary
 from attnprobe.report.tables import csv_table, latex_table, write_table_files
+from attnprobe.report.terminal import data_notes, print_summary
 from attnprobe.shown import spreadsheet_cell, visible
 
 EVIL = [

@@ -20,7 +20,7 @@ from attnprobe.errors import answering_disk
 from attnprobe.launching.cluster import cluster_slots
 from attnprobe.launching.pool import Job, Outcome, Pool, Slot
 from attnprobe.launching.slots import local_slots, visible_gpus
-from attnprobe.report.summary import headline
+from attnprobe.report.terminal import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.shown import visible

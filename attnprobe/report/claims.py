@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from attnprobe.report.facets import per_example
+from attnprobe.report.wide import per_example
 from attnprobe.results.statistics import interval
 
 CRITERIA = {

@@ -25,7 +25,7 @@ from attnprobe.importance.base import Importance
 from attnprobe.loading import importances_of, untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, ProbeRunner
-from attnprobe.report.figures import draw_tables
+from attnprobe.report.figures.draw import draw_tables
 from attnprobe.results.directory import (
     CHECKPOINTS,
     CURVES,
@@ -92,7 +92,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             with tracked(settings, own) as logger:
                 carry_out(settings, own, probes, importances, logger)
                 if isinstance(logger, WandbLogger):
-                    from attnprobe.report.tracking import log_results
+                    from attnprobe.report.tracking.log import log_results
 
                     shown = {key: settings.config["logger"][key] for key in ("log_text", "log_model", "examples")}
                     log_results(logger.experiment, directory, **shown)
@@ -113,7 +113,9 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
     elif choice["name"] == "csv":
         yield CSVLogger(directory.path, name="", version=directory.folder(CURVES).name)
     elif choice["name"] == "wandb":
-        from attnprobe.report.tracking import open_run  # wandb takes half a second that other runs need not wait for
+        from attnprobe.report.tracking.log import (
+            open_run,  # wandb takes half a second that other runs need not wait for
+        )
 
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}

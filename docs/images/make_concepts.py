@@ -17,7 +17,7 @@ from attnprobe.exact import farthest_attention, smallest_flipping_set
 from attnprobe.measures import jensen_shannon, total_variation
 from attnprobe.probes.permutation import permute_attention
 from attnprobe.randomness import Draws
-from attnprobe.report.style import FAINT, FOUND, INK, OPTIMUM, paper_style
+from attnprobe.report.figures.style import FAINT, FOUND, INK, OPTIMUM, paper_style
 
 HERE = Path(__file__).parent
 TEXT = "the pacing is mildly dumb while the opening seemed graceful ."  # number 549 of the test split

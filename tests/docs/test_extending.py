@@ -22,10 +22,10 @@ from attnprobe.data.testbed import generate_reviews
 from attnprobe.errors import UserError
 from attnprobe.report import reading, studies
 from attnprobe.report.page.build import write_report
+from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
-from attnprobe.report.study_summary import publish_study
-from attnprobe.report.summary import headline, print_summary
 from attnprobe.report.tables import write_tables
+from attnprobe.report.terminal import headline, print_summary
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run

@@ -60,7 +60,7 @@ def import_everything() -> None:
     import attnprobe.__main__
     import attnprobe.launching.sweep
     import attnprobe.report.__main__
-    import attnprobe.report.study_summary
+    import attnprobe.report.publish
     import attnprobe.running.run
     import attnprobe.studies.base  # noqa: F401
 

@@ -81,7 +81,7 @@ OURS = [
     "attnprobe.loading.os.system",
     "attnprobe.loading.torch.load",
     "attnprobe.loading.TrainedRun",
-    "attnprobe.report.page.packing.base64.b64decode",
+    "attnprobe.report.page.browser.packing.base64.b64decode",
     "attnprobe.models.encoders.Encoder",
     "attnprobe.models.encoders.nn.Linear",
     "attnprobe.models.encoders.torch.hub.load",

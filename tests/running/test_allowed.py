@@ -11,7 +11,7 @@ import attnprobe
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.loading import checked_settings
-from attnprobe.report.tracking import read_config
+from attnprobe.report.tracking.log import read_config
 from attnprobe.results.checksums import read_sealed
 from attnprobe.running.allowed import check_classes
 from attnprobe.running.run import run
@@ -24,7 +24,7 @@ from tests.runs import composed, seal, small_run
 
 TOUCH = "{_target_: pathlib.Path.touch, self: {_target_: pathlib.Path, _args_: [PWNED]}}"
 DECODED = {
-    "_target_": "attnprobe.report.page.packing.base64.b64decode",
+    "_target_": "attnprobe.report.page.browser.packing.base64.b64decode",
     "s": "gASVAAAAAA==",
 }
 PAYLOADS = {

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from attnprobe.report.claims import CRITERIA
-from attnprobe.report.study_summary import publish_study
+from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.settings import Settings

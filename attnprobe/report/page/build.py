@@ -16,7 +16,8 @@ import pandas as pd
 from attnprobe.errors import answering_disk
 from attnprobe.report.claims import CRITERIA, Finding
 from attnprobe.report.comparisons import compare_models
-from attnprobe.report.page.browser import MEGABYTES, browse
+from attnprobe.report.figures.style import paper_style
+from attnprobe.report.page.browser.choosing import MEGABYTES, browse
 from attnprobe.report.page.files import write_numbers
 from attnprobe.report.page.formats import capital, count, number, short, signed
 from attnprobe.report.page.pictures import pictures
@@ -28,8 +29,7 @@ from attnprobe.report.published import compare
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
 from attnprobe.report.studies import find_studies
-from attnprobe.report.style import paper_style
-from attnprobe.report.summary import data_notes
+from attnprobe.report.terminal import data_notes
 from attnprobe.results.files import write_atomically
 
 HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ def write_report(
         output: the page's file; the folder is called `<its stem>_files`.
         title: heads the page.
         words: False leaves the texts out, and the figures that show them. Names of classes stay.
-        megabytes: about what the page may weigh; see `attnprobe.report.page.browser.browse`.
+        megabytes: about what the page may weigh; see `attnprobe.report.page.browser.choosing.browse`.
         tell: is told what is being done.
 
     Returns:

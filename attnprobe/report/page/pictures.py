@@ -11,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnprobe.report.facets import named
-from attnprobe.report.figures import class_names, draw, drawable_from, file_name
+from attnprobe.report.figures.draw import class_names, draw, drawable_from, file_name
+from attnprobe.report.figures.style import paper_style
 from attnprobe.report.page.runs import DOT, Group, Run
 from attnprobe.report.reading import Drawing, Reading
-from attnprobe.report.style import paper_style
+from attnprobe.report.wide import named
 from attnprobe.results.files import write_atomically
 from attnprobe.results.table import read_examples, read_results
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnprobe.report.facets import class_of
 from attnprobe.report.page.pictures import Picture
 from attnprobe.report.page.runs import Group
 from attnprobe.report.page.verdicts import Outcome
 from attnprobe.report.published import REMARKS
 from attnprobe.report.reading import Reading
+from attnprobe.report.wide import class_of
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from attnprobe.report.facets import RUN
 from attnprobe.report.reading import Headline, present
+from attnprobe.report.wide import RUN
 from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.results.statistics import interval
 

@@ -10,9 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from attnprobe.report import heatmap
 from attnprobe.report.claims import Claim, Evidence, mean_of, share_of
-from attnprobe.report.facets import (
+from attnprobe.report.figures import heatmap
+from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, from_zero, grid, title
+from attnprobe.report.figures.heatmap import heatmaps
+from attnprobe.report.figures.marks import box
+from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM
+from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.wide import (
     MAX_ATTENTION_EDGES,
     Facet,
     facets,
@@ -20,11 +25,6 @@ from attnprobe.report.facets import (
     per_example,
     split_by_class,
 )
-from attnprobe.report.heatmap import heatmaps
-from attnprobe.report.panels import NOTE_SIZE, around, counted, from_zero, grid, title
-from attnprobe.report.reading import Drawing, Headline, Reading
-from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM
-from attnprobe.report.violins import box
 
 LN2 = float(np.log(2))
 EDGES = np.linspace(0, 0.7, 41)

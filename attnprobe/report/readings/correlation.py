@@ -10,12 +10,12 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from attnprobe.report.claims import HOLDS, Claim, Evidence, Measure, mean_of
-from attnprobe.report.facets import Facet, facets, per_example, split_by_class
-from attnprobe.report.panels import around, class_handles, counted, from_zero, grid, title
+from attnprobe.report.figures.grid import around, class_handles, counted, from_zero, grid, title
+from attnprobe.report.figures.marks import FEWEST
+from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, INK
 from attnprobe.report.reading import Drawing, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
-from attnprobe.report.style import CLASS_COLOURS, FAINT, INK
-from attnprobe.report.violins import FEWEST
+from attnprobe.report.wide import Facet, facets, per_example, split_by_class
 
 LEVEL = 0.05
 """Of the p-values, and of the false discovery rate."""

@@ -11,12 +11,12 @@ from matplotlib.patches import Patch
 from scipy import stats
 
 from attnprobe.report.claims import Claim, Measure, least, mean_of, share_of
-from attnprobe.report.facets import Facet, facets, per_example
+from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
+from attnprobe.report.figures.marks import box
+from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
-from attnprobe.report.panels import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.report.style import FAINT, INK
-from attnprobe.report.violins import box
+from attnprobe.report.wide import Facet, facets, per_example
 from attnprobe.results.statistics import interval
 
 PROBE = "erasure"

@@ -6,11 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnprobe.report.claims import Claim, mean_of
-from attnprobe.report.facets import MAX_ATTENTION_BINS, Facet, facets, max_attention_bin, per_example, split_by_class
-from attnprobe.report.panels import NOTE_SIZE, around, class_handles, grid, title
+from attnprobe.report.figures.grid import NOTE_SIZE, around, class_handles, grid, title
+from attnprobe.report.figures.marks import violin
+from attnprobe.report.figures.style import CLASS_COLOURS, FAINT
 from attnprobe.report.reading import Drawing, Headline, Reading
-from attnprobe.report.style import CLASS_COLOURS, FAINT
-from attnprobe.report.violins import violin
+from attnprobe.report.wide import MAX_ATTENTION_BINS, Facet, facets, max_attention_bin, per_example, split_by_class
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
 

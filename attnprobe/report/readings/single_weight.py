@@ -11,11 +11,11 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
 from attnprobe.report.claims import Claim, mean_of, share_of
-from attnprobe.report.facets import Facet, facets, per_example
+from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
+from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
-from attnprobe.report.panels import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.report.style import FAINT, INK
+from attnprobe.report.wide import Facet, facets, per_example
 
 PROBE = "single_weight"
 TOPS = {"attention": "attention", "gradient": "gradient", "gradient_attention": "gradient x attention"}

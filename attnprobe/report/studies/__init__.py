@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
-from attnprobe.report.style import paper_style, save
+from attnprobe.report.figures.style import paper_style, save
 from attnprobe.report.tables import csv_table
 from attnprobe.results.checksums import DamagedRun, damaged, read_sealed
 from attnprobe.results.directory import RunDirectory, directories_with, named_places, warn_of

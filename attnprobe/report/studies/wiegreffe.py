@@ -12,10 +12,10 @@ from scipy import stats
 
 from attnprobe.report import published
 from attnprobe.report.claims import FAILS, HOLDS, Claim, Evidence, Finding
-from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin, named
-from attnprobe.report.figures import class_names
+from attnprobe.report.figures.draw import class_names
+from attnprobe.report.figures.studies import curve, performances, spread
 from attnprobe.report.studies import StudyReading
-from attnprobe.report.study_figures import curve, performances, spread
+from attnprobe.report.wide import MAX_ATTENTION_BINS, max_attention_bin, named
 from attnprobe.results.statistics import interval
 from attnprobe.results.table import read_results
 

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.figures import draw
+from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
 from attnprobe.report.readings.correlation import PAIRS, READING, discovered, significant
-from attnprobe.report.summary import headline
+from attnprobe.report.terminal import headline
 from attnprobe.results.table import Rows
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.figures import draw
+from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
 from attnprobe.report.reading import readings
 from attnprobe.report.readings.erasure import RANKINGS, paired, rank_biserial

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from attnprobe.report.style import CLASS_COLOURS, TEXT_WIDTH, drawable, new_figure, text_width
+from attnprobe.report.figures.style import CLASS_COLOURS, TEXT_WIDTH, drawable, new_figure, text_width
 
 DOT = " · "
 TITLE_WIDTH = 1.8 * 72

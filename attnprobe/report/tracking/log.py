@@ -15,13 +15,13 @@ import pandas as pd
 import wandb
 
 from attnprobe.errors import UserError
-from attnprobe.report.facets import RUN, class_of, per_example
-from attnprobe.report.figures import draw_figures
+from attnprobe.report.figures.draw import draw_figures
 from attnprobe.report.published import compare
 from attnprobe.report.quality import quality_of
-from attnprobe.report.summary import headline
-from attnprobe.report.tracked_artifacts import model_artifact, results_artifact
-from attnprobe.report.tracked_examples import HEATMAPS, example_table
+from attnprobe.report.terminal import headline
+from attnprobe.report.tracking.artifacts import model_artifact, results_artifact
+from attnprobe.report.tracking.examples import HEATMAPS, example_table
+from attnprobe.report.wide import RUN, class_of, per_example
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.saved import read_settings
 from attnprobe.results.schema import WHOLE_SPLIT
@@ -150,7 +150,7 @@ def log_results(
         log_text: False leaves out all words of the data: texts, tokens, vocabulary, the names of the classes, and every
             figure that shows texts.
         log_model: False leaves out the checkpoint.
-        examples: rows of the examples' table (`attnprobe.report.tracked_examples.choose` says which).
+        examples: rows of the examples' table (`attnprobe.report.tracking.examples.choose` says which).
 
     Raises:
         UserError: a number of examples below 0.

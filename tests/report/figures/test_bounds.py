@@ -12,14 +12,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from attnprobe.report.facets import named
-from attnprobe.report.figures import draw
-from attnprobe.report.panels import LOWEST, TALLEST
+from attnprobe.report.figures.draw import draw
+from attnprobe.report.figures.grid import LOWEST, TALLEST
+from attnprobe.report.figures.studies import curve, performances, spread
+from attnprobe.report.figures.style import drawable, paper_style
 from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.readings.erasure import RANKINGS
 from attnprobe.report.readings.single_weight import TOPS
-from attnprobe.report.study_figures import curve, performances, spread
-from attnprobe.report.style import drawable, paper_style
+from attnprobe.report.wide import named
 
 DRAWINGS = [drawing for reading in readings().values() for drawing in reading.drawings if not drawing.words]
 NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from attnprobe.report.page.packing import pack, quantised, restored
+from attnprobe.report.page.browser.packing import pack, quantised, restored
 
 
 def read(block):

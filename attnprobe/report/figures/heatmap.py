@@ -12,8 +12,8 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnprobe.report.facets import CLASSES, per_example
-from attnprobe.report.style import FAINT, INK, TEXT_WIDTH, drawable, fonts, text_width
+from attnprobe.report.figures.style import FAINT, INK, TEXT_WIDTH, drawable, fonts, text_width
+from attnprobe.report.wide import CLASSES, per_example
 
 ELLIPSIS = "…"
 MOST_TOKENS = 36

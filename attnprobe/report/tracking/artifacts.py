@@ -6,7 +6,7 @@ from typing import Any
 
 import wandb
 
-from attnprobe.report.tracked_examples import WORDS
+from attnprobe.report.tracking.examples import WORDS
 from attnprobe.results.checksums import record_of
 from attnprobe.results.directory import (
     CONFIG,

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnprobe.report.facets import RUN, class_of
 from attnprobe.report.published import REMARKS, compare
 from attnprobe.report.reading import present, readings
+from attnprobe.report.wide import RUN, class_of
 from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.shown import visible
 

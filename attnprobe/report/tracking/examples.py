@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnprobe.report.facets import per_example
-from attnprobe.report.strips import Strip, floats, page, strips_html
+from attnprobe.report.notebook import Strip, floats, page, strips_html
+from attnprobe.report.wide import per_example
 
 WORDS = ("text", "tokens", "words", "question", "candidates")
 """The columns of the examples' table that hold somebody's words."""

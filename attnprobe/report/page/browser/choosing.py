@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
-from attnprobe.report.page.facts import MAPS, MEASURES, Map
-from attnprobe.report.page.packing import pack, quantised
+from attnprobe.report.page.browser.columns import MAPS, MEASURES, Map
+from attnprobe.report.page.browser.packing import pack, quantised
+from attnprobe.report.page.browser.texts import Texts, read_texts, starts
 from attnprobe.report.page.runs import DOT, Group, Run
-from attnprobe.report.page.texts import Texts, read_texts, starts
 from attnprobe.results.directory import RunDirectory
 
 MEGABYTES = 60

@@ -12,11 +12,11 @@ from matplotlib.patches import Patch
 
 import attnprobe.report
 from attnprobe.errors import UserError
-from attnprobe.report import figures
-from attnprobe.report.facets import CLASSES, facets, max_attention_bin, per_example, split_by_class
-from attnprobe.report.panels import TITLE_SIZE, TITLE_WIDTH, around, from_zero, grid, title
+from attnprobe.report.figures import draw
+from attnprobe.report.figures.grid import TITLE_SIZE, TITLE_WIDTH, around, from_zero, grid, title
+from attnprobe.report.figures.style import drawable, new_figure, paper_style, text_width
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
-from attnprobe.report.style import drawable, new_figure, paper_style, text_width
+from attnprobe.report.wide import CLASSES, facets, max_attention_bin, per_example, split_by_class
 from attnprobe.results.table import Rows, read_results
 from tests.runs import seal_again
 
@@ -29,15 +29,15 @@ def texts(figure: Figure) -> list[str]:
 
 def test_draws_every_figure_as_pdf_and_png_with_the_same_bytes_twice(make_run, tmp_path):
     run = make_run(count=25)
-    first = figures.draw_figures(run, tmp_path / "a")
-    second = figures.draw_figures(run, tmp_path / "b")
+    first = draw.draw_figures(run, tmp_path / "a")
+    second = draw.draw_figures(run, tmp_path / "b")
     stems = {"permutation", "adversarial_jsd", "adversarial_by_attention", "adversarial_heatmaps"}
     assert {path.name for path in first} == {f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")}
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_fonts_are_embedded_as_truetype(make_run, tmp_path):
-    pdf = next(path for path in figures.draw_figures(make_run(count=10), tmp_path / "f") if path.suffix == ".pdf")
+    pdf = next(path for path in draw.draw_figures(make_run(count=10), tmp_path / "f") if path.suffix == ".pdf")
     content = pdf.read_bytes()
     assert b"/FontFile2" in content
     assert b"/Type3" not in content
@@ -46,47 +46,47 @@ def test_fonts_are_embedded_as_truetype(make_run, tmp_path):
 
 def test_draws_what_the_tables_allow(make_run, tmp_path):
     run = make_run(probes=("performance", "permutation"))
-    assert {path.stem for path in figures.draw_figures(run, tmp_path / "f")} == {"permutation"}
-    assert figures.draw_figures(make_run("bare", probes=("performance",)), tmp_path / "g") == []
+    assert {path.stem for path in draw.draw_figures(run, tmp_path / "f")} == {"permutation"}
+    assert draw.draw_figures(make_run("bare", probes=("performance",)), tmp_path / "g") == []
 
 
 def test_no_figure_shows_words_when_told_so(make_run, tmp_path):
-    stems = {path.stem for path in figures.draw_figures(make_run(), tmp_path / "f", words=False)}
+    stems = {path.stem for path in draw.draw_figures(make_run(), tmp_path / "f", words=False)}
     assert "adversarial_heatmaps" not in stems
     assert "adversarial_jsd" in stems
 
 
 def test_an_unfinished_run_is_named(tmp_path):
     with pytest.raises(UserError, match="no finished run"):
-        figures.draw_figures(tmp_path, tmp_path / "f")
+        draw.draw_figures(tmp_path, tmp_path / "f")
 
 
 @pytest.mark.parametrize(
     "shape", [{"classes": 1, "count": 3}, {"classes": 4, "exact": False}, {"classes": 9}, {"longest": 1}, {"count": 1}]
 )
 def test_odd_shapes_are_drawn_without_a_warning(make_run, tmp_path, shape):
-    assert len(figures.draw_figures(make_run(**shape), tmp_path / "f")) == 8
+    assert len(draw.draw_figures(make_run(**shape), tmp_path / "f")) == 8
 
 
 def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_path):
     runs = [make_run("sst 0"), make_run("sst-1", seed=1), make_run("imdb", data="imdb")]
-    stems = {path.stem for path in figures.draw_figures(runs, tmp_path / "f")}
+    stems = {path.stem for path in draw.draw_figures(runs, tmp_path / "f")}
     assert {"permutation", "adversarial_heatmaps-sst-0", "adversarial_heatmaps-sst-1"} <= stems
     (drawing,) = readings()["permutation"].drawings
-    shown = texts(figures.draw(drawing, read_results(runs), None))
+    shown = texts(draw.draw(drawing, read_results(runs), None))
     assert {"sst · lstm_additive · 2 seeds", "imdb · lstm_additive"} <= set(shown)
 
 
 def test_no_matplotlib_setting_is_left_behind(make_run, tmp_path):
     before = dict(mpl.rcParams)
-    figures.draw_figures(make_run(count=10), tmp_path / "f")
+    draw.draw_figures(make_run(count=10), tmp_path / "f")
     assert dict(mpl.rcParams) == before
 
 
 def test_the_permutation_figure_counts_every_bin_and_class(make_run):
     results = read_results(make_run(count=200))
     (drawing,) = readings()["permutation"].drawings
-    shown = texts(figures.draw(drawing, results, None))
+    shown = texts(draw.draw(drawing, results, None))
     wide = per_example(results, "permutation", METRICS)
     edges = [(0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01)]
     expected = [
@@ -100,7 +100,7 @@ def test_the_permutation_figure_counts_every_bin_and_class(make_run):
 def test_the_histogram_holds_every_example_in_forty_bins(make_run):
     results = read_results(make_run(count=80, exact=False))
     drawing = readings()["adversarial"].drawings[0]
-    panel = figures.draw(drawing, results, None).axes[0]
+    panel = draw.draw(drawing, results, None).axes[0]
     found, optimum, bound = (patch.get_data() for patch in panel.patches)
     wide = per_example(results, "adversarial", ("found_jsd", "optimum_jsd", "upper_bound"))
     for steps, metric in ((found, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):
@@ -131,7 +131,7 @@ def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
     shutil.copytree(first / "tables", second / "tables", dirs_exist_ok=True)
     seal_again(second)
     with pytest.raises(UserError, match="run here is there twice"):
-        figures.draw_figures([first, second], tmp_path / "f")
+        draw.draw_figures([first, second], tmp_path / "f")
 
 
 def test_many_or_unknown_classes_become_one_group():
@@ -150,8 +150,8 @@ def test_a_new_probe_needs_a_reading_and_nothing_else(monkeypatch, make_run, tmp
         Drawing("absent", curve, (("permutation", "no_such_metric"),)),
     )
     reading = Reading("permutation", (Headline("median_tvd", "median"),), drawings)
-    monkeypatch.setattr(figures, "readings", lambda: {reading.probe: reading})
-    assert {path.stem for path in figures.draw_figures(make_run(), tmp_path / "f")} == {"curve"}
+    monkeypatch.setattr(draw, "readings", lambda: {reading.probe: reading})
+    assert {path.stem for path in draw.draw_figures(make_run(), tmp_path / "f")} == {"curve"}
 
 
 def test_readings_are_found_by_being_there():
@@ -224,8 +224,8 @@ def legend_of(figure: Figure) -> list[str]:
 def drawn(monkeypatch, tmp_path, runs, name: str, **options) -> Figure:
     """The figure as it was when it was saved."""
     kept = {}
-    monkeypatch.setattr(figures, "save", lambda figure, directory, stem: kept.update({stem: figure}) or [])
-    figures.draw_figures(runs, tmp_path / "f", **options)
+    monkeypatch.setattr(draw, "save", lambda figure, directory, stem: kept.update({stem: figure}) or [])
+    draw.draw_figures(runs, tmp_path / "f", **options)
     return kept[name]
 
 

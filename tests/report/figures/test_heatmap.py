@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from attnprobe.report import heatmap
-from attnprobe.report.facets import named, per_example
-from attnprobe.report.style import paper_style
+from attnprobe.report.figures import heatmap
+from attnprobe.report.figures.style import paper_style
+from attnprobe.report.wide import named, per_example
 from attnprobe.results.table import read_examples, read_results
 
 CHOICE = ("max_attention", "optimum_jsd", "predicted_class", "content_length")

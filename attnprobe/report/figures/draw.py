@@ -11,10 +11,10 @@ import pandas as pd
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from attnprobe.report.facets import named
-from attnprobe.report.heatmap import shorten
+from attnprobe.report.figures.heatmap import shorten
+from attnprobe.report.figures.style import drawable, paper_style, save
 from attnprobe.report.reading import Drawing, readings
-from attnprobe.report.style import drawable, paper_style, save
+from attnprobe.report.wide import named
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
 from attnprobe.results.frame import frame_of
 from attnprobe.results.saved import read_pipeline

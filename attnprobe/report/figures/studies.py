@@ -10,11 +10,11 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from attnprobe.report.claims import Evidence
-from attnprobe.report.facets import MAX_ATTENTION_BINS, max_attention_bin, split_by_class
-from attnprobe.report.panels import NOTE_SIZE, around
-from attnprobe.report.panels import title as panel_title
-from attnprobe.report.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, new_figure
-from attnprobe.report.violins import violin
+from attnprobe.report.figures.grid import NOTE_SIZE, around
+from attnprobe.report.figures.grid import title as panel_title
+from attnprobe.report.figures.marks import violin
+from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, new_figure
+from attnprobe.report.wide import MAX_ATTENTION_BINS, max_attention_bin, split_by_class
 
 LN2 = float(np.log(2))
 SEEDS = CLASS_COLOURS[2]
@@ -53,7 +53,7 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
 def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> Figure:
     """Violins of `seeds`, and of `found_jsd` and `optimum_jsd` where they are known, by bins of `max_attention`, one panel
     per predicted class (all in one where there are more than two); `best` is what the last are called. The classes are
-    called by name where the frame says what they are (`attnprobe.report.facets.named`)."""
+    called by name where the frame says what they are (`attnprobe.report.wide.named`)."""
     parts = [(name if rows is frame else f"predicted {name}", rows) for name, rows in split_by_class(frame, 2)]
     figure = new_figure(TEXT_WIDTH * (0.6 if len(parts) == 1 else 1), 3.1)
     panels = np.atleast_1d(figure.subplots(1, len(parts), sharex=True, sharey=True))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int, UInt
 
-from attnprobe.report.page.packing import pack
+from attnprobe.report.page.browser.packing import pack
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.tracked_examples import choose, example_table
+from attnprobe.report.tracking.examples import choose, example_table
 from attnprobe.results.table import read_examples, read_results
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from attnprobe.report.summary import headline, measured_again, print_summary, summary_table
+from attnprobe.report.terminal import headline, measured_again, print_summary, summary_table
 from attnprobe.results.table import read_results
 
 

@@ -19,8 +19,8 @@ from wandb.proto import wandb_internal_pb2
 
 import attnprobe
 from attnprobe.errors import UserError
-from attnprobe.report import tracking
-from attnprobe.report.style import new_figure, save
+from attnprobe.report.figures.style import new_figure, save
+from attnprobe.report.tracking import log
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.runs import seal_again, small_run
@@ -81,7 +81,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes seconds."""
-    monkeypatch.setattr(tracking, "draw_figures", lambda *given, **named: [])
+    monkeypatch.setattr(log, "draw_figures", lambda *given, **named: [])
 
 
 def of_kind(written: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
@@ -128,7 +128,7 @@ def everything_sent(run: Path, offline: Path) -> bytes:
 
 def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_run, offline):
     run = make_run("jain/sst #1", count=20)
-    tracking.log_run(run, project="attention", mode="offline", log_text=True)
+    log.log_run(run, project="attention", mode="offline", log_text=True)
     assert wandb.run is None  # finished, so that the next run of this process is another one
     (path,) = run.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
@@ -153,7 +153,7 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
 
 def test_examples_are_heat_maps_in_cells(make_run, offline, no_figures):
     run = make_run(count=20)
-    tracking.log_run(run, project="attention", mode="offline", examples=8)
+    log.log_run(run, project="attention", mode="offline", examples=8)
     (path,) = run.glob("wandb/offline-run-*/*.wandb")
     (table,) = [
         {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
@@ -179,7 +179,7 @@ def test_examples_are_heat_maps_in_cells(make_run, offline, no_figures):
 
 def test_curves_are_logged_where_the_training_did_not_log_them(offline, tmp_path, no_figures):
     directory = run(small_run(tmp_path))
-    tracking.log_run(directory, project="attention", mode="offline")
+    log.log_run(directory, project="attention", mode="offline")
     (path,) = directory.glob("wandb/offline-run-*/*.wandb")
     steps = [values(history.item) for history in of_kind(finished_records(path), "history")]
     measured = read_results(directory, "training")
@@ -214,7 +214,7 @@ def test_an_added_probe_joins_what_is_there(offline, tmp_path, no_figures):
 
 def test_the_two_artifacts_together_are_the_run(offline, tmp_path, no_figures):
     directory = run(small_run(tmp_path / "runs"))
-    tracking.log_run(directory, project="attention", mode="offline")
+    log.log_run(directory, project="attention", mode="offline")
     (path,) = directory.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
     for files in artifacts_of(written).values():
@@ -241,7 +241,7 @@ def test_without_text_no_word_leaves(offline, tmp_path):
     """Words of the data, the names of the classes and the questions' words, in whatever file W&B would send."""
     overrides = ("task=qa", "data=stories", "data.source.train_size=60", "data.source.validation_size=20")
     directory = run(small_run(tmp_path / "runs", *overrides, "figures=false", probes="[permutation,gradient]"))
-    tracking.log_run(directory, project="attention", mode="offline", log_text=False)
+    log.log_run(directory, project="attention", mode="offline", log_text=False)
     words = set(json.loads((directory / "vocabulary.json").read_text())) - {"<PAD>", "<UNK>", "<SOS>", "<EOS>"}
     long = {word.encode() for word in words if len(word) > 5}
     assert len(long) > 5
@@ -264,7 +264,7 @@ def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by
     guessing = pd.read_parquet(path).assign(label=[0] * 30 + [1] * 10, prediction=0)
     guessing.to_parquet(path)
     seal_again(run)
-    tracking.log_run(run, project="attention", mode="offline")
+    log.log_run(run, project="attention", mode="offline")
     summary = summary_of(run)
     assert summary["performance/majority",] == 0.75
     assert summary["performance/warning",].startswith("This classifier predicts one class for every text (thumbs/down)")
@@ -273,7 +273,7 @@ def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by
     shutil.rmtree(run / "wandb")  # W&B's links are no files of the run
     guessing.assign(prediction=guessing["label"]).to_parquet(path)
     seal_again(run)
-    tracking.log_run(run, project="attention", mode="offline", group="again")
+    log.log_run(run, project="attention", mode="offline", group="again")
     summary = summary_of(run)
     assert (summary["performance/majority",], summary["performance/warning",]) == (0.75, "")
 
@@ -284,7 +284,7 @@ def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_fi
     path = run / "examples/test.parquet"
     pd.read_parquet(path).assign(prediction=1, label=1).to_parquet(path)
     seal_again(run)
-    tracking.log_run(run, project="attention", mode="offline", log_text=False)
+    log.log_run(run, project="attention", mode="offline", log_text=False)
     assert b"uplifting" in (run / "manifest.json").read_bytes()
     summary = summary_of(run)
     assert summary["performance/warning",].startswith(
@@ -299,37 +299,37 @@ def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_fi
 
 def test_the_checkpoint_may_stay(make_run, offline, no_figures):
     run = make_run(count=5)
-    tracking.log_run(run, project="attention", mode="offline", log_model=False)
+    log.log_run(run, project="attention", mode="offline", log_model=False)
     assert set(artifacts_of(finished_records(next(run.glob("wandb/offline-run-*/*.wandb"))))) == {"results"}
 
 
 def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures):
     run = make_run(count=5)
-    tracking.log_run(run, project="attention", mode="offline")
+    log.log_run(run, project="attention", mode="offline")
     (first,) = run.glob("wandb/offline-run-*")
     finished_records(next(first.glob("*.wandb")))
     second = first.with_name(first.name.replace("offline-run-2", "offline-run-1"))
     first.rename(second)  # two in one second would share a folder
-    tracking.log_run(run, project="attention", mode="offline", group="mine")
+    log.log_run(run, project="attention", mode="offline", group="mine")
     (left,) = run.glob("wandb/offline-run-*")
     assert left != second
     (start,) = of_kind(finished_records(next(left.glob("*.wandb"))), "run")
     assert start.run_group == "mine"
     (left / "run.wandb.synced").touch()
     sent = left.rename(second)
-    tracking.log_run(run, project="attention", mode="offline")
+    log.log_run(run, project="attention", mode="offline")
     assert sent.exists()
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
 
 
 def test_logging_twice_into_one_run_adds_only_what_changed(make_run, offline, monkeypatch, tmp_path):
     drawn = [save(new_figure(), tmp_path, "permutation")[1]]
-    monkeypatch.setattr(tracking, "draw_figures", lambda *given, **named: drawn)
+    monkeypatch.setattr(log, "draw_figures", lambda *given, **named: drawn)
     directory = make_run(count=5)
-    run = tracking.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", taken_up=True)
+    run = log.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", taken_up=True)
     try:
         for examples in (5, 5, 3):
-            tracking.log_results(run, directory, examples=examples)
+            log.log_results(run, directory, examples=examples)
     finally:
         run.finish()
     written = finished_records(next(directory.glob("wandb/offline-run-*/*.wandb")))
@@ -344,12 +344,12 @@ def test_online_the_checkpoint_is_an_input_and_a_taken_up_run_goes_on(make_run, 
     directory = make_run(count=5)
     done: dict[str, Any] = {}
     run = MagicMock(offline=False, disabled=False, summary={}, dir=str(directory / "wandb/run-1/files"), id="run")
-    monkeypatch.setattr(tracking.wandb, "init", lambda **given: done.update(given) or run)
+    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given) or run)
     for taken_up, resume in ((True, "allow"), (False, None)):
-        tracking.open_run(IDENTITY, ["gradient"], {}, directory, project="p", taken_up=taken_up)
+        log.open_run(IDENTITY, ["gradient"], {}, directory, project="p", taken_up=taken_up)
         assert done["resume"] == resume
     assert done["name"] == "run: permutation, adversarial, gradient"
-    tracking.log_results(run, directory)
+    log.log_results(run, directory)
     (used,) = run.use_artifact.call_args.args
     (logged,) = run.log_artifact.call_args.args
     assert (used.type, logged.type) == ("model", "results")
@@ -357,12 +357,12 @@ def test_online_the_checkpoint_is_an_input_and_a_taken_up_run_goes_on(make_run, 
 
 def test_the_group(make_run, monkeypatch):
     done: dict[str, Any] = {}
-    monkeypatch.setattr(tracking.wandb, "init", lambda **given: done.update(given))
+    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given))
     monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
     directory = make_run(count=5)
 
     def group(**given: Any) -> str:
-        tracking.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
+        log.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
         return done["group"]
 
     one = group()
@@ -376,46 +376,46 @@ def test_the_group(make_run, monkeypatch):
 
 def test_probe_tables_are_one_row_per_example(make_run):
     results = read_results(make_run(count=9))
-    table = tracking.probe_table(results, "adversarial")
+    table = log.probe_table(results, "adversarial")
     assert len(table) == 9
     assert table["example_id"].tolist() == list(range(9))
     row = results[(results["metric"] == "optimum_jsd") & (results["example_id"] == 4)]
     assert table.loc[4, "optimum_jsd"] == row["value"].item()
     assert "found_attention" not in table
-    assert tracking.probe_table(results, "performance").empty
+    assert log.probe_table(results, "performance").empty
 
 
 def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="nothing does not exist: expected a run directory"):
-        tracking.log_run(tmp_path / "nothing", project="p", mode="offline")
+        log.log_run(tmp_path / "nothing", project="p", mode="offline")
     with pytest.raises(UserError, match="hold no numbers"):
-        tracking.log_run(make_run("bare", probes=()), project="p", mode="offline")
+        log.log_run(make_run("bare", probes=()), project="p", mode="offline")
 
     def refuse(**given):
         raise wandb.Error("no API key configured")
 
-    monkeypatch.setattr(tracking.wandb, "init", refuse)
+    monkeypatch.setattr(log.wandb, "init", refuse)
     with pytest.raises(UserError, match=r"no API key configured.*wandb login.*mode=offline"):
-        tracking.log_run(make_run(), project="p")
+        log.log_run(make_run(), project="p")
     with pytest.raises(UserError, match=r"logger\.examples=-1: expected how many"):
-        tracking.log_results(MagicMock(), tmp_path, examples=-1)
+        log.log_results(MagicMock(), tmp_path, examples=-1)
 
 
 def test_the_run_is_finished_even_where_logging_fails(make_run, monkeypatch, offline):
     def fail(*given, **named):
         raise RuntimeError("disk full")
 
-    monkeypatch.setattr(tracking, "draw_figures", fail)
+    monkeypatch.setattr(log, "draw_figures", fail)
     with pytest.raises(RuntimeError, match="disk full"):
-        tracking.log_run(make_run(count=5), project="p", mode="offline")
+        log.log_run(make_run(count=5), project="p", mode="offline")
     assert wandb.run is None
 
 
 def test_names_that_wandb_refuses_are_put_right():
     identity = {"data": "d" * 80, "model": "m", "seed": "3"}
-    words = tracking.tags(identity, ["permutation", "m"])
+    words = log.tags(identity, ["permutation", "m"])
     assert words == ["d" * 63 + "…", "m", "seed-3", "permutation"]
-    assert tracking.identifier("a/b:c") == "a-b-c"
+    assert log.identifier("a/b:c") == "a-b-c"
     long = [f"{'d' * 80}-seed{seed}-0123456789" for seed in (1, 2)]
-    assert len({tracking.identifier(run_id) for run_id in long}) == 2
-    assert all(len(tracking.identifier(run_id)) == 64 for run_id in long)
+    assert len({log.identifier(run_id) for run_id in long}) == 2
+    assert all(len(log.identifier(run_id)) == 64 for run_id in long)

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report import strips
-from attnprobe.report.strips import Explanation, Strip, page, strip_html, strips_html
+from attnprobe.report import notebook
+from attnprobe.report.notebook import Explanation, Strip, page, strip_html, strips_html
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -84,13 +84,13 @@ def test_a_set_is_told_by_more_than_colour():
     assert [attributes["title"] for attributes, _ in found] == [
         "0: good — erased", "1: film — kept",
     ]  # fmt: skip
-    assert strips.label(strip) == "erased: bad: good"
+    assert notebook.label(strip) == "erased: bad: good"
 
 
 def test_a_strip_in_words_names_the_largest():
     strip = Strip("attention", [0.1, 0.5, np.nan, 0.2, 0.2], list("abcde"))
-    assert strips.label(strip) == "attention: largest b 0.500, d 0.200, e 0.200; 5 in all"
-    assert strips.label(Strip("gradient", [np.nan], ["a"])) == "gradient: undefined; 1 in all"
+    assert notebook.label(strip) == "attention: largest b 0.500, d 0.200, e 0.200; 5 in all"
+    assert notebook.label(Strip("gradient", [np.nan], ["a"])) == "gradient: undefined; 1 in all"
 
 
 def test_hostile_words_are_text():
@@ -104,7 +104,7 @@ def test_hostile_words_are_text():
 
 
 def test_nothing_is_fetched():
-    assert not re.search(r"https?:|url\(|@import|<link|<script", strips.STYLE)
+    assert not re.search(r"https?:|url\(|@import|<link|<script", notebook.STYLE)
 
 
 def luminance(colour):
@@ -113,7 +113,7 @@ def luminance(colour):
     return parts @ [0.2126, 0.7152, 0.0722]
 
 
-@pytest.mark.parametrize("theme", [strips._LIGHT, strips._DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("theme", [notebook._LIGHT, notebook._DARK], ids=["light", "dark"])
 def test_words_are_legible_at_every_depth(theme):
     """WCAG's contrast of 4.5, by its own formula."""
 
@@ -123,7 +123,7 @@ def test_words_are_legible_at_every_depth(theme):
     heat = np.array([int(part) for part in re.search(r"--heat: (\d+) (\d+) (\d+)", theme).groups()])
     for depth in np.linspace(0, 1, 101):
         ground = luminance(depth * heat + (1 - depth) * np.array(colour("paper")))
-        word = luminance(colour("over" if depth > strips.MUCH else "ink"))
+        word = luminance(colour("over" if depth > notebook.MUCH else "ink"))
         assert (max(ground, word) + 0.05) / (min(ground, word) + 0.05) >= 4.5
     faint, paper = luminance(colour("faint")), luminance(colour("paper"))
     assert (max(faint, paper) + 0.05) / (min(faint, paper) + 0.05) >= 4.5
@@ -168,7 +168,7 @@ def test_several_labels_a_question_and_sentences():
         words=[[["it", "rains", "."], ["stay"]]],
         word_attention=[[[0.1, 0.8, 0.1], [1]]],
     ).to_dict("records")
-    sentences, words = strips.strips_of(rows[0], {})
+    sentences, words = notebook.strips_of(rows[0], {})
     assert (sentences.words, list(sentences.ends)) == (["it rains .", "stay"], [0, 1])
     assert (words.words, list(words.values), list(words.ends)) == (
         ["it", "rains", ".", "stay"],
@@ -179,6 +179,6 @@ def test_several_labels_a_question_and_sentences():
 
 
 def test_long_frames_are_cut_and_say_so():
-    html = explained(strips.MOST_TEXTS + 5)._repr_html_()
-    assert f"The first {strips.MOST_TEXTS} of {strips.MOST_TEXTS + 5} texts" in html
-    assert html.count("<section>") == strips.MOST_TEXTS
+    html = explained(notebook.MOST_TEXTS + 5)._repr_html_()
+    assert f"The first {notebook.MOST_TEXTS} of {notebook.MOST_TEXTS + 5} texts" in html
+    assert html.count("<section>") == notebook.MOST_TEXTS
