@@ -8,8 +8,8 @@ from attnprobe.report.page.browser.choosing import browse, choose, spans
 from attnprobe.report.page.browser.packing import restored
 from attnprobe.report.page.runs import grouped, read_runs
 from attnprobe.results.table import read_examples, read_results
-from tests.report.page.conftest import EVERYTHING
 from tests.report.page.browser.test_packing import read
+from tests.report.page.conftest import EVERYTHING
 from tests.runs import seal_again
 
 LEVELS = 2**16 - 2
