@@ -1,6 +1,7 @@
 """Solvers that replace a search by the optimum: over attentions, for models whose decoder is linear in the attended
 vector, and over the subsets of a short text's words, for any model."""
 
+from attnprobe.exact.erasures import ErasureLimits, erasure_limits
 from attnprobe.exact.farthest import FarthestAttention, farthest_attention
 from attnprobe.exact.flipping import FlippingSet, OvertakingSets, smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.subsets import (
@@ -16,6 +17,7 @@ from attnprobe.exact.subsets import (
 )
 
 __all__ = [
+    "ErasureLimits",
     "FarthestAttention",
     "FlippingSet",
     "OvertakingSets",
@@ -23,6 +25,7 @@ __all__ = [
     "SmallestSet",
     "banzhaf_values",
     "complement",
+    "erasure_limits",
     "farthest_attention",
     "minimal_sets",
     "prefix_limits",
