@@ -7,8 +7,11 @@ outside: a class and a YAML, or an entry point of the group `attnprobe.importanc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -61,6 +64,14 @@ class Importance(ABC):
                 f"importances=[…], or take a model that attends to words, such as model=lstm"
             )
 
+    def files(self) -> Mapping[str, Path]:
+        """The files that it reads, by the setting that names them: tables are measured again once one has changed.
+
+        Raises:
+            UserError: one is not there.
+        """
+        return {}
+
     def prepare(self, data: TextDataModule, split: str) -> None:  # noqa: B027 (most have nothing to prepare)
         """Called once before training, with data that are set up; what scores examples that it knows checks them here.
 
@@ -106,6 +117,8 @@ class Subject:
         words: the vocabulary in the order of the ids, None where it is not known.
         importances: those that this run has settings for, by name; built-in ones that are missing have their defaults.
         seed: of random importances.
+        seconds: where to add up the wall time of each importance. What two need in common counts for the first that asks;
+            what one asks of another counts for both.
     """
 
     classifier: AttentionClassifier
@@ -115,6 +128,7 @@ class Subject:
     words: Sequence[str] | None = None
     importances: Mapping[str, Importance] = field(default_factory=dict)
     seed: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def importance(self, name: str) -> Importance:
@@ -129,7 +143,12 @@ class Subject:
 
     def scores(self, name: str) -> Float[Tensor, "batch seq"]:
         """The scores of the importance of this name, computed when they are first asked for."""
-        return self.cached(self.importance(name).scores)
+        start = perf_counter()
+        scores = self.cached(self.importance(name).scores)
+        if scores.is_cuda:
+            torch.cuda.synchronize(scores.device)
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
+        return scores
 
     def cached(self, compute: "Callable[[Subject], Result]") -> Result:
         """What several probes or importances need of this batch, computed for the first one that asks."""

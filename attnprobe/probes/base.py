@@ -190,6 +190,7 @@ class ProbeRunner(Callback):
         self.rows = {probe.name: Rows(folder) for probe in probes}
         self.notes: dict[str, dict[str, float]] = {probe.name: {} for probe in probes}
         self.seconds = dict.fromkeys(self.rows, 0.0)
+        self.importance_seconds: dict[str, float] = {}
 
     def on_test_batch_end(
         self,
@@ -217,6 +218,7 @@ class ProbeRunner(Callback):
                     self.words,
                     self.importances,
                     self.seed,
+                    self.importance_seconds,
                 )
             return subjects[key]
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,11 @@ def record_of(path: Path) -> Record:
         if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) > SETTLED:
             _known[key] = digest
         return {"sha256": digest, "bytes": state.st_size}
+
+
+def records_of(files: Mapping[str, Path]) -> dict[str, Record]:
+    """The records of input files, by the setting that names each; links are followed."""
+    return {setting: record_of(path.resolve()) for setting, path in files.items()}
 
 
 def check(path: Path, record: Record) -> None:

@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
-from attnprobe.results.checksums import DamagedRun, Record, damaged, record_of
+from attnprobe.loading import importances_of
+from attnprobe.results.checksums import DamagedRun, Record, damaged, records_of
 from attnprobe.results.directory import CONFIG, TRAINED, examples_file, table_file
 from attnprobe.results.fingerprint import fingerprint, flattened
 from attnprobe.results.ownership import OwnRunDirectory
@@ -113,9 +114,17 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
 
 
 def same_importances(table: dict[str, Any], settings: Settings) -> bool:
-    """Whether the importances of a table, by its entry in the manifest, were measured with these settings."""
+    """Whether the importances of a table, by its entry in the manifest, were measured with these settings, and from files
+    that are what they were."""
     now = settings.config["importance"]
-    return all(one.get("settings") == now.get(one.get("name")) for one in table.get("importances", {}).values())
+    said = list(table.get("importances", {}).values())
+    if not all(one.get("settings") == now.get(one.get("name")) for one in said):
+        return False
+    return all(
+        one["files"] == records_of(importances_of([one["name"]], now)[one["name"]].files())
+        for one in said
+        if one.get("files")
+    )
 
 
 def is_finished(settings: Settings) -> bool:
@@ -132,7 +141,7 @@ def is_finished(settings: Settings) -> bool:
 
 def input_records(data: TextDataModule) -> dict[str, Record]:
     """The SHA-256 of every local file that the data are read from, by the setting that names it."""
-    return {setting: record_of(path.resolve()) for setting, path in data.input_files().items()}
+    return records_of(data.input_files())
 
 
 def refuse_changed_inputs(directory: Path, trained: dict[str, Any], settings: Settings) -> None:

@@ -26,6 +26,7 @@ from attnprobe.loading import importances_of, untrained
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures.draw import draw_tables
+from attnprobe.results.checksums import records_of
 from attnprobe.results.directory import (
     CHECKPOINTS,
     CURVES,
@@ -79,6 +80,8 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     policy = settings.config["on_finished"] or ("skip" if sweep else "error")
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
     importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
+    for importance in importances.values():
+        importance.files()  # whether they are there
     if helps_to_train():
         if not RunDirectory(directory).is_trained:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None)
@@ -170,12 +173,13 @@ def carry_out(
     tables = before["tables"]
     directory.write_config(OmegaConf.to_yaml(config))
     predictions.write(data, SPLIT, directory.place(examples_file(SPLIT)))
-    filed = {
-        probe.name: {
-            probe.label(one): importances[one].facts | {"settings": config["importance"].get(one)} for one in probe.uses
-        }
-        for probe in probes
+    told_of = {
+        name: one.facts
+        | {"name": name, "settings": config["importance"].get(name), "files": records_of(one.files())}
+        | {"seconds": round(runner.importance_seconds.get(name, 0.0), 3)}
+        for name, one in importances.items()
     }
+    filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in probes}
     for name, collected in rows.items():
         written = collected.write(directory.place(table_file(name)), settings.identity(name))
         tables[name] = {

@@ -1,0 +1,228 @@
+"""A user's file of scores: whatever does not fit the texts is refused in one line, and what fits is taken as it is."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+import attnprobe
+from attnprobe.errors import UserError
+from attnprobe.importance.file import File
+from attnprobe.report.page.build import write_report
+from attnprobe.results.directory import RunDirectory
+from attnprobe.running.run import run
+from attnprobe.running.settings import taken_up
+from tests.runs import composed, small_run
+
+PROBES = "[correlation,plausibility,erasure,single_weight]"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished run, and what a user's own tool makes of its texts: one number per word."""
+    directory = run(small_run(tmp_path_factory.mktemp("runs"), probes="[]"))
+    examples = attnprobe.read_examples(directory)
+    rows = [
+        {"example_id": int(number), "tokens": list(tokens), "scores": [own_score(word) for word in tokens]}
+        for number, tokens in zip(examples["example_id"], examples["tokens"], strict=True)
+    ]
+    return directory, rows
+
+
+def own_score(word):
+    return (len(word) - 4) / 8 + sum(map(ord, word)) % 97 / 1000
+
+
+def written(path, rows):
+    if path.name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        with (gzip.open if path.name.endswith(".gz") else open)(path, "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def measured(directory, path, *overrides, probes=PROBES):
+    own = [f"run={directory}", f"probe={probes}", "importances=[attention,file]", f"importance.file.path={path}"]
+    return run(taken_up(composed(*own, "figures=false", *overrides), [*own, *overrides]))
+
+
+@pytest.mark.parametrize("name", ["own.parquet", "own.jsonl", "own.jsonl.gz"])
+@pytest.mark.parametrize("keys", [("example_id",), ("example_id", "tokens"), ("tokens",)])
+def test_its_numbers_are_those_of_the_file(trained, tmp_path, name, keys):
+    directory, rows = trained
+    shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]
+    path = written(tmp_path / name, [{key: row[key] for key in (*keys, "scores")} for row in shuffled])
+    measured(directory, path, "importance.file.signed=true", "on_finished=remeasure", probes="[correlation]")
+    results = attnprobe.read_results(directory, probe="correlation")
+    tau = results[results["metric"] == "tau_attention_file"].set_index("example_id")["value"]
+    texts = attnprobe.read_examples(directory).set_index("example_id")
+    assert len(tau) == len(rows)
+    for row in rows:
+        expected = stats.kendalltau(texts["attention"][row["example_id"]], np.abs(row["scores"])).statistic
+        assert tau[row["example_id"]] == pytest.approx(expected, nan_ok=True)
+
+
+def test_it_stands_wherever_a_built_in_one_does(trained, tmp_path):
+    directory, rows = trained
+    path = written(tmp_path / "shap.parquet", rows)
+    measured(directory, path, "importance.file.title=our own tool", "importance.file.colour='#123456'",
+             "importance.file.signed=true", "on_finished=remeasure")  # fmt: skip
+    results = attnprobe.read_results(directory)
+    assert {
+        "tau_attention_file", "tau_shuffled_file", "top_in_rationale_file", "mass_in_rationale_file", "flip_top_file",
+        "removed_fraction_file", "regret_file",
+    } <= set(results["metric"].unique())  # fmt: skip
+    said = RunDirectory(directory).manifest()["tables"]["erasure"]["importances"]["file"]
+    assert (said["name"], said["title"], said["colour"], said["signed"]) == ("file", "our own tool", "#123456", True)
+    assert said["files"]["path"]["bytes"] == path.stat().st_size
+    page = write_report([directory], tmp_path / "report.html").read_text()
+    assert "our own tool" in page
+
+
+def test_a_changed_file_is_measured_again_and_an_unchanged_one_is_not(trained, tmp_path):
+    directory, rows = trained
+    path = written(tmp_path / "own.jsonl", rows)
+    measured(directory, path, "on_finished=remeasure", probes="[plausibility]")
+    with pytest.raises(UserError, match="already holds this finished run"):
+        measured(directory, path, probes="[plausibility]")
+    written(path, [row | {"scores": [2 * value for value in row["scores"]]} for row in rows])
+    assert measured(directory, path, probes="[plausibility]") == directory
+
+
+def test_a_text_without_scores_is_undefined(trained, tmp_path):
+    directory, rows = trained
+    rows = [rows[0] | {"scores": None}, *rows[1:]]
+    measured(directory, written(tmp_path / "own.jsonl", rows), "on_finished=remeasure")
+    results = attnprobe.read_results(directory)
+    of_file = results[results["metric"].astype(str).str.endswith("_file") & results["step"].isna()]
+    none = of_file[of_file["example_id"] == rows[0]["example_id"]]
+    assert len(none) == of_file["metric"].nunique()
+    assert none["value"].isna().all()
+    assert of_file[(of_file["metric"] == "tau_attention_file")]["value"].isna().sum() < len(rows) / 2
+
+
+def without(rows, key):
+    return [{name: value for name, value in row.items() if name != key} for row in rows]
+
+
+def changed(rows, place, **values):
+    return [*rows[:place], rows[place] | values, *rows[place + 1 :]]
+
+
+WRONG = {
+    "missing": (lambda rows: rows[2:], r"no scores for 2 of the 30 texts of the test split \(example 0, 1\)"),
+    "unknown id": (
+        lambda rows: [*rows, rows[0] | {"example_id": 999}],
+        r"row 31 \(example_id 999\) is about no text of the test split: expected scores for the 30 texts",
+    ),
+    "twice": (lambda rows: [*rows, rows[3]], r"row 4 \(example_id 3\) and row 31 are about the same example"),
+    "short": (
+        lambda rows: changed(rows, 1, scores=rows[1]["scores"][1:]),
+        r"row 2 \(example_id 1\) has \d+ scores, and example 1 has \d+ words: expected one number per word",
+    ),
+    "NaN": (
+        lambda rows: changed(rows, 1, scores=[*rows[1]["scores"][:-1], float("nan")]),
+        r"row 2 \(example_id 1\): the score of word \d+, '\S+', is nan: expected finite numbers, or null",
+    ),
+    "null in a list": (
+        lambda rows: changed(rows, 1, scores=[None, *rows[1]["scores"][1:]]),
+        r"the score of word 1, '\S+', is nan",
+    ),
+    "other words": (
+        lambda rows: changed(rows, 1, tokens=["other", *rows[1]["tokens"][1:]]),
+        r"row 2 \(example_id 1\) has other words than this run: there 'other ",
+    ),
+    "no key": (
+        lambda rows: without(without(rows, "tokens"), "example_id"),
+        "does not say which text a row is about: expected one of the columns example_id, tokens, text, found scores",
+    ),
+    "no scores": (
+        lambda rows: [{"score": row["scores"], "example_id": row["example_id"]} for row in rows],
+        r"has no column scores; did you mean score\? Its columns are score, example_id",
+    ),
+    "words for scores": (
+        lambda rows: [row | {"scores": row["tokens"]} for row in rows],
+        r"the column scores has the type list<.*string>: expected a list of numbers in every row",
+    ),
+    "ids are text": (
+        lambda rows: [row | {"example_id": str(row["example_id"])} for row in rows],
+        "the column example_id has the type string in some row: expected a whole number",
+    ),
+    "an id is missing": (
+        lambda rows: changed(rows, 1, example_id=None),
+        "the column example_id has no value in some row: expected a whole number",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("name", ["own.parquet", "own.jsonl"])
+def test_what_does_not_fit_is_refused_in_one_line(trained, tmp_path, wrong, name):
+    directory, rows = trained
+    change, expected = WRONG[wrong]
+    before = attnprobe.read_results(directory)
+    path = written(tmp_path / name, change(rows))
+    with pytest.raises(UserError, match=expected) as refused:
+        measured(directory, path, "on_finished=remeasure")
+    assert "\n" not in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert attnprobe.read_results(directory).equals(before)
+
+
+def test_no_file_is_refused_before_anything_is_read(trained, tmp_path):
+    directory, _ = trained
+    with pytest.raises(UserError, match="importance file has no path: name the file with your scores"):
+        measured(directory, "null", "on_finished=remeasure")
+    with pytest.raises(UserError, match=r"missing.parquet does not exist"):
+        measured(directory, tmp_path / "missing.parquet", "on_finished=remeasure")
+    with pytest.raises(UserError, match=r"expected scores in a file that ends in .parquet, .jsonl"):
+        measured(directory, written(tmp_path / "own.csv", []), "on_finished=remeasure")
+
+
+def test_scores_by_the_texts_themselves(tmp_path):
+    """The data's own texts name the rows; texts that are there twice may have one row each."""
+    reviews = [{"review": f"{word.title()} film, number {number % 9}!", "label": number % 2}
+               for number in range(60) for word in ("good", "bad")]  # fmt: skip
+    data = written(tmp_path / "reviews.jsonl", reviews)
+    settings = [
+        "data=files", f"data.path={data}", "data.text=review", "data.embedding_size=12", "training.epochs=1",
+        "probe=[correlation]", "importances=[attention,file]", "trainer.accelerator=cpu", "figures=false",
+        f"output={tmp_path}",
+    ]  # fmt: skip
+    directory = run(composed(*(one for one in settings if "importances" not in one), "probe=[]"))
+    tokens = {tuple(one) for one in attnprobe.read_examples(directory)["tokens"]}
+    trained = attnprobe.load_run(directory)
+    kept = [one for one in reviews if tuple(trained.pipeline.tokens(one["review"])) in tokens]
+    rows = [{"text": one["review"], "scores": list(range(len(trained.pipeline.tokens(one["review"]))))} for one in kept]
+    path = written(tmp_path / "own.jsonl", rows)
+    run(composed(*settings, f"importance.file.path={path}"))
+    tau = attnprobe.read_results(directory, probe="correlation").query("metric == 'tau_attention_file'")
+    for number, value in zip(tau["example_id"], tau["value"], strict=True):
+        attention = attnprobe.read_examples(directory).set_index("example_id")["attention"][number]
+        assert value == pytest.approx(stats.kendalltau(attention, range(len(attention))).statistic)
+    written(path, [*rows, rows[0] | {"scores": [9.0] * len(rows[0]["scores"])}])
+    with pytest.raises(UserError, match=r"are about the same words, with other scores: expected one row for each"):
+        run(composed(*settings, f"importance.file.path={path}", "on_finished=remeasure"))
+
+
+def test_new_texts_have_their_scores_in_the_file(trained, tmp_path):
+    directory, _ = trained
+    texts = ["the film was good", "the acting was bad"]
+    rows = [{"text": text, "scores": [0.0, 0.25, -1.0, 4.0]} for text in [*texts, "another text"]]
+    path = written(tmp_path / "new.jsonl", rows)
+    trained_run = attnprobe.load_run(directory)
+    trained_run.config["importance"]["file"]["path"] = str(path)
+    explained = trained_run.explain(texts, importance=["file"])
+    assert explained["file"].tolist() == [[0.0, 0.25, -1.0, 4.0]] * 2
+    with pytest.raises(UserError, match=r"no scores for 1 of the 1 texts of those to explain"):
+        trained_run.explain(["an unknown text"], importance=["file"])
+
+
+def test_two_settings_are_two_importances():
+    assert File(path="a.jsonl") != File(path="b.jsonl")
+    assert hash(File(path="a.jsonl")) == hash(File(path="a.jsonl"))
