@@ -185,7 +185,7 @@ def test_a_second_reading_of_a_probe_is_refused(mine, monkeypatch):
 
 @pytest.fixture(scope="module")
 def weighed(mine):
-    return carried_out(mine, "importances=[")
+    return carried_out(mine, "importance.word_length.power")
 
 
 def test_an_importance(weighed):
@@ -229,7 +229,62 @@ def test_it_explains_new_texts(weighed):
     assert "length of the word" in explained._repr_html_()
 
 
-def test_an_entry_point_is_enough(mine, monkeypatch):
+def test_scores_from_a_file(mine, monkeypatch, tmp_path):
+    probed = run(composed([*SMALL, "probe=[]", f"output={tmp_path}"]))
+    monkeypatch.setattr(sys, "argv", ["score_texts.py", str(probed)])
+    exec(FILES["score_texts.py"], {})
+    overrides = [one.replace("DIRECTORY", str(probed)) for one in command("importance.file.path")]
+    run(taken_up(composed([*overrides, "figures=false"]), overrides))
+    results = read_results(probed)
+    texts = attnprobe.read_examples(probed).set_index("example_id")
+    tau = results[results["metric"] == "tau_attention_file"].set_index("example_id")["value"]
+    assert len(tau) == len(texts)
+    for number, tokens in texts["tokens"].items():
+        expected = stats.kendalltau(texts["attention"][number], [len(word) for word in tokens]).statistic
+        assert tau[number] == pytest.approx(expected, nan_ok=True)
+    assert "length by another tool" in write_report([probed], tmp_path / "report.html").read_text()
+
+    examples = attnprobe.read_examples(probed)
+    examples["letters"] = [[sum(map(str.isalpha, word)) for word in words] for words in examples["tokens"]]
+    examples[["example_id", "letters"]].to_json(mine / "letters.jsonl", orient="records", lines=True)
+    overrides = [f"run={probed}", "probe=[plausibility]", "importances=[attention,by_letters,file]",
+                 "importance.file.path=scores.parquet"]  # fmt: skip
+    run(taken_up(composed(overrides), overrides))
+    said = RunDirectory(probed).manifest()["tables"]["plausibility"]["importances"]
+    assert (said["by_letters"]["title"], said["by_letters"]["name"]) == ("letters in the word", "by_letters")
+    assert said["file"]["title"] == "scores from a file"
+
+
+def test_an_installed_package_needs_nothing_but_its_entry_point(mine, tmp_path):
+    """Installed by pip into an empty folder and run from another one, in processes of their own, through to the page."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    for name in ("pyproject.toml", *(one for one in FILES if one.startswith("attnprobe_extra/"))):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(FILES[name], encoding="utf-8")
+    (tmp_path / "elsewhere").mkdir()
+
+    def done(*arguments, path):
+        environment = {"PYTHONPATH": str(path), "PATH": "", "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)}
+        command = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert command.returncode == 0, command.stderr
+        return command.stdout
+
+    done("pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(target),
+         str(source), path="")  # fmt: skip
+    assert list(target.glob("attnprobe_extra-*.dist-info"))
+    (line,) = re.findall(r"^python -m attnprobe (.*importances=\[attention,word_length\].*)$", PAGE, re.M)
+    printed = done("attnprobe", *SMALL, *shlex.split(line), "output=runs", path=target)
+    assert "length of the word" in " ".join(printed.split())
+    (directory,) = (tmp_path / "elsewhere/runs/testbed").iterdir()
+    assert {"tau_attention_word_length", "removed_fraction_word_length"} <= set(read_results(directory)["metric"])
+    done("attnprobe.report", "runs", "--output", "page.html", path="")  # where nobody knows the package
+    assert "length of the word" in (tmp_path / "elsewhere/page.html").read_text()
+
+
+def test_the_settings_of_an_entry_point_are_its_defaults(mine, monkeypatch):
     class Entry:
         name, value = "length", "attnprobe_extra.lengths:WordLength"
 
@@ -274,6 +329,6 @@ def test_every_file_of_the_page_was_used(mine):
     """A command for each of its settings, and no file without a place."""
     settings = {name for name in FILES if name.startswith("conf/")}
     used = " ".join(COMMANDS)
-    for name in settings - {"conf/probe/sufficiency.yaml"}:
+    for name in settings - {"conf/probe/sufficiency.yaml", "conf/importance/by_letters.yaml"}:
         assert f"{Path(name).stem}" in used, name
     assert len(FILES) == len(re.findall(r"^```\w+ title=", PAGE, re.M))
