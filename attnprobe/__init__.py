@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnprobe import exact, measures
-    from attnprobe.batch import Batch, Outputs, Readout, Task
+    from attnprobe.batch import Batch, Outputs, Task
     from attnprobe.errors import UserError
     from attnprobe.loading import TrainedRun, load_run
+    from attnprobe.readout import Readout
     from attnprobe.results.table import read_examples, read_results
 
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
 HOMES = {
     "Batch": "attnprobe.batch",
     "Outputs": "attnprobe.batch",
-    "Readout": "attnprobe.batch",
+    "Readout": "attnprobe.readout",
     "Task": "attnprobe.batch",
     "TrainedRun": "attnprobe.loading",
     "UserError": "attnprobe.errors",

@@ -1,4 +1,4 @@
-"""What travels through the house: `Batch` in, `Outputs` out, and the `Readout` that probes are given.
+"""What travels through the house: `Batch` in, `Outputs` out (and `attnprobe.readout.Readout`, which probes are given).
 
 Glossary of axis words, used in every shape annotation of the package:
 
@@ -102,6 +102,14 @@ class Batch:
         """Some of the examples, in this order, with all their padding; a row may be named several times."""
         return self.changed(lambda _, tensor: tensor[chosen])
 
+    def without(self, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> "Batch":
+        """The texts of `example`, each without its token at `position`; a text may be named several times."""
+        place = torch.arange(self.ids.shape[1] - 1, device=self.ids.device)
+        source = place + (place >= position.unsqueeze(1)).long()
+        # what a teacher said of the whole text is not what it would say of a shortened one
+        alone = replace(self, teacher_attention=None, teacher_probability=None).rows(example)
+        return alone.changed(lambda axis, column: column.gather(1, source) if axis is Axis.TOKENS else column)
+
     def cut(self, width: int) -> "Batch":
         """The first `width` tokens of every text: without what is padding in all of these examples."""
         return self.changed(lambda axis, tensor: tensor[:, :width] if axis is Axis.TOKENS else tensor)
@@ -154,45 +162,3 @@ def prediction_distance(
     """How far two predictions are apart, 0 to 1: total variation distance; for multi-label tasks the mean over the labels
     of |p − q|, which is each label's own total variation."""
     return (p - q).abs().mean(-1) if task is Task.MULTI_LABEL else total_variation(p, q)
-
-
-@dataclass(frozen=True)
-class Readout:
-    """The frozen map "attention → class probabilities" of one batch: all that an attention-only probe may see.
-
-    Where the decoder is linear in the attended vector, `position_logits[b, t]` = W h_t + b is set and
-    `logits(a) = Σ_t a_t · position_logits[t]`; else `decode` runs the model's own decoder. All tensors are float64.
-    """
-
-    attention: Float[Tensor, "batch seq"]
-    content: Bool[Tensor, "batch seq"]
-    example_id: Int[Tensor, "batch"]
-    task: Task = Task.SINGLE_LABEL
-    position_logits: Float[Tensor, "batch seq classes"] | None = None
-    decode: Callable[[Tensor], Tensor] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.position_logits is None) == (self.decode is None):
-            raise ValueError("a Readout needs exactly one of position_logits (linear decoder) and decode (any other)")
-
-    def logits(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
-        """Logits under other attentions; leading sample axes are free."""
-        if self.position_logits is not None:
-            # [..., batch, seq] × [batch, seq, classes]: one matrix product per example over all samples
-            flat = attention.reshape(-1, *attention.shape[-2:]).transpose(0, 1)
-            result = torch.bmm(flat, self.position_logits).transpose(0, 1)
-            return result.reshape(*attention.shape[:-1], result.shape[-1])
-        assert self.decode is not None
-        return self.decode(attention)
-
-    def predict(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
-        """Probabilities under other attentions `[..., batch, seq]`, each of which sums to 1 over `content`."""
-        return probabilities(self.logits(attention), self.task)
-
-    def prediction(self) -> Float[Tensor, "batch classes"]:
-        """Probabilities under the model's own attention."""
-        return self.predict(self.attention)
-
-    def distance(self, p: Float[Tensor, "*p classes"], q: Float[Tensor, "*q classes"]) -> Float[Tensor, "*any"]:
-        """`prediction_distance` of two predictions of this task."""
-        return prediction_distance(p, q, self.task)

@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
+from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
@@ -22,6 +22,8 @@ from attnprobe.importance.registry import built_in
 from attnprobe.importance.registry import names as built_in_names
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.models.trained import TrainedModel
+from attnprobe.readout import Readout
 from attnprobe.report.notebook import Explanation
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
@@ -46,7 +48,7 @@ class TrainedRun:
         directory: where it was read from.
     """
 
-    classifier: AttentionClassifier
+    classifier: TrainedModel
     pipeline: TextPipeline
     config: dict[str, Any]
     directory: Path
@@ -243,7 +245,7 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
     return config
 
 
-def untrained(config: Mapping[str, Any], data: TextDataModule) -> AttentionClassifier:
+def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
     """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator."""
     return construct(
         config["model"],
@@ -255,7 +257,7 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> AttentionClass
     )
 
 
-def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> AttentionClassifier:
+def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> TrainedModel:
     """An untrained classifier as conf/model describes it; `facts` follow from the data and the recipe."""
     question = model.get("question_encoder")
     return AttentionClassifier(

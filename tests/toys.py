@@ -4,11 +4,12 @@ from functools import partial
 
 import torch
 
-from attnprobe.batch import Batch, Outputs, Readout, Task
+from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.models.attention import AdditiveAttention, DotAttention
 from attnprobe.models.classifier import AttentionClassifier, Recipe
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
 from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
+from attnprobe.readout import Readout
 
 ENCODERS = {
     "lstm": partial(LSTMEncoder, hidden_size=6),

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.batch import Readout
 from attnprobe.erasure.single import decision, overtaken
 from attnprobe.exact.flipping import NEVER
 from attnprobe.exact.ties import LEAST_MASS, leads, least_lead
+from attnprobe.readout import Readout
 
 
 @dataclass(frozen=True)

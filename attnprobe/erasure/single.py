@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Readout
 from attnprobe.exact.ties import LEAST_MASS, decide, leads, least_lead
 from attnprobe.measures import jensen_shannon
+from attnprobe.readout import Readout
 
 CHUNK = 4_000_000
 """Attention weights at a time where the decoder is not linear: keeps memory small."""

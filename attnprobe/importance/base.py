@@ -15,11 +15,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Readout
+from attnprobe.batch import Batch, Outputs
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
 from attnprobe.measures import normalised
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.base import Model, Unit
+from attnprobe.readout import Readout
 
 Result = TypeVar("Result")
 
@@ -52,13 +53,13 @@ class Importance(ABC):
     shares: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
 
-    def refuse(self, classifier: AttentionClassifier) -> None:
+    def refuse(self, classifier: Model) -> None:
         """Called before anything is trained; an importance with further needs extends it.
 
         Raises:
             UserError: it is not defined for such a classifier.
         """
-        if self.of_words and classifier.encoder.larger_units:
+        if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
                 f"importance {self.name} is about single words, and this model attends to larger units: leave it out of "
                 f"importances=[…], or take a model that attends to words, such as model=lstm"
@@ -121,7 +122,7 @@ class Subject:
             what one asks of another counts for both.
     """
 
-    classifier: AttentionClassifier
+    classifier: Model
     batch: Batch
     outputs: Outputs
     readout: Readout

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnprobe.batch import Batch, Task, probabilities
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Subject
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.base import Model, Unit
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Gradients:
     hidden_through_attention: Float[Tensor, "batch seq"]
 
 
-def gradients(classifier: AttentionClassifier, batch: Batch) -> Gradients:
+def gradients(classifier: Model, batch: Batch) -> Gradients:
     """Gradient × input at the word vectors and at the hidden states, with the attention held fixed and without.
 
     ŷ is the probability of class 1 of two; of more classes (or labels) each one's probability in turn, the absolute
@@ -45,29 +45,24 @@ def gradients(classifier: AttentionClassifier, batch: Batch) -> Gradients:
         which is α_t times a number that does not depend on t, so that its rank correlation with the attention is 1 for
         every model; here it is gradient × state.
     """
-    with torch.no_grad():
-        query = classifier.encode_question(batch)
-        content = classifier.content(batch)
-    if content.shape != batch.ids.shape:
+    if classifier.unit is not Unit.WORD:
         raise UserError("gradients of words need a model that attends to words; this one attends to larger units")
     with torch.enable_grad():
-        embeddings = classifier.embed(batch.ids).detach().requires_grad_()
-        encoded = classifier.encode(batch, embeddings)
-        # the decoder's and the attention's gradients stop here, and are carried on through the encoder below
-        hidden = encoded.detach().requires_grad_()
-        _, attention = classifier.attend(hidden, content, query, classifier.attention.given(batch))
+        inputs = classifier.inputs(batch).detach().requires_grad_()
+        reacting = classifier.outputs_from(batch, inputs)
+        held = classifier.outputs_from(batch, inputs, reacting.attention.detach())
         result = []
-        for weights in (attention.detach(), attention):
-            probability = probabilities(classifier.decode(hidden, weights, query, batch.candidates), classifier.task)
-            of_embedding = torch.zeros_like(embeddings[..., 0]).detach()
+        for outputs in (held, reacting):
+            probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
+            of_embedding = torch.zeros_like(inputs[..., 0]).detach()
             of_hidden = of_embedding.clone()
             for target in _targets(probability, batch, classifier.task):
                 chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
-                (at_hidden,) = torch.autograd.grad(chosen, hidden, retain_graph=True)
-                (at_embedding,) = torch.autograd.grad(encoded, embeddings, at_hidden, retain_graph=True)
+                at_hidden, at_input = torch.autograd.grad(chosen, (hidden, inputs), retain_graph=True)
                 of_hidden += (at_hidden * hidden).sum(-1).abs().detach()
-                of_embedding += (at_embedding * embeddings).sum(-1).abs().detach()
-            result.append((of_embedding.masked_fill(~content, 0), of_hidden.masked_fill(~content, 0)))
+                of_embedding += (at_input * inputs).sum(-1).abs().detach()
+            outside = ~outputs.content
+            result.append((of_embedding.masked_fill(outside, 0), of_hidden.masked_fill(outside, 0)))
     (fixed, hidden_fixed), (through, hidden_through) = result
     return Gradients(fixed, through, hidden_fixed, hidden_through)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
+from attnprobe.models.construction import check_size
 
 
 class Attention(nn.Module, ABC):
@@ -46,7 +47,8 @@ class AdditiveAttention(Attention):
 
     def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: int | None = None) -> None:
         super().__init__()
-        inner = inner_size or hidden_size // 2
+        inner = max(1, hidden_size // 2) if inner_size is None else inner_size
+        check_size("model.attention.inner_size", inner)
         self.states = nn.Linear(hidden_size, inner)
         self.question = None if query_size is None else nn.Linear(query_size, inner)
         self.score = nn.Linear(inner, 1, bias=False)

@@ -1,4 +1,4 @@
-"""The attention classifier: three public stages, and how they are trained."""
+"""The attention classifier of three public stages, and the recipe that a model is trained by."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -7,18 +7,18 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from lightning import LightningModule
 from torch import Tensor, nn
 
-from attnprobe.batch import Batch, Outputs, Readout, Task, probabilities
+from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.errors import UserError
-from attnprobe.halving import Halving
 from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.base import Unit
 from attnprobe.models.construction import build
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.objectives import CrossEntropy, Objective
-from attnprobe.models.performance import Performance
+from attnprobe.models.trained import TrainedModel
+from attnprobe.readout import Readout
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,13 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.reduction not in ("sum", "mean"):
             raise UserError(f"training.recipe.reduction={self.reduction}: expected sum or mean")
+        if self.skip_epochs < 0:
+            raise UserError(f"training.recipe.skip_epochs={self.skip_epochs}: expected 0 or more")
+        if self.attention_weight_decay is not None and not self.attention_weight_decay >= 0:
+            raise UserError(
+                f"training.recipe.attention_weight_decay={self.attention_weight_decay}: expected 0 or more, or null for the "
+                f"optimizer's"
+            )
         known = ("accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
         if self.selection_metric not in known:
             raise UserError(
@@ -55,7 +62,7 @@ class Recipe:
             )
 
 
-class AttentionClassifier(LightningModule):
+class AttentionClassifier(TrainedModel):
     """Embeddings → `encode` → `attend` → `decode`. Every experiment of the field replaces one stage's result.
 
     Args:
@@ -70,8 +77,6 @@ class AttentionClassifier(LightningModule):
         recipe: how to train; None for a classifier that is only read.
     """
 
-    class_weight: Tensor | None
-
     def __init__(
         self,
         *,
@@ -85,21 +90,7 @@ class AttentionClassifier(LightningModule):
         question_encoder: Callable[..., Encoder] | None = None,
         recipe: Recipe | None = None,
     ) -> None:
-        super().__init__()
-        if classes < 2:
-            raise UserError(f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels")
-        self.task, self.classes, self.recipe = task, classes, recipe
-        other = ("exact_match", "label_accuracy") if task is Task.SINGLE_LABEL else ("accuracy",)
-        if recipe is not None and recipe.selection_metric in other:
-            of_task, instead = (
-                ("one class per text", "accuracy")
-                if task is Task.SINGLE_LABEL
-                else ("several labels per text", "exact_match (or label_accuracy, f1_macro)")
-            )
-            raise UserError(
-                f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the data have {of_task}: "
-                f"set training.recipe.selection_metric={instead}"
-            )
+        super().__init__(classes, task, class_weight, recipe)
         # copied, so that two classifiers started from one matrix do not train each other
         self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
         self.encoder = build("model.encoder", encoder, input_size=embeddings.shape[1])
@@ -119,11 +110,11 @@ class AttentionClassifier(LightningModule):
             query_size=query_size,
             exclusive=task is Task.SINGLE_LABEL,
         )
-        self.register_buffer("class_weight", class_weight, persistent=False)
-        self.validation_performance = Performance(task, classes)
-        self.test_performance = Performance(task, classes)
-        self.performance: dict[str, Tensor] = {}
-        self.halving = Halving()
+
+    @property
+    def unit(self) -> Unit:
+        """That of the encoder."""
+        return self.encoder.unit
 
     # --- the three stages -------------------------------------------------------------------------------------
 
@@ -178,7 +169,7 @@ class AttentionClassifier(LightningModule):
         `given` (`Attention.given`) is taken to the last digit; no gradient flows through it.
         """
         if given is not None:
-            if given.shape != content.shape:
+            if self.unit is not Unit.WORD:
                 raise UserError(
                     f"model.attention={type(self.attention).__name__} is given over the words, and this model attends to "
                     f"larger units: take a model that attends to words, such as model=lstm"
@@ -198,96 +189,62 @@ class AttentionClassifier(LightningModule):
         """Logits under any attention, −inf for classes that this instance may not be answered with."""
         return decoded(self.decoder, hidden, attention, query, candidates)
 
-    def forward(self, batch: Batch) -> Outputs:
-        """All stages in order."""
-        hidden, word_attention = self.encoder.states(self.embed(batch.ids), batch)
+    def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
+        """The word vectors."""
+        return self.embed(batch.ids)
+
+    def outputs_from(
+        self,
+        batch: Batch,
+        inputs: Float[Tensor, "batch tokens embed"],
+        attention: Float[Tensor, "batch seq"] | None = None,
+    ) -> Outputs:
+        """All stages in order, from these word vectors; `attention` takes the place of the model's own."""
+        hidden, word_attention = self.encoder.states(inputs, batch)
         content, query = self.content(batch), self.encode_question(batch)
-        scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
+        if attention is None:
+            scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
+        else:
+            scores = attention.log()
         logits = self.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 
-    def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
-        """Class probabilities."""
-        return probabilities(self(batch).logits, self.task)
+    def forward(self, batch: Batch) -> Outputs:
+        """All stages in order."""
+        return self.outputs_from(batch, self.inputs(batch))
+
+    def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
+        """The texts of `example`, each without its token at `position`."""
+        return batch.without(example, position)
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
         """The frozen map "attention → probabilities" of this batch, in float64."""
         hidden = outputs.hidden.detach().double()
         attention = outputs.attention.detach().double()
-        # float32 rounding: renormalise once, so that everything downstream may rely on a sum of 1
-        attention = attention / attention.sum(-1, keepdim=True)
+        # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
+        decoder = deepcopy(self.decoder).double().requires_grad_(False)
+        query = None if outputs.query is None else outputs.query.detach().double()
+
+        def decode(other: Tensor) -> Tensor:
+            return decoded(decoder, hidden, other, query, batch.candidates)
+
         facts: dict[str, Any] = {
-            "attention": attention,
+            # float32 rounding: renormalise once, so that everything downstream may rely on a sum of 1
+            "attention": attention / attention.sum(-1, keepdim=True),
             "content": outputs.content,
             "example_id": batch.example_id,
             "task": self.task,
+            "recorded": outputs.logits.detach().double(),
         }
-        # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
-        decoder = deepcopy(self.decoder).double().requires_grad_(False)
         if decoder.linear and batch.candidates is None:
-            return Readout(position_logits=decoder(hidden), **facts)
-        query = None if outputs.query is None else outputs.query.detach().double()
-        return Readout(decode=lambda other: decoded(decoder, hidden, other, query, batch.candidates), **facts)
+            bias = decoder(torch.zeros_like(hidden[:1, 0])).expand(len(hidden), -1)
+            return Readout(position_logits=decoder(hidden), unattended=bias, **facts)
+        # the attended vectors, and what the decoder makes of them
+        size = 2 * len(hidden) * hidden.shape[-1]
+        return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), activations=size, **facts)
 
-    # --- training ---------------------------------------------------------------------------------------------
-
-    def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
-        """The objective's `loss` per example, and what it consists of."""
-        assert self.recipe is not None
-        return self.recipe.objective(outputs, batch, self.task, self.class_weight)
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """One step's loss, summed or averaged over the batch by the recipe."""
-        assert self.recipe is not None
-        loss = self.losses(self(batch), batch)["loss"]
-        self.log(
-            "train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True
-        )
-        return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Take one batch into the validation metrics."""
-        outputs = self(batch)
-        self.validation_performance.update(probabilities(outputs.logits, self.task), batch.labels)
-        for name, values in self.losses(outputs, batch).items():
-            mean = values.mean()
-            self.log(f"validation/{name}", mean, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True)
-
-    def on_validation_epoch_end(self) -> None:
-        """Log the validation metrics, and the one that chooses the epoch."""
-        values = self.validation_performance.compute()
-        self.validation_performance.reset()
-        for number, value in enumerate(values.pop("f1")):
-            self.log(f"validation/f1_{number}", value)
-        self.log_dict({f"validation/{name}": value for name, value in values.items()})
-        if self.recipe is None or self.trainer.sanity_checking:
-            return
-        name = self.recipe.selection_metric
-        chosen = -self.trainer.callback_metrics["validation/loss"] if name == "loss" else values[name]
-        # for the callbacks alone: the logger has it under its own name
-        self.log("validation/selection", chosen, logger=False)
-
-    def in_parts(self, batch: Batch) -> Outputs:
-        """All stages in order, on as many examples at a time as fit into memory."""
-        return Outputs.joined(self.halving("prediction", batch, lambda rows: self(batch.rows(rows))))
-
-    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Outputs:
-        """Outputs of one batch."""
-        return self.in_parts(batch)
-
-    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
-        """Outputs of one batch for the probes, which listen to the test loop."""
-        outputs = self.in_parts(batch)
-        self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
-        return {"outputs": outputs}
-
-    def on_test_epoch_end(self) -> None:
-        """Keep the test metrics in `performance`."""
-        self.performance = self.test_performance.compute()
-        self.test_performance.reset()
-
-    def configure_optimizers(self) -> Any:
-        """The recipe's optimizer, the attention's parameters in a group of their own."""
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The attention's parameters in a group of their own."""
         assert self.recipe is not None
         attention = [p for p in self.attention.parameters() if p.requires_grad]
         of_attention = {id(p) for p in attention}
@@ -296,11 +253,7 @@ class AttentionClassifier(LightningModule):
         if attention:
             decay = self.recipe.attention_weight_decay
             groups.append({"params": attention} | ({} if decay is None else {"weight_decay": decay}))
-        optimizer = build("training.recipe.optimizer", self.recipe.optimizer, groups)
-        if self.recipe.scheduler is None:
-            return optimizer
-        scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "validation/selection"}}
+        return groups
 
 
 def decoded(

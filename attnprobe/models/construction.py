@@ -9,6 +9,18 @@ from attnprobe.errors import UserError
 Built = TypeVar("Built")
 
 
+def check_size(setting: str, number: int) -> None:
+    """Raise a `UserError` where something that is counted is less than 1."""
+    if number < 1:
+        raise UserError(f"{setting}={number}: expected at least 1")
+
+
+def check_dropout(setting: str, share: float) -> None:
+    """Raise a `UserError` where a share that is dropped in training is none, or all."""
+    if not 0 <= share < 1:
+        raise UserError(f"{setting}={share}: expected a share from 0 to below 1, such as 0.1")
+
+
 def build(place: str, part: Callable[..., Built], *given: Any, **facts: Any) -> Built:
     """Construct a configured part.
 

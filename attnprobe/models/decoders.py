@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnprobe.errors import UserError
+from attnprobe.models.construction import check_size
 
 
 class Decoder(nn.Module, ABC):
     """`linear` says that logits are affine in the attended vector, so that position logits exist
-    (see attnprobe.batch.Readout)."""
+    (see attnprobe.readout.Readout)."""
 
     linear: ClassVar[bool]
 
@@ -64,7 +65,8 @@ class QuestionDecoder(Decoder):
                 "the question decoder answers one question with one of several classes; "
                 "use model/decoder=linear for texts without a question"
             )
-        inner = inner_size or hidden_size // 2
+        inner = max(1, hidden_size // 2) if inner_size is None else inner_size
+        check_size("model.decoder.inner_size", inner)
         self.document = nn.Linear(hidden_size, inner)
         self.question = nn.Linear(query_size, inner)
         self.output = nn.Linear(inner, classes)

@@ -14,17 +14,19 @@ from torch import Tensor, nn
 
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
+from attnprobe.models.base import Unit
+from attnprobe.models.construction import check_dropout, check_size
 
 
 class TextEncoder(nn.Module, ABC):
     """A batch → the hidden states that attention is spread over: one per token, or one per sentence.
 
-    `size` is the number of features of a state; padding and its length never change a state. `larger_units`: a state is
-    not that of one token.
+    `size` is the number of features of a state; padding and its length never change a state. `unit`: what a
+    state is that of.
     """
 
     size: int
-    larger_units: ClassVar[bool] = False
+    unit: ClassVar[Unit] = Unit.WORD
 
     @abstractmethod
     def states(
@@ -82,6 +84,7 @@ class LSTMEncoder(Encoder):
 
     def __init__(self, input_size: int, hidden_size: int = 128) -> None:
         super().__init__()
+        check_size("model.encoder.hidden_size", hidden_size)
         self.forwards = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.backwards = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.size = 2 * hidden_size
@@ -112,6 +115,8 @@ class GRUEncoder(Encoder):
 
     def __init__(self, input_size: int, hidden_size: int = 50, dropout: float = 0.0) -> None:
         super().__init__()
+        check_size("model.encoder.hidden_size", hidden_size)
+        check_dropout("model.encoder.dropout", dropout)
         self.forwards = nn.GRU(input_size, hidden_size, batch_first=True)
         self.backwards = nn.GRU(input_size, hidden_size, batch_first=True)
         self.dropout = nn.Dropout(dropout)
@@ -134,6 +139,7 @@ class NoEncoder(Encoder):
 
     def __init__(self, input_size: int, dropout: float = 0.0) -> None:
         super().__init__()
+        check_dropout("model.encoder.dropout", dropout)
         self.dropout = nn.Dropout(dropout)
         self.size = input_size
 
@@ -189,8 +195,13 @@ class CNNEncoder(Encoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if any(size % 2 == 0 for size in kernel_sizes):
-            raise UserError(f"kernel_sizes={tuple(kernel_sizes)}: even widths have no middle; use odd ones")
+        if not kernel_sizes or any(size % 2 == 0 or size < 1 for size in kernel_sizes):
+            raise UserError(
+                f"model.encoder.kernel_sizes={list(kernel_sizes)}: even widths have no middle, "
+                f"expected one or more odd ones, such as [1, 3, 5]"
+            )
+        check_size("model.encoder.filters", filters)
+        check_dropout("model.encoder.dropout", dropout)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_size, filters, size, padding=size // 2) for size in kernel_sizes
         )
@@ -217,6 +228,7 @@ class AverageEncoder(Encoder):
 
     def __init__(self, input_size: int, hidden_size: int = 128) -> None:
         super().__init__()
+        check_size("model.encoder.hidden_size", hidden_size)
         self.projection = nn.Linear(input_size, hidden_size)
         self.size = hidden_size
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.base import Unit
 from attnprobe.models.construction import build
 from attnprobe.models.encoders import Encoder, TextEncoder
 
@@ -28,7 +29,7 @@ class HierarchicalEncoder(TextEncoder):
         word_attention: hidden_size → Attention.
     """
 
-    larger_units = True
+    unit = Unit.SENTENCE
 
     def __init__(
         self,

@@ -7,13 +7,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attnprobe.batch import Readout, Task
+from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.exact import farthest_attention
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.base import Measurement, ReadoutProbe, description, positions
 from attnprobe.probes.gradient_adversary import Found, search_adversary
 from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
 
 
 @dataclass

@@ -17,11 +17,13 @@ from jaxtyping import Float
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from attnprobe.batch import Batch, Readout, Task
+from attnprobe.batch import Batch, Task
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Note, Subject
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.base import Unit
+from attnprobe.models.trained import TrainedModel
 from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
 from attnprobe.results.table import Rows
 
 MOST_NUMBERS = 1 << 25
@@ -63,7 +65,7 @@ class Probe(ABC):
         """What the metrics about an importance end in."""
         return self.filed.get(importance, importance)
 
-    def refuse(self, classifier: AttentionClassifier) -> None:
+    def refuse(self, classifier: TrainedModel) -> None:
         """Called before anything is trained; a probe with further needs extends it.
 
         Raises:
@@ -74,7 +76,7 @@ class Probe(ABC):
                 f"probe {self.name} asks when one decision flips, and with data.multi_label=true there are several: leave "
                 f"it out of probe=[…]"
             )
-        if self.of_words and classifier.encoder.larger_units:
+        if self.of_words and classifier.unit is not Unit.WORD:
             raise UserError(
                 f"probe {self.name} is about single words, and this model attends to larger units: leave it out of "
                 f"probe=[…], or take a model that attends to words, such as model=lstm"
@@ -202,7 +204,7 @@ class ProbeRunner(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Examine one batch."""
-        assert isinstance(pl_module, AttentionClassifier)
+        assert isinstance(pl_module, TrainedModel)
         classifier, forward = pl_module, outputs["outputs"]
         subjects: dict[tuple[int, int], Subject] = {}
 

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from attnprobe.batch import Readout
 from attnprobe.erasure import erase_in_order, smallest_winning_set
 from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
@@ -17,6 +16,7 @@ from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.ties import LEAST_MASS
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
 from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
 
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
 """The published tests' gradient is by the weight; that by the word vectors is another one."""
@@ -59,7 +59,8 @@ class Erasure(RankingProbe):
     with `wins` `wins_size`, after which it is ahead of every class, `wins_bound`, the number that certainly is needed,
     and `wins_exact`, whether the two are proved to be the same (both NaN: proved that it never is).
 
-    Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out.
+    Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out; and what
+    would be decided with everything erased, where that is not defined (`Readout.unattended`).
 
     Attributes:
         importances: see `RankingProbe`.
@@ -92,7 +93,11 @@ class Erasure(RankingProbe):
         """Yield the measurements of one batch."""
         readout = subject.readout
         noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
-        by_bias = decides_without_attention(subject)
+        # whether the decoder's bias alone, with everything erased, decides otherwise than the model
+        nothing = readout.unattended
+        by_bias = torch.zeros_like(readout.content[:, 0])
+        if nothing is not None:
+            by_bias = nothing.argmax(-1) != decision(readout)
         linear = readout.position_logits is not None
         optimal = None
         counts: dict[str, Tensor] = {}
@@ -120,7 +125,8 @@ class Erasure(RankingProbe):
                 known = counts[name] > 0 if undefined is None else (counts[name] > 0) & ~undefined
                 yield Measurement(f"regret_{name}", torch.where(known, regret, torch.nan))
         yield from over_orders(orders, readout.content)
-        yield Measurement("flip_by_bias", by_bias)
+        if nothing is not None:
+            yield Measurement("flip_by_bias", by_bias)
         for first, second in PAIRS:
             if first in counts and second in counts:
                 yield Measurement(f"fewer_{first}_than_{second}", fewer(counts[first], counts[second]))
@@ -128,16 +134,6 @@ class Erasure(RankingProbe):
             yield from towards_each_class(readout, self.nodes if self.wins else None)
         yield from description(readout)
         yield from self.notes(subject)
-
-
-def decides_without_attention(subject: Subject) -> Bool[Tensor, "batch"]:
-    """Whether the decoder's bias alone, with everything erased, decides otherwise than the model."""
-    outputs = subject.outputs
-    with torch.no_grad():
-        nothing = subject.classifier.decode(
-            outputs.hidden, torch.zeros_like(outputs.attention), outputs.query, subject.batch.candidates
-        )
-    return nothing.argmax(-1) != decision(subject.readout)
 
 
 def smallest_sets(readout: Readout) -> tuple[Tensor, Bool[Tensor, "batch seq"]]:

@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.batch import Readout, Task
+from attnprobe.batch import Task
 from attnprobe.measures import jensen_shannon
+from attnprobe.readout import Readout
 
 TINY = 1e-300  # keeps log(0) out of products that are 0 anyway
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Readout
 from attnprobe.probes.base import Measurement, ReadoutProbe, description
 from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
 
 
 def permute_attention(

@@ -13,8 +13,8 @@ from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teaching import text_number, write_lessons
-from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import positions
 from attnprobe.results.files import write_groups
 from attnprobe.results.spill import RECORD
@@ -40,7 +40,7 @@ class PredictionCollector(Callback):
         *_: Any,
     ) -> None:
         """Take in one batch."""
-        assert isinstance(pl_module, AttentionClassifier)
+        assert isinstance(pl_module, TrainedModel)
         forward: Outputs = outputs["outputs"]
         self.multi_label = pl_module.task is Task.MULTI_LABEL
         probability = probabilities(forward.logits, pl_module.task)
@@ -154,7 +154,7 @@ class LessonCollector(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Take in one batch."""
-        assert isinstance(pl_module, AttentionClassifier)
+        assert isinstance(pl_module, TrainedModel)
         split = SPLITS[dataloader_idx]
         attention, content = outputs.attention.float().cpu().numpy(), outputs.content.cpu().numpy()
         self.example_id[split].append(batch.example_id.cpu().numpy())

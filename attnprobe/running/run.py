@@ -23,7 +23,7 @@ from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
 from attnprobe.loading import importances_of, untrained
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures.draw import draw_tables
 from attnprobe.results.checksums import records_of
@@ -231,7 +231,7 @@ def train(
     settings: Settings,
     directory: OwnRunDirectory,
     data: TextDataModule,
-    classifier: AttentionClassifier,
+    classifier: TrainedModel,
     logger: Logger | None,
 ) -> dict[str, Any]:
     """Train, or load the weights of a training that was finished before."""
@@ -286,7 +286,7 @@ def training_rows(curve: list[dict[str, float]]) -> Rows:
     return rows
 
 
-def performance_rows(classifier: AttentionClassifier, data: TextDataModule) -> Rows:
+def performance_rows(classifier: TrainedModel, data: TextDataModule) -> Rows:
     """The test metrics as rows about the whole split; F1 has one row per class (step)."""
     rows = Rows()
     whole = np.array([WHOLE_SPLIT])

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from attnprobe.errors import UserError
 from attnprobe.halving import is_out_of_memory
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.trained import TrainedModel
 
 
 class StopOnNaN(Callback):
@@ -109,7 +109,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def fit(
-    classifier: AttentionClassifier,
+    classifier: TrainedModel,
     data: LightningDataModule,
     *,
     directory: Path,
@@ -178,7 +178,7 @@ def out_of_memory_is_answered() -> Iterator[None]:
 
 
 def predict(
-    classifier: AttentionClassifier, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
+    classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
     """One pass over all splits with the callbacks listening, on one device whatever trained the model."""
     with quiet_lightning():
@@ -216,23 +216,23 @@ def part_company(trainer: Trainer) -> None:
 
 
 @contextmanager
-def examined_in_double(classifier: AttentionClassifier) -> Iterator[AttentionClassifier]:
-    """The classifier in float64, its weights back in float32, unchanged, afterwards.
+def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
+    """The classifier in the precision that it is examined in, its float32 weights back, unchanged, afterwards.
 
     float32 sums depend on the batch that an example is in, in their last digits, and a search of 500 steps makes first
     digits of these. In float64 what is left is far below anything that is reported.
     """
     try:
-        yield classifier.double()
+        yield classifier.to(classifier.precision)
     finally:
         classifier.float()
 
 
 def examine(
-    classifier: AttentionClassifier, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
+    classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
     """One pass over the test split with the probes listening, on one device whatever trained the model."""
-    with quiet_lightning(), examined_in_double(classifier):
+    with quiet_lightning(), examined_precisely(classifier):
         trainer = Trainer(
             # Apple's GPUs have no float64
             accelerator="cpu" if torch.backends.mps.is_available() else hardware["accelerator"],

@@ -15,10 +15,10 @@ from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance
 from attnprobe.loading import importances_of, untrained
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, Subject
 from attnprobe.randomness import Draws
-from attnprobe.running.training import examined_in_double
+from attnprobe.running.training import examined_precisely
 
 BATCHES = 5
 """Batches that are timed, spread over the lengths of the texts."""
@@ -68,7 +68,7 @@ def measure(config: DictConfig) -> Costs:
     device = "cuda" if torch.cuda.is_available() and wanted in ("auto", "gpu", "cuda") else "cpu"
     classifier.to(device)
     steps = [training_seconds(classifier.train(), batch.to(device)) for batch in some(data.train_dataloader())]
-    with examined_in_double(classifier.eval()):
+    with examined_precisely(classifier.eval()):
         words = data.vocabulary.words
         passes = [
             probing_seconds(classifier, batch.to(device), probes, words, importances)
@@ -86,7 +86,7 @@ def some(loader: DataLoader[Batch]) -> list[Batch]:
     return [batches[len(batches) // 2], *(batches[place] for place in places)]
 
 
-def training_seconds(classifier: AttentionClassifier, batch: Batch) -> float:
+def training_seconds(classifier: TrainedModel, batch: Batch) -> float:
     """Seconds per example of one step, without the update's effect on later ones being of interest."""
     assert classifier.recipe is not None
     groups = [{"params": [p for p in classifier.parameters() if p.requires_grad]}]
@@ -99,7 +99,7 @@ def training_seconds(classifier: AttentionClassifier, batch: Batch) -> float:
 
 
 def probing_seconds(
-    classifier: AttentionClassifier,
+    classifier: TrainedModel,
     batch: Batch,
     probes: Sequence[Probe],
     words: Sequence[str],
@@ -116,7 +116,7 @@ def probing_seconds(
     return (now(classifier) - start) / len(batch)
 
 
-def now(classifier: AttentionClassifier) -> float:
+def now(classifier: TrainedModel) -> float:
     """The time at which everything that was asked of the device is done."""
     if classifier.device.type == "cuda":
         torch.cuda.synchronize()

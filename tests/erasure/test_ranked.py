@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from attnprobe.batch import Readout
 from attnprobe.erasure import erase_each, erase_in_order
 from attnprobe.erasure.ranked import erasing_order
 from attnprobe.erasure.single import decision
 from attnprobe.exact import smallest_flipping_set
+from attnprobe.readout import Readout
 from benchmarks import reference
 from tests.erasure.toys import undecided
 from tests.exact.test_flipping import texts

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from attnprobe.batch import Readout
 from attnprobe.erasure import erase_each
 from attnprobe.erasure.single import without
 from attnprobe.measures import LN2
+from attnprobe.readout import Readout
 from benchmarks import reference
 from tests.erasure.toys import undecided
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from attnprobe.batch import Task, probabilities
-from attnprobe.importance.attention_gradient import attention_gradient
 from attnprobe.importance.gradient import gradients
 from attnprobe.measures import kendall_tau
 from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
@@ -106,7 +105,7 @@ def test_attention_gradient_equals_autograd_on_free_weights(question, task, clas
     weights = outputs.attention.detach().clone().requires_grad_()
     p = probabilities(classifier.decode(outputs.hidden, weights, outputs.query), task)
     (expected,) = torch.autograd.grad(p.amax(-1).sum(), weights)
-    found = attention_gradient(classifier, batch, outputs)
+    found = classifier.readout(batch, outputs).gradient()
     torch.testing.assert_close(found, expected.masked_fill(~batch.content, 0), atol=1e-12, rtol=1e-9)
     assert (found[batch.content] < 0).any()
     assert (found[batch.content] > 0).any()
@@ -122,7 +121,7 @@ def test_batch_and_padding_change_no_number(encoder):
             alone = getattr(gradients(classifier, rows_of(batch, [row])), name)[0]
             torch.testing.assert_close(alone, values[row, : len(alone)], atol=1e-12, rtol=1e-9)
     torch.testing.assert_close(
-        attention_gradient(classifier, padded, wide)[:, :11], attention_gradient(classifier, batch, outputs)
+        classifier.readout(padded, wide).gradient()[:, :11], classifier.readout(batch, outputs).gradient()
     )
 
 
@@ -133,7 +132,7 @@ def test_works_where_gradients_are_off_in_float32_and_touches_no_parameter():
     before = [weight.clone() for weight in classifier.parameters()]
     with torch.no_grad():
         found = gradients(classifier, batch)
-        attention_gradient(classifier, batch, classifier(batch))
+        classifier.readout(batch, classifier(batch)).gradient()
         assert not torch.is_grad_enabled()
     torch.testing.assert_close(found.embedding.double(), expected, atol=1e-6, rtol=1e-4)
     assert not found.embedding.requires_grad

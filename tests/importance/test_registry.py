@@ -5,6 +5,7 @@ import pytest
 from attnprobe.configuration import CONFIGURATION
 from attnprobe.errors import UserError
 from attnprobe.importance.registry import built_in, class_of, names
+from attnprobe.models.base import Unit
 from attnprobe.models.encoders import TextEncoder
 from tests.importance.subjects import subject_of
 
@@ -48,7 +49,7 @@ def test_an_unknown_name():
 
 
 def test_what_is_about_words_is_refused_for_sentences(monkeypatch):
-    monkeypatch.setattr(TextEncoder, "larger_units", property(lambda self: True))
+    monkeypatch.setattr(TextEncoder, "unit", Unit.SENTENCE)
     classifier = subject_of().classifier
     built_in("value_norm").refuse(classifier)
     with pytest.raises(UserError, match="importance leave_one_out is about single words"):

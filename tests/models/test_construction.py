@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from attnprobe.errors import UserError
+from attnprobe.models.attention import AdditiveAttention
 from attnprobe.models.construction import build
+from attnprobe.models.decoders import QuestionDecoder
+from attnprobe.models.encoders import AverageEncoder, CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder
+from tests.toys import recipe
 
 
 def test_the_setting_that_a_class_complains_of_is_named():
@@ -37,3 +41,24 @@ def test_what_is_said_to_the_user_already_is_said_as_it_is():
 
     with pytest.raises(UserError, match=r"^size=3: expected another one$"):
         build("model.encoder", partial(refuse, size=3))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: LSTMEncoder(8, hidden_size=0), r"model\.encoder\.hidden_size=0: expected at least 1"),
+        (lambda: GRUEncoder(8, dropout=1.0), r"model\.encoder\.dropout=1\.0: expected a share"),
+        (lambda: AverageEncoder(8, hidden_size=-1), r"model\.encoder\.hidden_size=-1"),
+        (lambda: NoEncoder(8, dropout=-0.1), r"model\.encoder\.dropout=-0\.1"),
+        (lambda: CNNEncoder(8, kernel_sizes=[]), r"model\.encoder\.kernel_sizes=\[\]"),
+        (lambda: CNNEncoder(8, kernel_sizes=[3, 4]), r"kernel_sizes=\[3, 4\].*odd"),
+        (lambda: CNNEncoder(8, filters=0), r"model\.encoder\.filters=0"),
+        (lambda: AdditiveAttention(8, inner_size=0), r"model\.attention\.inner_size=0"),
+        (lambda: QuestionDecoder(8, 3, query_size=8, inner_size=0), r"model\.decoder\.inner_size=0"),
+        (lambda: recipe(skip_epochs=-1), r"training\.recipe\.skip_epochs=-1"),
+        (lambda: recipe(attention_weight_decay=-1.0), r"attention_weight_decay=-1\.0"),
+    ],
+)
+def test_wrong_values_are_refused_by_the_constructors_themselves(made, message):
+    with pytest.raises(UserError, match=message):
+        made()

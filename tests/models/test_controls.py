@@ -13,6 +13,7 @@ from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.models.controls import FirstAttention, PositionAttention, RandomAttention, RationaleAttention, noise
 from attnprobe.models.objectives import CrossEntropy, Deception
+from tests.models.test_hierarchical import han, with_sentences
 from tests.toys import ATTENTIONS, rows_of, toy_batch, toy_classifier
 
 CONTROLS = {
@@ -130,7 +131,7 @@ def test_what_cannot_be(made, message):
 
 
 def test_what_is_given_over_words_does_not_fit_sentences():
-    batch, classifier = toy_batch([4]), toy_classifier("average", "first")
-    sentences = torch.ones(1, 2, dtype=torch.bool)
+    classifier = han("noenc")
+    classifier.attention = FirstAttention(8)
     with pytest.raises(UserError, match=r"FirstAttention is given over the words, .* model=lstm"):
-        classifier.attend(torch.zeros(1, 2, 12), sentences, given=classifier.attention.given(batch))
+        classifier(with_sentences())

@@ -89,7 +89,7 @@ def test_cnn_is_zero_at_markers_and_refuses_even_widths(vectors):
     states = CNNEncoder(8)(vectors[batch.ids], batch.mask, batch.content)
     assert states.shape == (2, 5, 128)
     assert (states[~batch.content] == 0).all()
-    with pytest.raises(ValueError, match=r"kernel_sizes=\(2, 3\)"):
+    with pytest.raises(ValueError, match=r"kernel_sizes=\[2, 3\]"):
         CNNEncoder(8, kernel_sizes=(2, 3))
 
 

@@ -6,7 +6,6 @@ import torch
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.importance.attention_gradient import attention_gradient
 from attnprobe.probes.base import Subject
 from attnprobe.probes.erasure import PAIRS, Erasure
 from attnprobe.randomness import Draws
@@ -31,7 +30,7 @@ def test_equals_the_published_loop(classes, question):
     batch = toy_batch(LENGTHS, padding=1, question=question)
     subject, found = examined(batch, classes=classes, question=question)
     outputs, attention = subject.outputs, subject.readout.attention
-    gradient = attention_gradient(subject.classifier, batch, outputs)
+    gradient = subject.classifier.readout(batch, outputs).gradient()
     scores = {
         "attention": attention,
         "ascending": -attention,

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from attnprobe.batch import Readout, Task
+from attnprobe.batch import Task
 from attnprobe.probes.gradient_adversary import excess_gradient, search_adversary
 from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 

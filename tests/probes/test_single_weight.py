@@ -5,7 +5,6 @@ import torch
 
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
-from attnprobe.importance.attention_gradient import attention_gradient
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
 from attnprobe.probes.single_weight import SingleWeight
@@ -28,7 +27,7 @@ def test_equals_a_loop_over_all_pairs_of_items(question):
     batch = toy_batch(LENGTHS, padding=1, question=question)
     subject, found = examined(batch, question=question)
     readout, outputs = subject.readout, subject.outputs
-    gradient = attention_gradient(subject.classifier, batch, outputs)
+    gradient = subject.classifier.readout(batch, outputs).gradient()
     prediction = readout.prediction()
 
     def effect(row, item):

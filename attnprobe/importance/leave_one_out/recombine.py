@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +23,7 @@ from attnprobe.importance.leave_one_out.changed import (
     has_short_cut,
 )
 from attnprobe.importance.leave_one_out.scores import factored_score, whole_state
+from attnprobe.importance.leave_one_out.short_cut import Removed, ShortCut, short_cut
 from attnprobe.importance.leave_one_out.softmax import SoftmaxAccumulator, WeightedMean, merge, prefix_means
 from attnprobe.models.attention import Attention
 from attnprobe.models.classifier import AttentionClassifier
@@ -35,51 +35,47 @@ ranks of nearly equal distances that shows."""
 
 
 @dataclass(frozen=True)
-class ShortCut:
-    """The layers that a changed state comes from and goes through, in the precision that the tolerance asks for."""
+class Recombination(ShortCut):
+    """The short cut of a classifier of three stages: the layers that a changed state comes from and goes through, in the
+    precision that the tolerance asks for."""
 
+    classifier: AttentionClassifier
     encoder: TextEncoder
     attention: Attention
     dtype: torch.dtype
     tolerance: float
 
-    @classmethod
-    def of(cls, classifier: AttentionClassifier, tolerance: float) -> "ShortCut | None":
-        """Those of this classifier, which is left as it is; None where its texts have to be encoded: an encoder that no
-        short cut is known for, or an attention whose scores depend on more than the single state."""
-        if not (has_short_cut(classifier.encoder) and classifier.attention.positionwise):
-            return None
-        own = classifier.embedding.weight.dtype
-        # where the user lets float32 products be rounded to fewer bits (TF32, bfloat16) they are not good enough
-        full = torch.get_float32_matmul_precision() == "highest"
-        if own != torch.float64 or tolerance < SINGLE or not full:
-            return cls(classifier.encoder, classifier.attention, own, tolerance)
-        encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
-        return cls(encoder.float(), attention.float(), torch.float32, tolerance)
+    def removed(self, batch: Batch, outputs: Outputs) -> Removed:
+        """Every content token of every text removed once."""
+        return recombined(self, batch, outputs)
 
 
-class Removed(NamedTuple):
-    """Texts without one token each: the token at `removed` of `example`, and what is predicted then.
+@short_cut.register
+def _of_three_stages(classifier: AttentionClassifier, tolerance: float) -> ShortCut | None:
+    """None for an encoder that no short cut is known for, or an attention whose scores depend on more than the single
+    state."""
+    if not (has_short_cut(classifier.encoder) and classifier.attention.positionwise):
+        return None
+    own = classifier.embedding.weight.dtype
+    # where the user lets float32 products be rounded to fewer bits (TF32, bfloat16) they are not good enough
+    full = torch.get_float32_matmul_precision() == "highest"
+    if own != torch.float64 or tolerance < SINGLE or not full:
+        return Recombination(classifier, classifier.encoder, classifier.attention, own, tolerance)
+    encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
+    return Recombination(classifier, encoder.float(), attention.float(), torch.float32, tolerance)
 
-    `skipped` is the largest difference of states that was taken for none, 0 where there was none.
-    """
 
-    example: Int[Tensor, "texts"]
-    removed: Int[Tensor, "texts"]
-    logits: Float[Tensor, "texts classes"]
-    skipped: Float[Tensor, "texts"]
-
-
-def recombined(classifier: AttentionClassifier, short_cut: ShortCut, batch: Batch, outputs: Outputs) -> Removed:
+def recombined(layers: Recombination, batch: Batch, outputs: Outputs) -> Removed:
     """Decode each text without each of its content tokens, from the unchanged scores and values and the changed ones."""
-    hidden = outputs.hidden.to(short_cut.dtype)
-    query = None if outputs.query is None else outputs.query.to(short_cut.dtype)
-    for_score, score = factored_score(short_cut.attention, hidden)
+    classifier = layers.classifier
+    hidden = outputs.hidden.to(layers.dtype)
+    query = None if outputs.query is None else outputs.query.to(layers.dtype)
+    for_score, score = factored_score(layers.attention, hidden)
     as_value = _value_layer(classifier, outputs.hidden)
     both = Affine(*(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True)))
     width = len(for_score.bias)
     distinct, which = batch.ids.unique(return_inverse=True)
-    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(short_cut.dtype)
+    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(layers.dtype)
     texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
 
     example, removed = batch.content.nonzero(as_tuple=True)
@@ -87,7 +83,7 @@ def recombined(classifier: AttentionClassifier, short_cut: ShortCut, batch: Batc
     accumulator = SoftmaxAccumulator(outputs.scores.double().amax(1)[example], len(as_value.bias))
     skipped = accumulator.top.new_zeros(len(example))
     for text, position, seen in _blocks(
-        changed_states(short_cut.encoder, texts, Projection(both, short_cut.tolerance)), skipped
+        changed_states(layers.encoder, texts, Projection(both, layers.tolerance)), skipped
     ):
         of = example.index_select(0, text)
         scores = score(seen[:, :width], None if query is None else query[of])

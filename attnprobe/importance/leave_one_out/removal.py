@@ -10,9 +10,11 @@ from torch.nn import functional as F
 
 from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
-from attnprobe.importance.leave_one_out.recombine import Removed, ShortCut, recombined
-from attnprobe.importance.leave_one_out.reencoding import reencoded
-from attnprobe.models.classifier import AttentionClassifier
+
+# imported for what it registers
+from attnprobe.importance.leave_one_out import recombine as _recombine  # noqa: F401
+from attnprobe.importance.leave_one_out.short_cut import Removed, ShortCut, short_cut
+from attnprobe.models.base import Model, Unit
 
 TOLERANCE = 1e-6
 """A state of a shortened text this close to the unchanged text's is taken for it, and states are computed in float32."""
@@ -61,7 +63,7 @@ class Removals:
 
 
 def leave_one_out(
-    classifier: AttentionClassifier,
+    classifier: Model,
     batch: Batch,
     outputs: Outputs,
     *,
@@ -71,11 +73,9 @@ def leave_one_out(
 ) -> Removals:
     """Remove each content token in turn, encode what is left, attend and decode again; markers and question stay.
 
-    For the encoders that `changed_states` knows, under an attention that is `positionwise`, only the states that change are
-    computed; the softmax over all positions is put together from the unchanged and the changed ones, in float64. A
-    sample of the removals is then encoded in full. If a distance is off by more than `LIMIT` the batch is measured again
-    with tolerance 0, and if that does not help by encoding every shortened text. With any other encoder or attention
-    every shortened text is encoded.
+    Where the model has a short cut (`short_cut`) only what changes is computed. A sample of the removals is then encoded in
+    full. If a distance is off by more than `LIMIT` the batch is measured again with tolerance 0, and if that does not help
+    by encoding every shortened text. Without a short cut every shortened text is encoded.
 
     Args:
         classifier: in eval mode; left as it is.
@@ -91,16 +91,16 @@ def leave_one_out(
     Note:
         Jain & Wallace take |ŷ − ŷ₋ₜ| of one output in train mode; for two classes this is the total variation distance.
     """
-    if outputs.content.shape != batch.content.shape:
+    if classifier.unit is not Unit.WORD:
         raise UserError(
             "leave-one-out removes single tokens, but this model attends to larger units: leave the probe out"
         )
     rejected = None
     with torch.no_grad():
-        for short_cut in _ways(classifier, tolerance if shortcut else None):
-            distance, flips, skipped = _measured(classifier, batch, outputs, short_cut, chunk)
+        for way in _ways(classifier, tolerance if shortcut else None):
+            distance, flips, skipped = _measured(classifier, batch, outputs, way, chunk)
             sampled, error = 0, 0.0
-            if short_cut is None:
+            if way is None:
                 break
             sample = SAMPLE if rejected is None else SECOND_SAMPLE
             sampled, error = _checked(classifier, batch, outputs, distance, skipped, sample, chunk)
@@ -108,21 +108,21 @@ def leave_one_out(
                 break
             rejected = error if rejected is None else rejected
     last = _last_of_equals(batch)
-    check = Check(sampled, error, rejected, reencoded=short_cut is None)
+    check = Check(sampled, error, rejected, reencoded=way is None)
     return Removals(distance.gather(1, last), flips.gather(1, last), check)
 
 
-def _ways(classifier: AttentionClassifier, tolerance: float | None) -> Iterator[ShortCut | None]:
+def _ways(classifier: Model, tolerance: float | None) -> Iterator[ShortCut | None]:
     """From the quickest to the definition, which is None."""
     for approximate in [] if tolerance is None else sorted({tolerance, 0.0}, reverse=True):
-        short_cut = ShortCut.of(classifier, approximate)
-        if short_cut is not None:
-            yield short_cut
+        way = short_cut(classifier, approximate)
+        if way is not None:
+            yield way
     yield None
 
 
 def _measured(
-    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, short_cut: ShortCut | None, chunk: int
+    classifier: Model, batch: Batch, outputs: Outputs, way: ShortCut | None, chunk: int
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
     """Distances, flips (see `Removals`), and the difference of states that was skipped for each (0 where none was)."""
     content = batch.content
@@ -130,7 +130,7 @@ def _measured(
     flips, skipped = distance.clone(), torch.zeros_like(distance)
     original = probabilities(outputs.logits.detach().double(), classifier.task)
     left = content.sum(1) > 1
-    for example, removed, logits, difference in _without_each(classifier, batch, outputs, short_cut, chunk):
+    for example, removed, logits, difference in _without_each(classifier, batch, outputs, way, chunk):
         other, base = probabilities(logits.double(), classifier.task), original[example]
         apart = prediction_distance(other, base, classifier.task)
         if classifier.task is Task.MULTI_LABEL:
@@ -144,18 +144,29 @@ def _measured(
 
 
 def _without_each(
-    classifier: AttentionClassifier, batch: Batch, outputs: Outputs, short_cut: ShortCut | None, chunk: int
+    classifier: Model, batch: Batch, outputs: Outputs, way: ShortCut | None, chunk: int
 ) -> Iterator[Removed]:
     """Every content token removed once, but for a text's only one where texts are encoded: nothing would be left."""
     for rows in _groups(batch.content, chunk):
         width = int(batch.mask[rows].sum(1).max())
         part, states = batch.rows(rows).cut(width), outputs.rows(rows).cut(width)
-        if short_cut is not None:
-            found = recombined(classifier, short_cut, part, states)
+        if way is not None:
+            found = way.removed(part, states)
             yield found._replace(example=rows[found.example])
         else:
-            for example, removed, logits in reencoded(classifier, part, states, *_removable(part), chunk):
+            for example, removed, logits in reencoded(classifier, part, *_removable(part), chunk):
                 yield Removed(rows[example], removed, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
+
+
+def reencoded(
+    classifier: Model, batch: Batch, example: Int[Tensor, "texts"], removed: Int[Tensor, "texts"], chunk: int
+) -> Iterator[tuple[Int[Tensor, "some"], Int[Tensor, "some"], Float[Tensor, "some classes"]]]:
+    """By definition: `(example, removed, logits)` of the texts of `example`, each without its token at `removed`, a few at a
+    time: as many as have no more than `chunk` positions together."""
+    size = max(1, chunk // batch.ids.shape[1])
+    for rows, places in zip(example.split(size), removed.split(size), strict=True):
+        if len(rows):
+            yield rows, places, classifier(classifier.without(batch, rows, places)).logits
 
 
 def _removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
@@ -165,7 +176,7 @@ def _removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]
 
 
 def _checked(
-    classifier: AttentionClassifier,
+    classifier: Model,
     batch: Batch,
     outputs: Outputs,
     distance: Float[Tensor, "batch seq"],
@@ -185,7 +196,7 @@ def _checked(
     width = int(batch.mask[example].sum(1).max())
     original = probabilities(outputs.logits.detach().double(), classifier.task)
     errors = []
-    for rows, places, logits in reencoded(classifier, batch.cut(width), outputs, example, removed, chunk):
+    for rows, places, logits in reencoded(classifier, batch.cut(width), example, removed, chunk):
         exact = prediction_distance(probabilities(logits.double(), classifier.task), original[rows], classifier.task)
         errors.append((distance[rows, places] - exact).abs())
     return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())

@@ -4,7 +4,6 @@ import torch
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.importance.leave_one_out.reencoding import shortened
 from attnprobe.models.attention import AdditiveAttention, Attention, ImposedAttention, UniformAttention
 from benchmarks import reference
 from tests.importance.leave_one_out.loops import each_alone, one_by_one, subject
@@ -152,7 +151,7 @@ def test_scores_beyond_what_exp_can_hold():
 def test_a_shortened_text_keeps_its_markers_and_loses_one_column():
     batch = toy_batch([4, 2])
     batch.sentence = torch.where(batch.content, 0, -1)
-    text = shortened(batch, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 1]))
+    text = batch.without(torch.tensor([0, 1, 1]), torch.tensor([1, 2, 1]))
     first, second = batch.ids.tolist()
     assert text.ids.tolist() == [[2, *first[2:]], [*second[:2], *second[3:]], [second[0], *second[2:]]]
     assert text.content.tolist() == [[False, True, True, True, False], *[[False, True, False, False, False]] * 2]
@@ -179,7 +178,7 @@ def test_what_belongs_to_words_goes_with_its_word():
     batch.rationale = batch.content.clone()
     batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
     example, removed = torch.tensor([0, 1, 0]), torch.tensor([2, 1, 5])
-    text = shortened(batch, example, removed)
+    text = batch.without(example, removed)
     for row, (whole, place) in enumerate(zip(example.tolist(), removed.tolist(), strict=True)):
         values = batch.rationale[whole].tolist()
         assert text.rationale[row].tolist() == values[:place] + values[place + 1 :]
@@ -276,8 +275,8 @@ def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeyp
     """Its error is that of the numbers returned, against texts encoded one by one."""
     classifier, batch, outputs = subject(encoder, lengths=[60, 1, 40, 2, 50])
     seen = []
-    encode = type(classifier).encode
-    monkeypatch.setattr(type(classifier), "encode", lambda self, text: seen.append(text) or encode(self, text))
+    forward = type(classifier).forward
+    monkeypatch.setattr(type(classifier), "forward", lambda self, text: seen.append(text) or forward(self, text))
     found = leave_one_out(classifier, batch, outputs)
     (sample,) = seen
     assert len(sample) == found.check.sampled

@@ -1,0 +1,76 @@
+"""What a model is to everything that examines it: probes, importances and the run ask for nothing else."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from lightning import LightningModule
+from torch import Tensor
+
+from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.readout import Readout
+
+
+class Unit(StrEnum):
+    """What attention is spread over."""
+
+    WORD = "word"
+    SENTENCE = "sentence"
+
+
+class Model(LightningModule, ABC):
+    """A text classifier whose attention can be replaced.
+
+    Attributes:
+        task: one class per text, or any subset of the labels.
+        classes: their number, 2 or more.
+        precision: what it is examined in: float64, unless the model is too large for that.
+        sites: names of the attentions that can be meant, the first one being the default; one unnamed where a model has
+            only one.
+    """
+
+    precision: ClassVar[torch.dtype] = torch.float64
+    task: Task
+    classes: int
+
+    @property
+    def unit(self) -> Unit:
+        """What a position of its attention is."""
+        return Unit.WORD
+
+    @property
+    def sites(self) -> Sequence[str]:
+        """Names of the attentions that can be meant."""
+        return ("",)
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Outputs:
+        """Logits, attention and what else one pass leaves."""
+
+    @abstractmethod
+    def readout(self, batch: Batch, outputs: Outputs) -> Readout:
+        """The frozen map "attention → probabilities" of this batch."""
+
+    @abstractmethod
+    def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
+        """The vectors that gradients are taken at, one per token: those of its words."""
+
+    @abstractmethod
+    def outputs_from(
+        self,
+        batch: Batch,
+        inputs: Float[Tensor, "batch tokens embed"],
+        attention: Float[Tensor, "batch seq"] | None = None,
+    ) -> Outputs:
+        """As `forward`, with other vectors in the place of the text's own, and on request another attention."""
+
+    @abstractmethod
+    def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
+        """The texts of `example`, each without its token at `position`."""
+
+    def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
+        """Class probabilities."""
+        return probabilities(self(batch).logits, self.task)
