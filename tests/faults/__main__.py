@@ -5,8 +5,10 @@ and must end with the files of a command that nothing disturbed, byte for byte, 
 """
 
 import argparse
+import importlib
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 from collections import Counter
@@ -17,7 +19,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cann
 
 from tests.faults.campaign import as_json, at_once, carried_out
 from tests.faults.operations import KINDS
-from tests.faults.processes import adopt_orphans
+from tests.faults.processes import FRESH, adopt_orphans
 from tests.faults.scenarios import SCENARIOS
 
 AT_ONCE, TWICE = ("run", "sweep", "study"), 3
@@ -36,8 +38,14 @@ def main() -> None:
     parser.add_argument(
         "--list", type=Path, help="write every finding into this file as it comes, one JSON object a line"
     )
+    parser.add_argument(
+        "--fresh", action="store_true", help="an interpreter for every command instead of a fork: ten times slower"
+    )
     asked = parser.parse_args()
-    import_everything()
+    if asked.fresh:
+        os.environ[FRESH] = "1"
+    else:
+        import_everything()
     with tempfile.TemporaryDirectory() as name:
         path = asked.list or Path(name) / "findings"
         path.write_text("")
@@ -54,16 +62,27 @@ def main() -> None:
 
 
 def import_everything() -> None:
-    """What the commands import, so that their forks need not."""
+    """What the commands import, and what they read of sources, so that their forks need not: it decides no number."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_pdf
+    import matplotlib.backends.backend_svg  # noqa: F401 - and its neighbours
+    import PIL.Image
     import torch
+    from hydra import initialize_config_dir
 
-    import attnprobe.__main__
-    import attnprobe.launching.sweep
-    import attnprobe.report.__main__
-    import attnprobe.report.publish
-    import attnprobe.running.run
-    import attnprobe.studies.base  # noqa: F401
+    import attnprobe
+    from attnprobe.configuration import CONFIGURATION, composed
+    from attnprobe.schema.check import check, resolved
 
+    PIL.Image.init()
+    for module in pkgutil.walk_packages(attnprobe.__path__, "attnprobe."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
+        for scenario in SCENARIOS:
+            for one in (*scenario.before, scenario.disturbed):
+                if one.module == "attnprobe" and "-m" not in one.arguments:
+                    check(resolved(composed(one.arguments)))
     torch.set_num_threads(1)
 
 

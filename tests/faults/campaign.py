@@ -4,11 +4,11 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tests.faults.operations import Fault
-from tests.faults.processes import Ending, command, together
+from tests.faults.processes import Ending, together
 from tests.faults.scenarios import Command, Scenario
 from tests.faults.states import counted, leave_mine, mine, state
 
@@ -85,7 +85,7 @@ def succeed(one: Command, folder: Path) -> Ending:
 
 def perform(one: Command, folder: Path, fault: Fault | None = None) -> Ending:
     """Run a command in a folder."""
-    return command(one.module, one.arguments, folder, folder.with_name(f"{folder.name}.log"), fault)
+    return together([(one, folder.with_name(f"{folder.name}.log"))], folder, fault)[0]
 
 
 def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterator[Fault]:
@@ -205,10 +205,8 @@ def at_once(scenario: Scenario, times: int) -> Iterator[Finding]:
             (folder / "runs").mkdir(exist_ok=True)
             (folder / "link").symlink_to("runs")
             one = scenario.disturbed
-            twice = [
-                (one.module, one.arguments, place / "one.log"),
-                (one.module, (*one.arguments, "output=link"), place / "two.log"),
-            ]
+            linked = replace(one, arguments=(*one.arguments, "output=link"))
+            twice = [(one, place / "one.log"), (linked, place / "two.log")]
             endings = together(twice, folder)
             (folder / "link").unlink()
             there, expected = measured(state(folder)), measured(ready.expected[0][0])

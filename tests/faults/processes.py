@@ -6,19 +6,25 @@ Linux only: the harness becomes the parent of every orphan, so that it sees the 
 import atexit
 import ctypes
 import os
+import pickle
 import runpy
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 
 from tests.faults.operations import Fault, watch
+from tests.faults.scenarios import Command
 
+ROOT = Path(__file__).parent.parent.parent
+FRESH = "ATTNPROBE_FRESH"
+"""Set in the environment: every command gets an interpreter of its own instead of a fork."""
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = 3600
 """Seconds after which a process that has not ended, however slow the machine, is ended by SIGALRM, and that is reported."""
@@ -45,24 +51,18 @@ def adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def command(module: str, arguments: Sequence[str], folder: Path, log: Path, fault: Fault | None = None) -> Ending:
-    """`python -m module arguments…` in a folder, to its end and the end of all processes that it started.
+def together(commands: Sequence[tuple[Command, Path]], folder: Path, fault: Fault | None = None) -> list[Ending]:
+    """Commands at the same time in one folder, to the end of them all and of all processes that they started.
 
     Args:
-        log: a file outside of the folder; what the command says, and what it does to files, beside it.
+        commands: each with a file outside of the folder, for what it says; what it does to files goes beside it.
     """
-    return together([(module, arguments, log)], folder, fault)[0]
-
-
-def together(
-    commands: Sequence[tuple[str, Sequence[str], Path]], folder: Path, fault: Fault | None = None
-) -> list[Ending]:
-    """Several commands (module, arguments, log) at the same time in one folder, to the end of them all."""
     pids = []
-    for module, arguments, log in commands:
+    for one, log in commands:
         for old in log.parent.glob(f"{log.name}*"):
             old.unlink()
-        pids.append(forked(lambda one=(module, arguments, folder, log, fault): within(*one)))
+        start = interpreted if FRESH in os.environ else forked
+        pids.append(start(partial(within, one, folder, log, fault)))
     ended: dict[int, int] = {}
     while True:  # orphans as well: they end with the command, or by themselves
         try:
@@ -72,7 +72,7 @@ def together(
         ended[pid] = os.waitstatus_to_exitcode(status)
     return [
         Ending(ended[pid], log.read_text(errors="replace"), operations_of(log))
-        for pid, (_, _, log) in zip(pids, commands, strict=True)
+        for pid, (_, log) in zip(pids, commands, strict=True)
     ]
 
 
@@ -112,7 +112,15 @@ def forked(body: Callable[[], None]) -> int:
             os._exit(status)
 
 
-def within(module: str, arguments: Sequence[str], folder: Path, log: Path, fault: Fault | None) -> None:
+def interpreted(body: Callable[[], None]) -> int:
+    """The number of a new interpreter that does this and ends: what a fork is compared with."""
+    code = "import sys, pickle; pickle.loads(bytes.fromhex(sys.argv[1]))()"
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    arguments = [sys.executable, "-c", code, pickle.dumps(body).hex()]
+    return os.posix_spawn(sys.executable, arguments, os.environ | {"PYTHONPATH": path})
+
+
+def within(one: Command, folder: Path, log: Path, fault: Fault | None) -> None:
     """In the child: the command itself."""
     os.setpgid(0, 0)
     signal.alarm(LONGEST)
@@ -124,7 +132,20 @@ def within(module: str, arguments: Sequence[str], folder: Path, log: Path, fault
     begun: list[int] = []
     fork_jobs(lambda: begun.append(1) or len(begun), folder, log, fault)
     watch_process(0, folder, log, fault)
-    run_module(module, arguments)
+    if not one.pictures:
+        draw_nothing()
+    run_module(one.module, one.arguments)
+
+
+def draw_nothing() -> None:
+    """Files of pictures are written by the same operations, and hold nothing: drawing takes most of a study's time."""
+    from matplotlib.figure import Figure
+
+    def savefig(self: Figure, target: Any, **_: Any) -> None:
+        if not hasattr(target, "write"):
+            Path(target).write_bytes(b"")
+
+    Figure.savefig = savefig  # type: ignore[method-assign]
 
 
 def run_module(module: str, arguments: Sequence[str]) -> None:

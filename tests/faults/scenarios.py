@@ -17,10 +17,11 @@ TINY = (
 
 @dataclass(frozen=True)
 class Command:
-    """`python -m module arguments…`"""
+    """`python -m module arguments…`; without `pictures` their files stay empty."""
 
     arguments: tuple[str, ...]
     module: str = "attnprobe"
+    pictures: bool = True
 
 
 def tiny(*arguments: str, probes: str = "permutation") -> Command:
@@ -52,7 +53,7 @@ def repeated(name: str, disturbed: Command, *before: Command, or_else: tuple[Com
 FIGURES = tuple("figures=true" if one == "figures=false" else one for one in TINY)
 MORE_SAMPLES = (*(one for one in TINY if "samples" not in one), "probe.permutation.samples=4")
 POOL = ("-m", *TINY, "probe=[permutation]", "seed=0,1", "launcher.workers=2")
-STUDY = (*TINY, "probe.adversarial.steps=3", "probe.adversarial.restarts=1", "+experiment=audit", "study.seeds=[1]",
+STUDY = (*TINY, "probe.adversarial.steps=3", "probe.adversarial.restarts=1", "+experiment=audit", "study.seeds=[]",
          "study.probes=[permutation,adversarial]")  # fmt: skip
 
 SCENARIOS = (
@@ -67,7 +68,7 @@ SCENARIOS = (
     ),
     repeated("replace", tiny("on_finished=replace"), tiny(), or_else=(tiny("on_finished=skip"),)),
     repeated("sweep", Command(POOL)),
-    repeated("study", Command(STUDY)),
+    repeated("study", Command(STUDY, pictures=False)),
     repeated(
         "report", Command(("runs",), "attnprobe.report"), tiny(), Command((*FIGURES, "probe=[permutation]", "seed=1"))
     ),

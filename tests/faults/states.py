@@ -9,8 +9,8 @@ from typing import Any
 TIMES = ("seconds", "finished", "plan", "words", "checksum")
 """Keys of JSON files that hold times, words about times, or a checksum of these."""
 NUMBER = re.compile(r"\.\d+\.partial$")
-MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
-"""When a page was made, as it says itself."""
+TOLD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC|: about [\w .]+ on this machine")
+"""When a page was made, as it says itself; and how long its study was going to take."""
 MINE = "mine.txt"
 """A file of the user's; there is one in every folder that the commands find."""
 
@@ -18,8 +18,7 @@ MINE = "mine.txt"
 def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str, str]:
     """Digest of every file, by name; process numbers in names are left out, and times in manifests.
 
-    A lock that nobody holds says nothing, whether it was removed or not. A study's page has the times of its runs, and need
-    only be whole.
+    A lock that nobody holds says nothing, whether it was removed or not.
     """
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -29,10 +28,8 @@ def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str,
         content = path.read_bytes()
         if path.suffix == ".json":
             content = without_times(content)
-        elif path.name == "report.html" and path.with_name("study.json").exists():
-            content = content[-16:]
         elif path.suffix == ".html":
-            content = MINUTE.sub(b"", content)
+            content = TOLD.sub(b"", content)
         found[NUMBER.sub(".N.partial", name)] = hashlib.sha256(content).hexdigest()
     return found
 

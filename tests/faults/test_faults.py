@@ -44,6 +44,19 @@ def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
     assert without_times(b"{half") == b"{half"
 
 
+def test_a_page_is_compared_but_for_its_times(tmp_path):
+    page, sentence = (
+        tmp_path / "report.html",
+        "<p>4 runs: about {} on this machine (cpu).</p>on {} UTC, {} flips</html>",
+    )
+    page.write_text(sentence.format("1 minute", "2026-11-22 02:29", 7))
+    before = state(tmp_path)
+    page.write_text(sentence.format("2.5 hours", "2027-01-02 12:00", 7))
+    assert state(tmp_path) == before
+    page.write_text(sentence.format("1 minute", "2026-11-22 02:29", 8))
+    assert state(tmp_path) != before
+
+
 def test_a_table_counts_with_its_settings_and_its_bytes(tmp_path):
     (tmp_path / "manifest.json").write_text('{"tables": {"a": {"file": "a", "settings": {"samples": 3}}}}')
     assert [digest for _, _, digest in counted(tmp_path)] == ["missing"]

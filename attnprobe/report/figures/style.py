@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from cycler import cycler
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font, get_font_names
+
+from attnprobe.results.files import write_atomically
 
 TEXT_WIDTH = 6.3
 """Width of the text block of an ACL or NeurIPS page, in inches."""
@@ -115,9 +117,14 @@ def text_width(text: str, size: float) -> float:
 
 def save(figure: Figure, directory: Path, stem: str) -> list[Path]:
     """Write `stem.pdf` and `stem.png`; the same figure gives the same bytes (no date, no version inside)."""
-    directory.mkdir(parents=True, exist_ok=True)
-    pdf, png = directory / f"{stem}.pdf", directory / f"{stem}.png"
-    with paper_style():
-        figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
-        figure.savefig(png, metadata={"Software": None})
-    return [pdf, png]
+    nameless: dict[str, dict[str, None]] = {
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "png": {"Software": None},
+    }
+    paths = []
+    for kind, metadata in nameless.items():
+        path = directory / f"{stem}.{kind}"
+        with paper_style():
+            write_atomically(path, partial(figure.savefig, format=kind, metadata=metadata))
+        paths.append(path)
+    return paths
