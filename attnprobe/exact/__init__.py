@@ -4,6 +4,7 @@ vector, and over the subsets of a short text's words, for any model."""
 from attnprobe.exact.erasures import ErasureLimits, erasure_limits
 from attnprobe.exact.farthest import FarthestAttention, farthest_attention
 from attnprobe.exact.flipping import FlippingSet, OvertakingSets, smallest_flipping_set, smallest_overtaking_sets
+from attnprobe.exact.identifiable import WeightRanges, weight_ranges
 from attnprobe.exact.subsets import (
     PrefixLimits,
     SmallestSet,
@@ -23,6 +24,7 @@ __all__ = [
     "OvertakingSets",
     "PrefixLimits",
     "SmallestSet",
+    "WeightRanges",
     "banzhaf_values",
     "complement",
     "erasure_limits",
@@ -34,4 +36,5 @@ __all__ = [
     "smallest_flipping_set",
     "smallest_overtaking_sets",
     "smallest_set",
+    "weight_ranges",
 ]

@@ -1,0 +1,126 @@
+"""Weight ranges against the polytope's vertices, enumerated one basis after the other."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe import UserError
+from attnprobe.exact import weight_ranges
+
+
+def vertices(attention, values):
+    """All attentions [rows, seq] at the polytope's corners: solutions with no more weights than equations."""
+    rows, seq, _ = values.shape
+    equations = np.vstack([np.kron(np.eye(rows), np.ones(seq)), values.reshape(rows * seq, -1).T.numpy()])
+    limits = equations @ attention.ravel().numpy()
+    found = []
+    for size in range(1, np.linalg.matrix_rank(equations) + 1):
+        for columns in itertools.combinations(range(rows * seq), size):
+            part = equations[:, columns]
+            solution = np.linalg.lstsq(part, limits, rcond=None)[0]
+            if np.abs(part @ solution - limits).max() < 1e-9 and (solution > -1e-9).all():
+                corner = np.zeros(rows * seq)
+                corner[list(columns)] = solution
+                found.append(corner.reshape(rows, seq))
+    return np.array(found)
+
+
+def drawn(rows, seq, dim, *, seed, zeros=0):
+    generator = torch.Generator().manual_seed(seed)
+    attention = torch.randn(rows, seq, generator=generator, dtype=torch.float64).softmax(-1)
+    for row in range(rows):
+        attention[row, torch.randperm(seq, generator=generator)[:zeros]] = 0
+    values = torch.randn(rows, seq, dim, generator=generator, dtype=torch.float64)
+    return attention / attention.sum(-1, keepdim=True), values
+
+
+@pytest.mark.parametrize(
+    ("rows", "seq", "dim", "zeros"),
+    [(1, 4, 1, 0), (1, 5, 2, 0), (1, 5, 2, 2), (2, 3, 1, 0), (2, 4, 2, 1), (3, 3, 2, 0)],
+)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_ranges_are_those_of_the_corners(rows, seq, dim, zeros, seed):
+    attention, values = drawn(rows, seq, dim, seed=seed, zeros=zeros)
+    corners = vertices(attention, values)
+    ranges = weight_ranges(attention, values)
+    means = corners.mean(1)
+    np.testing.assert_allclose(ranges.low, means.min(0), atol=1e-7)
+    np.testing.assert_allclose(ranges.high, means.max(0), atol=1e-7)
+    assert ranges.unique == bool(np.ptp(corners, axis=0).max() < 1e-7)
+    assert ranges.moved < 1e-7
+    assert ranges.freedom == rows * seq - min(rows + dim, rows * seq)
+    assert (ranges.farthest > 0) == (not ranges.unique)
+
+
+def test_more_directions_than_positions_leave_one_attention():
+    attention, values = drawn(2, 6, 10, seed=3)
+    ranges = weight_ranges(attention, values)
+    assert ranges.unique
+    assert ranges.freedom == 0
+    torch.testing.assert_close(ranges.low, attention.mean(0), atol=1e-12, rtol=0)
+    torch.testing.assert_close(ranges.high, attention.mean(0), atol=1e-12, rtol=0)
+
+
+def test_all_weight_at_an_extreme_value_is_unique_although_there_is_freedom():
+    attention = torch.tensor([[1.0, 0.0, 0.0]])
+    ranges = weight_ranges(attention, torch.tensor([[[0.0], [1.0], [2.0]]]))
+    assert ranges.unique
+    assert ranges.freedom == 1
+    between = weight_ranges(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([[[0.0], [1.0], [2.0]]]))
+    assert not between.unique
+    np.testing.assert_allclose(between.low, [0, 0, 0], atol=1e-9)
+    np.testing.assert_allclose(between.high, [0.5, 1, 0.5], atol=1e-9)
+
+
+def test_equal_values_leave_everything_open():
+    attention, _ = drawn(1, 4, 1, seed=0)
+    ranges = weight_ranges(attention, torch.ones(1, 4, 3, dtype=torch.float64))
+    assert not ranges.unique
+    np.testing.assert_allclose(ranges.low, 0, atol=1e-9)
+    np.testing.assert_allclose(ranges.high, 1, atol=1e-9)
+    # the corner farthest from the attention has all weight where it is least
+    least = attention.min().item()
+    all_on_least = 0.5 * (np.log(2) * (1 - least) + least * np.log(2 * least / (1 + least)) + np.log(2 / (1 + least)))
+    assert ranges.farthest == pytest.approx(float(all_on_least), abs=1e-9)
+
+
+def test_neither_scale_nor_what_all_values_share_matters():
+    attention, values = drawn(2, 5, 2, seed=5)
+    plain = weight_ranges(attention, values)
+    moved = weight_ranges(attention, 1e4 * (values + 50))
+    torch.testing.assert_close(moved.low, plain.low, atol=1e-7, rtol=0)
+    torch.testing.assert_close(moved.high, plain.high, atol=1e-7, rtol=0)
+
+
+def test_padding_and_positions_not_asked_for_change_nothing():
+    attention, values = drawn(2, 5, 1, seed=6)
+    plain = weight_ranges(attention, values)
+    padded = weight_ranges(
+        torch.nn.functional.pad(attention, (0, 2)),
+        torch.nn.functional.pad(values, (0, 0, 0, 2), value=9.0),
+        mask=torch.tensor([True] * 5 + [False] * 2),
+        positions=torch.tensor([1, 3, 6]),
+    )
+    for given, expected in ((padded.low, plain.low), (padded.high, plain.high)):
+        torch.testing.assert_close(given[[1, 3]], expected[[1, 3]], atol=1e-9, rtol=0)
+        assert given[6] == 0
+        assert given[[0, 2, 4, 5]].isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention": torch.ones(2, 3)}, "attention row 0 sums to 3"),
+        ({"attention": torch.full((1, 3), 1 / 3)}, r"expected \[rows, seq\] and \[rows, seq, dim\]"),
+        ({"values": torch.full((2, 3, 1), torch.nan)}, "values are not finite"),
+        ({"mask": torch.tensor([True, True, False])}, "weight outside mask"),
+        ({"mask": torch.ones(2, dtype=torch.bool)}, r"mask is \(2,\) of bool: expected bool \[3\]"),
+        ({"positions": torch.tensor([3])}, r"positions \[3\]: expected numbers from 0 to 2"),
+    ],
+)
+def test_what_is_no_attention_is_refused(changes, message):
+    given = {"attention": torch.full((2, 3), 1 / 3), "values": torch.zeros(2, 3, 1), **changes}
+    with pytest.raises(UserError, match=message):
+        weight_ranges(given.pop("attention"), given.pop("values"), **given)
