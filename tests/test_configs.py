@@ -74,7 +74,17 @@ def test_every_model_trains(model, tmp_path):
     assert {name.split("_")[0] for name in results["model"]} == {model}
 
 
-@pytest.mark.parametrize("model", ["lstm", "cnn", "average"])
+def test_a_pooled_row_is_examined_by_every_probe_but_the_exact_ones(tmp_path):
+    probes = "[permutation,adversarial,gradient,leave_one_out,correlation,plausibility,single_weight,erasure]"
+    overrides = ["model=transformer", "model/pooling=cls", *SMALL, *SMALL_ADVERSARY, f"probe={probes}"]
+    results = read_results(run(composed(*overrides, f"output={tmp_path}")))
+    assert set(results["model"]) == {"transformer_cls"}
+    assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
+    assert "removed_fraction_attention" in set(results["metric"])
+    assert "removed_fraction_optimal" not in set(results["metric"])
+
+
+@pytest.mark.parametrize("model", ["lstm", "cnn", "average", "transformer"])
 @pytest.mark.parametrize("attention", stems("model/attention"))
 def test_every_attention_names_the_model(model, attention):
     assert composed(f"model={model}", f"model/attention={attention}").model.name == f"{model}_{attention}"

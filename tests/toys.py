@@ -9,12 +9,14 @@ from attnprobe.models.attention import AdditiveAttention, DotAttention
 from attnprobe.models.classifier import AttentionClassifier, Recipe
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
 from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
+from attnprobe.models.transformer import TransformerEncoder
 from attnprobe.readout import Readout
 
 ENCODERS = {
     "lstm": partial(LSTMEncoder, hidden_size=6),
     "cnn": partial(CNNEncoder, kernel_sizes=(1, 3, 5), filters=4),
     "average": partial(AverageEncoder, hidden_size=12),
+    "transformer": partial(TransformerEncoder, hidden_size=12, layers=2, heads=3),
 }
 ATTENTIONS = {"additive": AdditiveAttention, "dot": DotAttention}
 VOCABULARY = 30

@@ -101,6 +101,12 @@ class AttentionClassifier(TrainedModel):
             self.question_embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
             self.question_encoder = build("model.question_encoder", question_encoder, input_size=embeddings.shape[1])
             query_size = self.question_encoder.size
+        if self.encoder.asks:
+            if question_encoder is not None:
+                raise UserError(
+                    "model/pooling=cls asks with the text's first state, and task=qa with a question: take one of them"
+                )
+            query_size = self.encoder.size
         self.attention = build("model.attention", attention, hidden_size=self.encoder.size, query_size=query_size)
         self.decoder = build(
             "model.decoder",
@@ -202,6 +208,8 @@ class AttentionClassifier(TrainedModel):
         """All stages in order, from these word vectors; `attention` takes the place of the model's own."""
         hidden, word_attention = self.encoder.states(inputs, batch)
         content, query = self.content(batch), self.encode_question(batch)
+        if self.encoder.asks:
+            query = hidden[:, 0]
         if attention is None:
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
         else:

@@ -22,11 +22,12 @@ class TextEncoder(nn.Module, ABC):
     """A batch → the hidden states that attention is spread over: one per token, or one per sentence.
 
     `size` is the number of features of a state; padding and its length never change a state. `unit`: what a
-    state is that of.
+    state is that of. `asks`: the first state is the attention's query, where no question is asked.
     """
 
     size: int
     unit: ClassVar[Unit] = Unit.WORD
+    asks: bool = False
 
     @abstractmethod
     def states(

@@ -79,6 +79,13 @@ CLASSES: dict[str, dict[str, Any]] = {
     "attnprobe.models.encoders.NoEncoder": {"dropout": Dropout},
     "attnprobe.models.encoders.CNNEncoder": {"kernel_sizes": list[Count], "filters": Size, "dropout": Dropout},
     "attnprobe.models.encoders.AverageEncoder": {"hidden_size": Size},
+    "attnprobe.models.transformer.TransformerEncoder": {
+        "hidden_size": Size,
+        "layers": Annotated[int, Ge(1), Le(1000)],
+        "heads": Annotated[int, Ge(1), Le(10_000)],
+        "inner_size": Size | None,
+        "dropout": Dropout,
+    },
     "attnprobe.models.attention.AdditiveAttention": {"inner_size": Size | None},
     "attnprobe.models.decoders.QuestionDecoder": {"inner_size": Size | None},
     "attnprobe.models.classifier.Recipe": {
