@@ -1,0 +1,27 @@
+"""docs/design.md, carried out: its run is made, and everything below >>> gives what the page says."""
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+from attnprobe.running.run import run
+from tests.runs import composed
+
+PAGE = Path(__file__).parents[2] / "docs" / "design.md"
+
+
+def test_the_text_goes_through_the_house(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    [command] = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    words = shlex.split(command.replace("\\\n", " "))
+    program, overrides = words[:3], words[3:]
+    assert program == ["python", "-m", "attnprobe"]
+    run(composed(*overrides, "figures=false"))
+    done = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert done.attempted > 20
+    assert not done.failed, capsys.readouterr().out
+
+
+def test_it_stays_two_pages():
+    assert len(PAGE.read_text(encoding="utf-8").split()) < 1200
