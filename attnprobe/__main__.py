@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -82,6 +83,12 @@ def task(config: DictConfig) -> float | None:
         if sweep:  # Hydra's own launchers go on with the next job
             raise CompactHydraException(f"attnprobe: {message}") from None
         stop(message)
+    except Exception:
+        if sweep or wants_traceback():
+            raise
+        # said here: what Hydra hands on no longer tells whether the settings or the program was wrong
+        traceback.print_exc()
+        raise SystemExit(1) from None
     return None
 
 

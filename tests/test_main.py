@@ -137,3 +137,21 @@ def test_a_class_of_somebody_elses_that_refuses_its_arguments_is_one_line(tmp_pa
         "be eight, not 7). HYDRA_FULL_ERROR=1 shows where"
     )
     assert "Traceback" not in done.stderr
+
+
+BROKEN = """
+from attnprobe.models.encoders import LSTMEncoder
+
+
+class Broken(LSTMEncoder):
+    def forward(self, *arguments):
+        raise LookupError("a fault of the program")
+"""
+
+
+def test_a_fault_of_the_program_is_no_mistake_of_the_users_and_keeps_its_traceback(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    done = attnprobe(tmp_path, *SMALL, "model.encoder._target_=broken.Broken", path=tmp_path)
+    assert done.returncode == 1
+    assert 'broken.py", line 7, in forward' in done.stderr
+    assert done.stderr.splitlines()[-1] == "LookupError: a fault of the program"

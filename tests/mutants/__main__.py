@@ -1,8 +1,8 @@
-"""Change one operator or number at a time and see whether a test notices.
+"""Change one operator or number, or leave out one call, at a time and see whether a test notices.
 
     python -m tests.mutants --sample 5                          5 mutants of every file named in SUBJECTS
-    python -m tests.mutants attnprobe/exact/flipping.py         all of one file
-    python -m tests.mutants attnprobe/measures.py --line 110 --sample 20 --seed 1
+    python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one line of it
+    python -m tests.mutants attnprobe/measures.py:110 --sample 20 --seed 1
 
 Each mutant runs in a copy of the tree, in a child forked from a process that has imported the libraries, against the
 tests that SUBJECTS names for its file, until the first failure. Prints one line per mutant: killed, SURVIVED, or "too
@@ -36,7 +36,10 @@ SUBJECTS = {
     "attnprobe/exact/flipping.py": ["tests/exact/test_flipping.py", "tests/exact/test_arguments.py"],
     "attnprobe/exact/arguments.py": ["tests/exact/test_arguments.py", "tests/exact/test_flipping.py"],
     "attnprobe/exact/farthest.py": ["tests/exact/test_farthest.py", "tests/exact/test_certified.py"],
-    "attnprobe/exact/certified.py": ["tests/exact/test_certified.py"],
+    **{
+        f"attnprobe/exact/{name}.py": ["tests/exact/test_certified.py"]
+        for name in ("certified", "bound", "candidates", "region")
+    },
     "attnprobe/measures.py": ["tests/test_measures.py"],
     "attnprobe/erasure/single.py": ["tests/erasure"],
     "attnprobe/erasure/ranked.py": ["tests/erasure"],
@@ -44,11 +47,34 @@ SUBJECTS = {
     "attnprobe/importance/agreement.py": ["tests/importance/test_agreement.py"],
     "attnprobe/importance/plausibility.py": ["tests/importance/test_plausibility.py"],
     "attnprobe/importance/gradient.py": ["tests/importance/test_gradient.py"],
-    "attnprobe/results/statistics.py": ["tests/results"],
-    "attnprobe/results/table.py": ["tests/results"],
-    "attnprobe/results/files.py": ["tests/results"],
-    "attnprobe/launching/slots.py": ["tests/launching/test_pool.py"],
-    "attnprobe/launching/pool.py": ["tests/launching/test_pool.py"],
+    **{
+        f"attnprobe/importance/leave_one_out/{name}.py": ["tests/importance/leave_one_out"]
+        for name in ("changed", "convolution", "recombine", "recurrent", "removal", "scores", "softmax")
+    },
+    "attnprobe/importance/leave_one_out/member.py": ["tests/importance/test_leave_one_out.py"],
+    "attnprobe/importance/leave_one_out/product.py": ["tests/importance/leave_one_out/test_product.py"],
+    "attnprobe/importance/leave_one_out/reencoding.py": ["tests/importance/leave_one_out/test_removal.py"],
+    **{
+        f"attnprobe/results/{name}.py": ["tests/results"]
+        for name in (
+            "checksums",
+            "directory",
+            "files",
+            "frame",
+            "ownership",
+            "saved",
+            "spill",
+            "statistics",
+            "table",
+            "untrusted",
+        )
+    },
+    **{f"attnprobe/launching/{name}.py": ["tests/launching"] for name in ("cluster", "logs", "pool", "slots", "sweep")},
+    "attnprobe/launching/signals.py": ["tests/launching/test_signals.py"],
+    "attnprobe/running/allowed.py": ["tests/running/test_allowed.py"],
+    "attnprobe/running/lock.py": ["tests/running/test_lock.py"],
+    "attnprobe/running/prepare.py": ["tests/running/test_run.py"],
+    "attnprobe/running/settings.py": ["tests/running/test_run.py", "tests/running/test_allowed.py"],
 }
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -70,7 +96,10 @@ def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
             setattr(other, name, value)
         found.append((f"{ast.unparse(node)}  →  {ast.unparse(other)}", other))
 
-    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARE:
+    if isinstance(node, ast.Expr):
+        if isinstance(node.value, ast.Call):
+            found.append((f"{ast.unparse(node)}  →  pass", ast.Pass()))
+    elif isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARE:
         offer(ops=[COMPARE[type(node.ops[0])](), *node.ops[1:]])
     elif isinstance(node, ast.BinOp) and type(node.op) in BINARY:
         offer(op=BINARY[type(node.op)]())
@@ -97,7 +126,7 @@ def mutants(source: str) -> list[tuple[int, str, str]]:
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
             for index, child in enumerate(value if isinstance(value, list) else [value]):
-                if not isinstance(child, ast.expr) or id(child) in notes:
+                if not isinstance(child, ast.expr | ast.Expr) or id(child) in notes:
                     continue
                 for words, other in mutations(child):
                     whole = [*value[:index], other, *value[index + 1 :]] if isinstance(value, list) else other
@@ -152,10 +181,9 @@ def _test(tree: Path, tests: list[str]) -> NoReturn:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("files", nargs="*", choices=[*SUBJECTS, []], metavar="FILE")
+    parser.add_argument("files", nargs="*", default=list(SUBJECTS), metavar="FILE[:LINE]")
     parser.add_argument("--sample", type=int, help="at most so many mutants of each file, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--line", type=int, help="only mutants of this line")
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     sys.dont_write_bytecode = True
@@ -167,12 +195,12 @@ def main() -> int:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "runs", "outputs"))
         os.environ["PYTHONPATH"] = str(tree)
-        for file in options.files or SUBJECTS:
+        for file, _, line_asked in (name.partition(":") for name in options.files):
             if verdict(tree, file, (ROOT / file).read_text(encoding="utf-8"), SUBJECTS[file]) != "SURVIVED":
                 print(f"{file}: its tests fail without any mutant\n{(tree / 'output.txt').read_text()}", flush=True)
                 continue
             drawn = mutants((ROOT / file).read_text(encoding="utf-8"))
-            drawn = [mutant for mutant in drawn if options.line in (None, mutant[0])]
+            drawn = [mutant for mutant in drawn if line_asked in ("", str(mutant[0]))]
             if options.sample and options.sample < len(drawn):
                 drawn = sorted(random.Random(options.seed).sample(drawn, options.sample))
             for line, words, source in drawn:
