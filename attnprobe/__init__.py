@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from attnprobe.readout import Readout
     from attnprobe.results.table import read_examples, read_results
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Batch",
     "Outputs",
