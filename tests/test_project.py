@@ -45,7 +45,9 @@ def test_the_licence_is_apache_2_in_full():
     assert PROJECT["authors"] == [{"name": "attnprobe contributors"}]
 
 
-@pytest.mark.parametrize("form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem
+)
 def test_issue_forms_are_forms(form):
     content = yaml.safe_load(form.read_text(encoding="utf-8"))
     assert form.stem == "config" or {"name", "description", "body"} <= set(content)
@@ -62,7 +64,9 @@ def test_every_import_is_a_declared_dependency():
                 imported |= {(alias.name.split(".")[0], path.name) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add((node.module.split(".")[0], path.name))
-    imported -= {("wandb", path.name) for path in (ROOT / "attnprobe/report").glob("track*.py")}  # with logger=wandb only
+    imported -= {
+        ("wandb", path.name) for path in (ROOT / "attnprobe/report").glob("track*.py")
+    }  # with logger=wandb only
     third = {one for one in imported if one[0] not in sys.stdlib_module_names}
     assert not {one for one in third if one[0].lower() not in declared}
 
@@ -78,7 +82,15 @@ def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(buil
 
 def test_the_source_distribution_can_be_tested_and_read(built):
     names = {name.partition("/")[2] for name in tarfile.open(built[1]).getnames()}
-    wanted = {"LICENSE", "CITATION.cff", "CHANGELOG.md", "tests/conftest.py", "conf/config.yaml", "docs/faq.md", "Makefile"}
+    wanted = {
+        "LICENSE",
+        "CITATION.cff",
+        "CHANGELOG.md",
+        "tests/conftest.py",
+        "conf/config.yaml",
+        "docs/faq.md",
+        "Makefile",
+    }
     assert wanted <= names
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from attnprobe.errors import UserError
@@ -9,9 +10,9 @@ from attnprobe.errors import UserError
 SPLITS = ("train", "validation", "test")
 DATA_DIR = "ATTNPROBE_DATA_DIR"
 ALIASES = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
-BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
-"""File endings and the `datasets` builder that reads them; each text format also with `.gz` behind."""
-ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz) and .parquet"
+BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
+"""File endings and what reads them: a builder of `datasets`, or `excel`; each text format also with `.gz` after it."""
+ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .xlsx"
 
 
 def ending_of(path: Path) -> str:
@@ -70,7 +71,14 @@ def check_ending(path: Path) -> str:
     """
     ending = ending_of(path)
     if ending not in BUILDERS:
-        raise UserError(f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}")
+        old = ". Save it as .xlsx" if ending in (".xls", ".ods") else ""
+        raise UserError(
+            f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}{old}"
+        )
+    if ending == ".xlsx" and find_spec("openpyxl") is None:
+        raise UserError(
+            f"{path}: reading .xlsx needs pip install 'attnprobe[excel]'; or save it in Excel as CSV UTF-8 (comma delimited)"
+        )
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected one of {ENDINGS}")
     if path.stat().st_size == 0:

@@ -130,7 +130,7 @@ def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon,
 
 def pooled(loaded: Splits, settings: DataSettings) -> datasets.Dataset:
     """All splits one after the other; of the columns only those that are read, as others may differ in type."""
-    columns = settings.columns.read
+    columns = {name for one in settings.columns.read for name in (one, one.split(".")[0])}
     parts = [loaded[split] for split in SPLITS if split in loaded]
     return datasets.concatenate_datasets(
         [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]

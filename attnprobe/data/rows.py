@@ -28,14 +28,18 @@ def canonical(value: Any) -> str | None:
 
 
 def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
-    """One column as a list; class numbers of the hub come as the classes' names.
+    """One column as a list; class numbers of the hub come as the classes' names. `doc.body` is the entry `body` of the
+    objects in the column `doc`, and `notes.0.label` that of the first object of a list; None where there is none.
 
     Raises:
         UserError: there is no such column.
     """
     if name not in rows.column_names:
+        root, *path = name.split(".")
+        if root in rows.column_names and path and is_there(rows.features[root], path):
+            return [inside(value, path) for value in rows[root][:]]
         raise UserError(
-            f"{setting}={name}: there is no such column. The columns are {', '.join(rows.column_names)}; "
+            f"{setting}={name}: there is no such column. The columns are {', '.join(columns_of(rows.features))}; "
             f"choose one with {setting}=NAME"
         )
     values = rows[name][:]
@@ -44,6 +48,45 @@ def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
         # the hub marks hidden labels with -1
         return [None if value is None or value < 0 else feature.names[value] for value in values]
     return values
+
+
+def inside(value: Any, path: Sequence[str]) -> Any:
+    """What lies at a path of keys and places within a cell; None where nothing does.
+
+    >>> inside({"notes": [{"label": "good"}]}, ["notes", "0", "label"])
+    'good'
+    """
+    for part in path:
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, list | tuple) and part.isdecimal():
+            value = value[int(part)] if int(part) < len(value) else None
+        else:
+            return None
+    return value
+
+
+def is_there(feature: Any, path: Sequence[str]) -> bool:
+    """Whether cells of this type can hold something at a path."""
+    for part in path:
+        if isinstance(feature, Mapping):
+            if part not in feature:
+                return False
+            feature = feature[part]
+        elif isinstance(feature, datasets.List) and part.isdecimal():
+            feature = feature.feature
+        else:
+            return False
+    return True
+
+
+def columns_of(features: Mapping[str, Any]) -> list[str]:
+    """The columns, those of nested objects by their path."""
+    names = []
+    for name, feature in features.items():
+        nested = columns_of(feature) if isinstance(feature, Mapping) else []
+        names += [f"{name}.{one}" for one in nested] or [name]
+    return names
 
 
 def passes(rows: datasets.Dataset, filters: Mapping[str, Any]) -> Bool[np.ndarray, " rows"]:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import pairwise
 
-import spacy
-from spacy.language import Language
+from spacy.pipeline import Sentencizer
 from spacy.tokens import Doc
+
+from attnprobe.data.tokenizers import blank
 
 PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*|(?:<br\s*/?>\s*)+", re.IGNORECASE)
 """A blank line or HTML's line breaks: no sentence goes on behind them. A single line end is only white space."""
@@ -16,19 +16,13 @@ END_MARKS = frozenset(".!?")
 CLOSING_MARKS = frozenset(")]}”’") | {"''"}
 
 
-@cache
-def _sentencizer() -> Language:
-    pipeline = spacy.blank("en")
-    pipeline.add_pipe("sentencizer")
-    return pipeline
-
-
-def split_sentences(text: str) -> list[str]:
+def split_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of a raw text, in order; joined they are the text again.
 
-    A sentence ends behind a run of `.`, `!` and `?` with the marks that close it, or with its paragraph. spaCy's
-    tokenizer knows English abbreviations ("Dr.", "U.S.", "e.g.", initials), whose full stop ends nothing. An ellipsis
-    ("...", "…") ends nothing either: it may stand anywhere.
+    A sentence ends after a run of `.`, `!` and `?` (or another script's such marks) with the marks that close it, or with
+    its paragraph. The `language`'s tokenizer (`attnprobe.data.tokenizers`) knows its abbreviations, in English "Dr.",
+    "U.S.", "e.g." and initials, whose full stop ends nothing. An ellipsis ("...", "…") ends nothing either: it may stand
+    anywhere.
 
     Note:
         An abbreviation that spaCy does not know, such as "no. 5", is taken for the end.
@@ -38,13 +32,11 @@ def split_sentences(text: str) -> list[str]:
     """
     ends = [match.end() for match in PARAGRAPH.finditer(text)]
     bounds = sorted({0, len(text), *ends})
-    return [sentence for start, end in pairwise(bounds) for sentence in _of_paragraph(text[start:end])]
+    return [sentence for start, end in pairwise(bounds) for sentence in _of_paragraph(text[start:end], language)]
 
 
-def _of_paragraph(text: str) -> list[str]:
-    pipeline = _sentencizer()
-    # `pipeline(text)` would refuse texts of more than a million characters
-    words = pipeline.get_pipe("sentencizer")(pipeline.tokenizer(text.rstrip()))
+def _of_paragraph(text: str, language: str) -> list[str]:
+    words = Sentencizer()(blank(language)(text.rstrip()))
     bounds = [0, *(words[_with_opening_marks(words, span.start)].idx for span in list(words.sents)[1:]), len(text)]
     return [text[start:end] for start, end in pairwise(bounds) if text[start:end]]
 

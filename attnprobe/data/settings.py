@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from inspect import Parameter
 from typing import Any
 
+from attnprobe.data.dialect import Reading
 from attnprobe.data.files import SPLITS
 from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
@@ -31,6 +32,8 @@ def at_least_one(**numbers: int | None) -> None:
 @dataclass(frozen=True)
 class Columns:
     """Which column of the rows holds what.
+
+    A column within another, as JSON has them, is named by its path: `doc.body`, `notes.0.label`.
 
     Attributes:
         text: column of the text.
@@ -241,6 +244,7 @@ class DataSettings:
     columns: Columns = field(default_factory=Columns)
     labels: Labels = field(default_factory=Labels)
     rules: TextRules = field(default_factory=TextRules)
+    reading: Reading = field(default_factory=Reading)
     limits: Limits = field(default_factory=Limits)
     splitting: Splitting = field(default_factory=Splitting)
     words: Words = field(default_factory=Words)

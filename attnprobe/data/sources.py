@@ -1,10 +1,7 @@
 """Where rows come from: local files, the Hugging Face hub, or the built-in testbed. All give `datasets.Dataset`s."""
 
-import gzip
 import itertools
-import json
 import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +10,13 @@ from typing import Any
 import datasets
 import huggingface_hub
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from attnprobe.data import rows
-from attnprobe.data.files import BUILDERS, DATA_DIR, ENDINGS, SPLITS, check_ending, ending_of, files_of
+from attnprobe.data.dialect import Reading
+from attnprobe.data.files import DATA_DIR, SPLITS, files_of
+from attnprobe.data.local import read_file
 from attnprobe.data.testbed import generate_reviews, generate_stories
 from attnprobe.errors import UserError
 
@@ -30,7 +27,13 @@ Splits = dict[str, datasets.Dataset]
 
 
 class Source(ABC):
-    """Somewhere rows come from."""
+    """Somewhere rows come from.
+
+    Attributes:
+        notes: what `load` had to guess, one sentence each.
+    """
+
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def load(self) -> Splits:
@@ -46,16 +49,24 @@ class Source(ABC):
 
 
 class FileSource(Source):
-    """Local `.jsonl`, `.csv`, `.tsv` (plain or `.gz`) or `.parquet` files.
+    """Local `.jsonl`, `.csv`, `.tsv` (plain or `.gz`), `.parquet` or `.xlsx` files.
 
     Args:
         path: one file (its rows are divided as `data.test_share` and `data.validation_share` say); or a folder that
             holds `train.*` and perhaps `validation.*` and `test.*`; or `{train: file, validation: file, test: file}`.
             Relative paths are looked up in the working directory, then in `ATTNPROBE_DATA_DIR`.
+        separator, encoding, decimal, sheet: see `attnprobe.data.dialect.Reading`.
     """
 
-    def __init__(self, path: str | os.PathLike | Mapping[str, str] | None):
-        self.path = path
+    def __init__(
+        self,
+        path: str | os.PathLike | Mapping[str, str] | None,
+        separator: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        sheet: str | None = None,
+    ):
+        self.path, self.how = path, Reading(separator, encoding, decimal, sheet)
 
     def files(self) -> dict[str, Path]:
         """The file of each split."""
@@ -63,91 +74,10 @@ class FileSource(Source):
 
     def load(self) -> Splits:
         """Read the files, always afresh."""
-        return {split: read_file(path) for split, path in self.files().items()}
-
-
-def read_file(path: Path) -> datasets.Dataset:
-    """Read one file into memory with the `datasets` builder of its ending.
-
-    Columns of CSV and TSV files are read as text, so that a column's type cannot change half-way; only an empty
-    cell is null, the words "NA" and "null" are not. Nothing is cached: a changed file is a changed data set.
-
-    Raises:
-        UserError: unknown ending, missing, empty or malformed file; names the line where that can be found out.
-    """
-    ending = check_ending(path)
-    options: dict = {"chunksize": 1 << 30} if BUILDERS[ending] == "json" else {}  # one block: types are seen as a whole
-    try:
-        if BUILDERS[ending] == "csv":
-            separator = "\t" if ending == ".tsv" else ","
-            head = pd.read_csv(path, sep=separator, nrows=1, encoding="utf-8-sig")
-            if not isinstance(head.index, pd.RangeIndex):  # pandas would take the first column for an index
-                raise ValueError("line 2 has more cells than the header line")
-            options = {"sep": separator, "keep_default_na": False, "na_values": [""], "encoding": "utf-8-sig"}
-            options["features"] = datasets.Features({name: datasets.Value("string") for name in head.columns})
-        if BUILDERS[ending] == "parquet" and pq.read_metadata(path).num_rows == 0:
-            raise UserError(f"{path} has no row: expected at least one")
-        rows = load_afresh(BUILDERS[ending], path, options)
-        rows.data.table.validate(full=True)  # pyarrow reads text that is no UTF-8 from JSON without a word
-        return rows
-    except UserError:
-        raise
-    except (
-        datasets.exceptions.DatasetGenerationError,
-        pa.ArrowException,
-        ValueError,
-        OSError,
-        EOFError,
-        StopIteration,
-    ) as error:
-        if isinstance(error, StopIteration) or "corresponds to no data" in str(error):  # how `datasets` says it
-            raise UserError(f"{path} has no row: expected at least one") from None
-        raise UserError(f"{path} cannot be read: {reason_of(error, path)}") from None
-
-
-def load_afresh(builder: str, path: Path, options: dict) -> datasets.Dataset:
-    """`datasets.load_dataset` of one file, without its cache and without its progress bars."""
-    bars = datasets.is_progress_bar_enabled()
-    level = datasets.logging.get_verbosity()
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # failures are reported by us, once
-    try:
-        with tempfile.TemporaryDirectory(prefix="attnprobe-") as scratch:
-            # a link of a plain name: the file's own name could hold *, ? or [, which would be read as patterns
-            link = Path(scratch) / ("rows" + "".join(s for s in (ending_of(path), ".gz") if path.name.endswith(s)))
-            link.symlink_to(path.resolve())
-            return datasets.load_dataset(
-                builder, data_files=str(link), split="train", cache_dir=scratch, keep_in_memory=True, **options
-            )
-    finally:
-        datasets.logging.set_verbosity(level)
-        if bars:
-            datasets.enable_progress_bars()
-
-
-def reason_of(error: BaseException, path: Path) -> str:
-    """Why a file could not be read, in words: the first malformed JSON line, or the innermost error's text."""
-    if ending_of(path) in (".jsonl", ".json") and (line := malformed_line(path)):
-        return line
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{str(error).strip() or type(error).__name__}. Expected {ENDINGS}, as the file's name says"
-
-
-def malformed_line(path: Path) -> str | None:
-    """The first line of a JSON-lines file that is no JSON object, in words."""
-    open_text = gzip.open if path.name.lower().endswith(".gz") else open
-    try:
-        with open_text(path, "rt", encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    if line.strip() and not isinstance(json.loads(line), dict):
-                        return f"line {number} is not a JSON object: {line.strip()[:60]!r}"
-                except ValueError as error:
-                    return f"line {number} is not JSON ({error}): {line.strip()[:60]!r}"
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        return str(error)
-    return None
+        notes: list[str] = []
+        splits = {split: read_file(path, self.how, notes.append) for split, path in self.files().items()}
+        self.notes = tuple(notes)
+        return splits
 
 
 class HubSource(Source):
@@ -244,7 +174,9 @@ class FirstAvailable(Source):
         """Local files before the hub."""
         local = self.local()
         if local is not None:
-            return local.load()
+            splits = local.load()
+            self.notes = local.notes
+            return splits
         base = os.environ.get(DATA_DIR)
         here = f"{base}/{self.folder}" if base else f"${DATA_DIR}/{self.folder}"
         unset = "" if base else f" ({DATA_DIR} is not set)"

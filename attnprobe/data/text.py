@@ -8,17 +8,16 @@ tokenising, which changes what spaCy splits.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import spacy
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import collate
 from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
+from attnprobe.data.tokenizers import blank, language_tokens
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.results.directory import PIPELINE, VOCABULARY
@@ -63,15 +62,11 @@ TOKEN_RULES: dict[str, Callable[[list[str]], list[str]]] = {
 }
 
 
-@cache
-def _spacy_tokenizer() -> spacy.tokenizer.Tokenizer:
-    return spacy.blank("en").tokenizer
-
-
-TOKENIZERS: dict[str, Callable[[str], list[str]]] = {
-    "spacy": lambda text: [token.text for token in _spacy_tokenizer()(text)],
-    "whitespace": str.split,
+TOKENIZERS: dict[str, Callable[[str, str], list[str]]] = {
+    "spacy": language_tokens,
+    "whitespace": lambda text, language: text.split(),
 }
+"""From a text and its language to tokens."""
 
 
 def _known(setting: str, names: Iterable[str], table: dict) -> None:
@@ -87,6 +82,7 @@ SENTENCES = ("spacy", "rule", "column")
 class TextRules:
     """How a raw text becomes tokens, and these sentences.
 
+    `language` is a code whose rules spaCy has: `en`, `de`, `ar`, `zh`, `ja`, `xx` for rules that suit many.
     `sentences` says where sentences come from: None (nobody asks), `spacy` (rules on the raw text), `rule` (rules on
     the tokens, for text that is tokenised already) or `column` (each text is a list of sentences; a new text that is
     not is split by spaCy's rules).
@@ -103,6 +99,7 @@ class TextRules:
 
     clean: Sequence[str] = ()
     tokenizer: str = "spacy"
+    language: str = "en"
     token_rules: Sequence[str] = ("lower",)
     sentences: str | None = None
 
@@ -110,6 +107,8 @@ class TextRules:
         _known("data.clean", self.clean, CLEANING)
         _known("data.tokenizer", [self.tokenizer], TOKENIZERS)
         _known("data.token_rules", self.token_rules, TOKEN_RULES)
+        if self.tokenizer == "spacy":
+            blank(self.language)  # refused now, not after the training
         if self.sentences not in (None, *SENTENCES):
             raise UserError(f"data.sentences={self.sentences}: expected {', '.join(SENTENCES)} or null")
 
@@ -117,7 +116,7 @@ class TextRules:
         """The tokens of one piece of text, whatever sentences it has: a question, a sentence, an answer."""
         for step in self.clean:
             text = CLEANING[step](text)
-        tokens = TOKENIZERS[self.tokenizer](" ".join(text.split()))
+        tokens = TOKENIZERS[self.tokenizer](" ".join(text.split()), self.language)
         for rule in self.token_rules:
             tokens = TOKEN_RULES[rule](tokens)
         return tokens
@@ -127,7 +126,7 @@ class TextRules:
         if not isinstance(text, str):
             return numbered(self.words(sentence) for sentence in text)
         if self.sentences in ("spacy", "column"):
-            return numbered(self.words(sentence) for sentence in split_sentences(text))
+            return numbered(self.words(sentence) for sentence in split_sentences(text, self.language))
         tokens = self.words(text)
         return tokens, sentence_numbers(tokens) if self.sentences == "rule" else None
 

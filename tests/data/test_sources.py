@@ -9,7 +9,8 @@ import huggingface_hub
 import pandas as pd
 import pytest
 
-from attnprobe.data.sources import FileSource, FirstAvailable, HubSource, TestbedSource, read_file, renamed
+from attnprobe.data.local import read_file
+from attnprobe.data.sources import FileSource, FirstAvailable, HubSource, TestbedSource, renamed
 from attnprobe.errors import UserError
 
 ROWS = [{"text": "a fine film", "label": 1}, {"text": "NA", "label": 0}, {"text": 'so "bad", really', "label": 0}]
@@ -76,7 +77,8 @@ def test_reading_leaves_the_progress_bars_as_they_were(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("rows.xlsx", b"x", r"ends in '\.xlsx'; expected \.jsonl"),
+        ("rows.xls", b"x", r"ends in '\.xls'; expected \.jsonl.* Save it as \.xlsx"),
+        ("rows.xlsx", b"x", "cannot be read as .xlsx: File is not a zip file"),
         ("rows.csv", b"", "is empty"),
         ("rows.csv", b"text,label\n", "has no row"),
         ("rows.jsonl", b"\n\n", "has no row"),
@@ -84,7 +86,6 @@ def test_reading_leaves_the_progress_bars_as_they_were(tmp_path):
         ("rows.jsonl", b'{"text": "a"}\n[1]\n', "line 2 is not a JSON object"),
         ("rows.csv", b"text,label\na,1\nb,1,2\n", "cannot be read: .*line 3"),
         ("rows.csv", b"text,label\na,1,2\nb,1,2\n", "line 2 has more cells than the header"),
-        ("rows.csv", b"text,label\n\xff\xfe,1\n", "cannot be read: .*utf-8"),
         ("rows.jsonl", b'{"text": "a b\xd2", "label": "1"}\n', "cannot be read: .*utf-8"),
         ("rows.jsonl.gz", gzip.compress(b"", mtime=0), "has no row"),
         ("rows.parquet", parquet_without_rows(), "has no row"),

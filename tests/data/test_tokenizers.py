@@ -1,0 +1,94 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from attnprobe.data.sentences import split_sentences
+from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.tokenizers import language_tokens
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.errors import UserError
+
+EMOJI = ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇩🇪", "🇫🇷", "1️⃣", "🏴󠁧󠁢󠁥󠁮󠁧󠁿"]
+"""A family (joined), a heart (with its variation mark), a skin tone, two flags, a keycap, a flag of tags."""
+
+
+@pytest.mark.parametrize("emoji", EMOJI)
+def test_what_is_one_character_to_a_reader_is_one_token(emoji):
+    assert language_tokens(f"fine {emoji} film", "en") == ["fine", emoji, "film"]
+    assert emoji in language_tokens(f"fine film!{emoji}!!", "en")
+
+
+def test_flags_side_by_side_are_two():
+    assert language_tokens("🇩🇪🇫🇷 fine", "en") == ["🇩🇪", "🇫🇷", "fine"]
+
+
+def test_tokens_are_the_text_again_and_plain_text_is_as_spacy_splits_it():
+    text = "Don’t go: 10 % of “naïve” cafe\u0301s 👨‍👩‍👧‍👦!! cost 5€."
+    assert "".join(language_tokens(text, "en")) == text.replace(" ", "")
+    assert language_tokens("Don't go (really)!", "en") == ["Do", "n't", "go", "(", "really", ")", "!"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        ("zh", "我们再也不会来了，位置偏僻", ["我们", "再也不会", "来", "了", "，", "位置", "偏僻"]),
+        ("ja", "部屋が狭くて残念でした", ["部屋", "が", "狭く", "て", "残念", "でし", "た"]),
+        ("ar", "الخدمة ممتازة، والطعام لذيذ!", ["الخدمة", "ممتازة", "،", "والطعام", "لذيذ", "!"]),
+        ("de", "Das war z.B. gut", ["Das", "war", "z.B.", "gut"]),
+        ("zh", "iPhone 很好", ["iPhone", "很", "好"]),
+    ],
+)
+def test_languages(language, text, words):
+    for library in {"zh": ["jieba"], "ja": ["sudachipy", "sudachidict_core"]}.get(language, []):
+        pytest.importorskip(library, reason="needs attnprobe[languages]")
+    assert TextRules(language=language).words(text) == [word.lower() for word in words]
+
+
+def test_sentences_of_another_script():
+    pytest.importorskip("jieba", reason="needs attnprobe[languages]")
+    assert split_sentences("房间很干净。服务也好！", "zh") == ["房间很干净。", "服务也好！"]
+
+
+def test_unknown_languages_and_missing_libraries_are_refused_at_once(monkeypatch):
+    with pytest.raises(
+        UserError, match=r"data\.language=klingon: spaCy has no such language; expected a code such as en"
+    ):
+        TextRules(language="klingon")
+    assert TextRules(language="klingon", tokenizer="whitespace").words("a b") == ["a", "b"]
+    with pytest.raises(UserError, match=r"data\.language=th needs a library .*PyThaiNLP.*data\.tokenizer=whitespace"):
+        TextRules(language="th")
+
+
+def test_a_missing_extra_is_named():
+    code = """
+import sys
+sys.modules["jieba"] = None
+from attnprobe.data.text import TextRules
+try:
+    TextRules(language="zh")
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "data.language=zh needs pip install 'attnprobe[languages]'" in done.stdout
+
+
+def test_no_cache_from_the_shared_folder_is_loaded(tmp_path):
+    """jieba would unmarshal `jieba.cache` from there, whoever wrote it."""
+    pytest.importorskip("jieba", reason="needs attnprobe[languages]")
+    (tmp_path / "jieba.cache").write_bytes(b"not a cache")
+    code = "from attnprobe.data.tokenizers import language_tokens; print(language_tokens('我们来了', 'zh'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "jieba.cache").read_bytes() == b"not a cache"
+    assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
+
+
+def test_the_language_goes_with_a_run(tmp_path):
+    rules = TextRules(language="ar")
+    TextPipeline(rules, Vocabulary(["a"]), ["x", "y"]).save(tmp_path)
+    assert TextPipeline.load(tmp_path).rules.language == "ar"
