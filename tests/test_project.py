@@ -81,7 +81,8 @@ def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(buil
 
 
 def test_the_source_distribution_can_be_tested_and_read(built):
-    names = {name.partition("/")[2] for name in tarfile.open(built[1]).getnames()}
+    with tarfile.open(built[1]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {
         "LICENSE",
         "CITATION.cff",

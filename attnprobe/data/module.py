@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import TextSplit
+from attnprobe.data.checks import Check
 from attnprobe.data.files import SPLITS, find_path
 from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.prepare import Counts, prepare
@@ -60,6 +61,8 @@ class TextDataModule(LightningDataModule):
         self.task = Task.MULTI_LABEL if self.settings.columns.multi_label else Task.SINGLE_LABEL
         self.splits: dict[str, TextSplit] = {}
         self.counts: Counts = {}
+        self.checks: list[Check] = []
+        self.notes: tuple[str, ...] = ()
 
     # what `**settings` stands for, for everything that asks a class what it takes
     __signature__ = Signature(
@@ -84,9 +87,16 @@ class TextDataModule(LightningDataModule):
             return
         prepared = prepare(self.settings, self.source.load())
         self.pipeline, self.class_weight, self.counts = prepared.pipeline, prepared.class_weight, prepared.counts
+        self.checks, self.notes = prepared.checks, self.source.notes
         self.splits = prepared.splits
         # the texts as they were read are no longer needed; Arrow would keep their memory for itself
         pa.default_memory_pool().release_unused()
+
+    @property
+    def section(self) -> dict[str, Any]:
+        """What was guessed while reading and found before training, for the manifest: `notes`, one sentence each, and
+        `checks` (`attnprobe.data.checks.Check`)."""
+        return {"notes": list(self.notes), "checks": [check.as_data() for check in self.checks]}
 
     @property
     def vocabulary(self) -> Vocabulary:

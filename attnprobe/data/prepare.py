@@ -11,6 +11,7 @@ from torch import Tensor
 from attnprobe.batch import Task
 from attnprobe.data import filters, rows
 from attnprobe.data.batching import Ragged, TextSplit
+from attnprobe.data.checks import Check, check_data
 from attnprobe.data.classes import class_numbers, vocabulary_of
 from attnprobe.data.examples import Examples, Lexicon, Reader
 from attnprobe.data.files import SPLITS
@@ -33,12 +34,14 @@ class Prepared:
         splits: every split of `SPLITS`, encoded.
         pipeline: what turns new text into batches as these were made.
         counts: rows loaded, dropped for each reason, truncated and kept, per split; for the manifest.
+        checks: what was looked at before anything is trained (`attnprobe.data.checks`).
         class_weight: weight of each class in the loss, or None.
     """
 
     splits: dict[str, TextSplit]
     pipeline: TextPipeline
     counts: Counts
+    checks: list[Check]
     class_weight: Tensor | None
 
 
@@ -98,7 +101,8 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         candidates_pattern=settings.columns.candidates_pattern,
     )
     weight = rows.class_weights(labels.class_weight, per_class, len(splits["train"]), task)
-    return Prepared(splits, pipeline, counts, weight)
+    checks = check_data(splits, counts, settings.rules.language if settings.rules.tokenizer == "spacy" else None)
+    return Prepared(splits, pipeline, counts, checks, weight)
 
 
 def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:

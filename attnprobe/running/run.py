@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.section import SECTION, tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
@@ -147,6 +148,8 @@ def carry_out(
     seed_everything(config["seed"], workers=True, verbose=False)
     data = settings.data()
     data.setup("fit")
+    if not helps_to_train():
+        tell_section(data.name, data.section)
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     if teacher is not None:
         data.attach_teacher(teacher)
@@ -200,6 +203,7 @@ def carry_out(
         "seed": config["seed"],
         "classes": data.classes,
         "counts": data.counts,
+        SECTION: data.section,
         "chosen_epoch": trained["chosen_epoch"],
         "teacher": None if teacher is None else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
         "tables": tables,

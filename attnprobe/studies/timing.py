@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.section import tell_section
 from attnprobe.importance.base import Importance
 from attnprobe.loading import importances_of, untrained
 from attnprobe.models.trained import TrainedModel
@@ -57,6 +58,7 @@ def measure(config: DictConfig) -> Costs:
     content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     data: TextDataModule = instantiate(content["data"], seed=content["seed"])
     data.setup("fit")
+    tell_section(data.name, data.section)
     with torch.random.fork_rng():
         torch.manual_seed(content["seed"])
         classifier = untrained(content, data)

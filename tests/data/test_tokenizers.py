@@ -17,7 +17,8 @@ EMOJI = ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇩🇪", "🇫�
 @pytest.mark.parametrize("emoji", EMOJI)
 def test_what_is_one_character_to_a_reader_is_one_token(emoji):
     assert language_tokens(f"fine {emoji} film", "en") == ["fine", emoji, "film"]
-    assert emoji in language_tokens(f"fine film!{emoji}!!", "en")
+    if not emoji[0].isdecimal():  # a digit goes with the letters before it
+        assert emoji in language_tokens(f"fine film{emoji}!!", "en")
 
 
 def test_flags_side_by_side_are_two():

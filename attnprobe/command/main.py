@@ -1,0 +1,100 @@
+"""attnprobe COMMAND …: the commands, their help, and what a typo is answered with."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from attnprobe import __version__
+from attnprobe.shown import visible
+
+COMMANDS = {
+    "audit": "train a classifier on your file and test whether its attention may be read as an explanation",
+    "run": "one experiment, with every setting of conf/ (the same as python -m attnprobe)",
+    "compare": "two runs on the same texts: what changed in numbers, verdicts and examples",
+    "report": "one self-contained HTML page out of finished runs, or a zip of evidence",
+    "explain": "what a trained run says about texts of yours, word by word",
+}
+"""Name → what it does; each is the module of that name here, with `add(parser)` and `run(asked)`."""
+EXAMPLES = """examples:
+  attnprobe audit reviews.csv --text review --label stars
+  attnprobe run +experiment=jain_adversarial data=sst model=cnn
+  attnprobe report runs -o report.html --archive evidence.zip
+  attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
+  attnprobe explain runs/reviews/lstm_additive-seed0-* "a film that is not good"
+
+settings (NAME=VALUE after audit and run; each group is a folder of conf/):
+  data       what is read: testbed (built in), files (yours), sst, imdb, agnews, ...
+  model      what is trained: lstm, cnn, average, ... with model/attention=additive|dot|uniform|...
+  training   how: epochs, learning rate, early stopping
+  probe      the tests, such as probe=[permutation,adversarial]
+  +experiment, importances, seed, trainer, logger, launcher, output
+  attnprobe run --help lists every choice and every value
+
+exit status: 0 done, 1 failed, 2 a mistake in the command, 3 a --fail-if condition holds
+documentation: docs/README.md"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar, but for the arguments of the commands themselves."""
+    made = argparse.ArgumentParser(
+        prog="attnprobe",
+        description="May I read this classifier's attention as an explanation?",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--version", action="version", version=f"attnprobe {__version__}")
+    names = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, help_ in COMMANDS.items():
+        names.add_parser(name, help=help_, add_help=False)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Carry out one command; a mistake ends with one line and status 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        parser().print_help()
+        return
+    name = given[0]
+    if name in COMMANDS:
+        module = import_module(f"attnprobe.command.{name}")
+        module.main(given[1:])
+        return
+    if name in ("-h", "--help", "--version"):
+        parser().parse_args(given[:1])
+    stop(unknown(name))
+
+
+def unknown(name: str) -> str:
+    """The one line for something that is no command."""
+    if "=" in name or name in ("-m", "--multirun"):
+        return f"{visible(name)}: expected a command first; settings go with run: attnprobe run {visible(name)} …"
+    near = get_close_matches(name, COMMANDS, 1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return f"{visible(name)}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples"
+
+
+def stop(message: str) -> None:
+    """End with one line and status 2."""
+    print(f"attnprobe: {visible(message)}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+class Parser(argparse.ArgumentParser):
+    """A command's arguments; a mistake in them is one line without the usage."""
+
+    def __init__(self, command: str, **kwargs: str) -> None:
+        super().__init__(
+            prog=f"attnprobe {command}",
+            description=COMMANDS[command][0].upper() + COMMANDS[command][1:],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            **kwargs,  # type: ignore[arg-type]
+        )
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """One line and status 2."""
+        stop(f"{self.prog.split(' ', 1)[1]}: {message}; attnprobe {self.prog.split(' ', 1)[1]} --help says more")

@@ -1,0 +1,111 @@
+"""Texts that come twice: copies, and texts that are nearly copies, in time linear in the number of words.
+
+Near copies are found by MinHash with banding (Broder 1997; Leskovec, Rajaraman & Ullman, *Mining of Massive Datasets*,
+section 3.4), and every candidate is checked exactly. It is written here in numpy because the libraries for it hash one text
+at a time.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt64
+
+from attnprobe.data.batching import Ragged
+
+WORDS = 3
+"""Words in a row that are compared."""
+SIMILAR = 0.8
+"""Shared runs of words, of all that either text has (Jaccard's index), from which on two texts are near copies."""
+HASHES, BANDS = 64, 16
+"""At an index of 0.8 all of 16 bands of 4 hashes differ in 2 of 10,000 pairs: so many near copies are overlooked."""
+AGREEING = 0.6
+"""Share of equal hashes below which a pair is not looked at; at an index of 0.8 four standard deviations below the mean."""
+CANDIDATES = 3
+"""Texts with an equal band that a text is compared with, for each band."""
+EMPTY_PLACE = np.uint64(2**64 - 1)
+
+
+def first_copies(texts: Ragged, others: Ragged | None = None) -> Int[np.ndarray, " rows"]:
+    """For each text the first row that is word for word the same: its own where it is the first.
+
+    Args:
+        texts: word numbers.
+        others: what is asked of each text, in the same order; then both must be the same.
+    """
+    seen: dict[bytes, int] = {}
+    return np.array([seen.setdefault(key, row) for row, key in enumerate(keys_of(texts, others))], np.int64)
+
+
+def keys_of(texts: Ragged, others: Ragged | None = None) -> list[bytes]:
+    """The words of each text (and of its question) as bytes, equal only for equal ones."""
+    if others is None:
+        return [texts[row].tobytes() for row in range(len(texts))]
+    return [
+        len(texts[row]).to_bytes(4, "little") + texts[row].tobytes() + others[row].tobytes()
+        for row in range(len(texts))
+    ]
+
+
+def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
+    """Which of `texts` have a near copy `among` others: at least `SIMILAR` of the runs of three words are shared. Texts of
+    fewer words have none but copies, and are False."""
+    found = np.zeros(len(texts), bool)
+    if not len(among) or not len(texts):
+        return found
+    here, there = runs(texts), runs(among)
+    mine, theirs = signatures(here), signatures(there)
+    width = HASHES // BANDS
+    for band in range(BANDS):
+        part = slice(band * width, (band + 1) * width)
+        own, other = mixed(mine[:, part]), mixed(theirs[:, part])
+        order = np.argsort(other, kind="stable")
+        start, end = (np.searchsorted(other[order], own, side) for side in ("left", "right"))
+        for step in range(CANDIDATES):
+            rows = np.flatnonzero((start + step < end) & ~found & (here.lengths > 0))
+            partners = order[start[rows] + step]
+            alike = (mine[rows] == theirs[partners]).mean(1) >= AGREEING
+            for row, partner in zip(rows[alike].tolist(), partners[alike].tolist(), strict=True):
+                found[row] = jaccard(here[row], there[partner]) >= SIMILAR
+    return found
+
+
+def runs(texts: Ragged) -> Ragged:
+    """A number for every run of `WORDS` words within a text, in order; none for a shorter text."""
+    words = texts.flat.astype(np.uint64)
+    kept = np.maximum(texts.lengths - (WORDS - 1), 0)
+    offsets = np.concatenate([[0], np.cumsum(kept)])
+    first = np.repeat(texts.offsets[:-1] - offsets[:-1], kept) + np.arange(offsets[-1])
+    with np.errstate(over="ignore"):
+        numbers = sum(spread(words[first + place] + np.uint64(place << 40)) for place in range(WORDS))
+    return Ragged(np.asarray(numbers, np.uint64).reshape(-1), offsets)
+
+
+def signatures(texts: Ragged) -> UInt64[np.ndarray, "rows hashes"]:
+    """The least value of each of `HASHES` hash functions over a text's runs; all ones for a text without any."""
+    found = np.full((len(texts), HASHES), EMPTY_PLACE, np.uint64)
+    there = np.flatnonzero(texts.lengths)
+    if len(there):
+        for one in range(HASHES):
+            values = spread(texts.flat ^ spread(np.array([one + 1], np.uint64)))
+            found[there, one] = np.minimum.reduceat(values, texts.offsets[there])
+    return found
+
+
+def spread(numbers: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
+    """A fixed mixing of 64 bits, one to one (SplitMix64's last steps)."""
+    with np.errstate(over="ignore"):
+        mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def mixed(columns: UInt64[np.ndarray, "rows hashes"]) -> UInt64[np.ndarray, " rows"]:
+    """One number for each row."""
+    total = np.zeros(len(columns), np.uint64)
+    for place in range(columns.shape[1]):
+        total = spread(total ^ columns[:, place])
+    return total
+
+
+def jaccard(a: np.ndarray, b: np.ndarray) -> float:
+    """Shared numbers of all distinct ones, 0 to 1."""
+    left, right = set(a.tolist()), set(b.tolist())
+    return len(left & right) / len(left | right)

@@ -1,0 +1,161 @@
+"""The data section: each fault that people's files have, and what is said about it."""
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.data.checks import LEAKED, percent
+from attnprobe.data.prepare import prepare
+from attnprobe.data.section import section_lines, tell_section
+from attnprobe.data.settings import DataSettings
+from attnprobe.data.sources import FileSource, TestbedSource
+
+WORDS = [
+    f"{a}{b}" for a in ("ba", "co", "du", "fi", "gel") for b in ("mo", "na", "per", "qui", "ros", "tan", "vel", "wix")
+]
+
+
+def texts(count, seed=0, length=12):
+    """Texts of random words, hardly two alike."""
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, length)) for _ in range(count)]
+
+
+def checked(tmp_path, frame, name="rows.csv", **settings):
+    """What the checks say of a file: name → check."""
+    path = tmp_path / name
+    frame.to_csv(path, index=False)
+    prepared = prepare(DataSettings.of(settings), FileSource(path).load())
+    found = {}
+    for check in prepared.checks:
+        found.setdefault(check.name, check)
+    return found
+
+
+def warned(found):
+    return sorted(name for name, check in found.items() if check.warns)
+
+
+def clean(count=1000, seed=0):
+    return pd.DataFrame({"text": texts(count, seed), "label": ["good", "bad"] * (count // 2)})
+
+
+def test_a_clean_file_warns_of_nothing(tmp_path):
+    found = checked(tmp_path, clean())
+    assert warned(found) == []
+    assert found["rows"].sentence == "1,000 rows: 680 to train, 120 to validate, 200 to test"
+    assert found["classes"].sentence == "2 classes: bad 50 %, good 50 %"
+    assert found["length"].sentence == "the median text has 12 words (12 to 12)"
+
+
+def test_repeated_texts_and_those_in_training_and_test(tmp_path):
+    frame = clean(600)
+    found = checked(tmp_path, pd.concat([frame] * 3))
+    assert {"repeated texts", "texts in training and test"} <= set(warned(found))
+    # counted by hand: nearly every test text has another copy among the two thirds that are trained on
+    assert found["texts in training and test"].value > 0.8
+    assert (
+        "take repeated rows out, or keep them together with data.group=COLUMN"
+        in found["texts in training and test"].sentence
+    )
+    assert found["contradicting labels"].value == 0
+
+
+def test_the_share_of_leaked_texts_is_exact(tmp_path):
+    train, test = clean(400), clean(200, seed=1)
+    test.loc[:49, "text"] = train["text"][:50].to_numpy()
+    test.loc[50:79, "text"] = [f"{text} indeed" for text in train["text"][50:80]]
+    (tmp_path / "data").mkdir()
+    train.to_csv(tmp_path / "data" / "train.csv", index=False)
+    test.to_csv(tmp_path / "data" / "test.csv", index=False)
+    settings = DataSettings.of({"validation_share": 0.01})
+    prepared = prepare(settings, FileSource(tmp_path / "data").load())
+    found = {check.name: check for check in prepared.checks}
+    kept = set(train["text"].iloc[prepared.splits["train"].example_id])
+    assert found["texts in training and test"].value == test["text"].isin(kept).mean() > LEAKED
+    near = sum(text.removesuffix(" indeed") in kept for text in test["text"][50:80])
+    assert found["near copies in training and test"].value == near / 200
+
+
+def test_the_same_text_with_two_labels(tmp_path):
+    frame = clean(400)
+    frame.loc[200:249, "text"] = frame["text"][:50].to_numpy()
+    frame.loc[200:249, "label"] = ["bad" if label == "good" else "good" for label in frame["label"][:50]]
+    found = checked(tmp_path, frame)
+    assert found["contradicting labels"].warns
+    assert "no model can get both right" in found["contradicting labels"].sentence
+
+
+def test_imbalance(tmp_path):
+    frame = clean()
+    frame["label"] = ["rare" if n % 33 == 0 else "common" for n in range(1000)]
+    found = checked(tmp_path, frame)
+    assert "largest class" in warned(found)
+    assert found["largest class"].sentence.startswith(
+        "97 % of the training rows are 'common': always guessing it is right"
+    )
+
+
+def test_a_class_of_three_rows_and_empty_cells(tmp_path):
+    frame = clean()
+    frame.loc[[10, 400, 800], "label"] = "n/a yet"
+    frame.loc[100:199, "text"] = None
+    found = checked(tmp_path, frame)
+    assert warned(found) == ["empty cells", "rare classes"]
+    assert "'n/a yet' (" in found["rare classes"].sentence
+    assert found["empty cells"].sentence.startswith("100 of 1,000 rows have no text or no label (text is null: 100)")
+
+
+def test_sixty_rows(tmp_path):
+    found = checked(tmp_path, clean(60))
+    assert {"training rows", "test rows"} <= set(warned(found))
+    assert "12 test rows: a share of one half is known to ± 28 points only" in found["test rows"].sentence
+
+
+def test_chinese_read_by_english_rules(tmp_path):
+    lines = ["我们再也不会来了位置偏僻", "房间很干净服务也好", "早餐一般价格太高"]
+    frame = pd.DataFrame({"text": [f"{lines[n % 3]}{n}" for n in range(600)], "label": [n % 2 for n in range(600)]})
+    found = checked(tmp_path, frame)
+    assert {"length", "script"} <= set(warned(found))
+    assert "set data.language=zh" in found["script"].sentence
+
+
+def test_numbers_instead_of_text(tmp_path):
+    frame = pd.DataFrame(
+        {"text": [f"{n} {7 * n} {n % 5} {n}" for n in range(600)], "label": [n % 2 for n in range(600)]}
+    )
+    found = checked(tmp_path, frame)
+    assert {"non-text", "unknown words"} <= set(warned(found))
+    assert "is data.text the right column?" in found["non-text"].sentence
+
+
+def test_cut_texts(tmp_path):
+    found = checked(tmp_path, clean(), max_tokens=5)
+    assert found["cut texts"].value == 1
+    assert found["cut texts"].warns
+
+
+def test_several_labels_and_questions_are_looked_at_as_well(tmp_path):
+    frame = clean()
+    frame["label"] = ["good;bad" if n % 3 else "bad" for n in range(1000)]
+    assert "largest class" not in checked(tmp_path, frame, multi_label=True)
+    found = prepare(
+        DataSettings.of({"text": "document", "question": "question"}), TestbedSource("stories", 200, 40, 40).load()
+    )
+    assert "near copies in training and test" not in {check.name for check in found.checks}
+
+
+def test_many_classes_are_not_all_named(tmp_path):
+    frame = clean(2000)
+    frame["label"] = [f"c{n % 60}" for n in range(2000)]
+    sentence = checked(tmp_path, frame)["classes"].sentence
+    assert sentence.startswith("60 classes: ")
+    assert sentence.endswith(" and 52 more")
+
+
+def test_lines_of_the_console_come_once(tmp_path, capsys):
+    check = {"name": "rows", "value": 3, "threshold": None, "warns": False, "sentence": "3 rows\x1b[2J"}
+    for _ in range(2):
+        tell_section("once", {"notes": [], "checks": [check]})
+    assert capsys.readouterr().out == "data once: 3 rows\\x1b[2J\n"
+    assert section_lines("old", {}) == []
+    assert percent(0.0004) == "0.0 %"
