@@ -1,13 +1,17 @@
-# make run   set up, audit a model on the built-in corpus (a few minutes), say where the report is
-# make test  set up, run all tests
+# make run    set up, train a model on the built-in corpus and test its attention, say what was found
+# make audit  set up, the whole audit on the built-in corpus, say where the page is
+# make test   set up, run all tests
 PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: run test faults test-slow test-anywhere test-numbers-again coverage fuzz lint format benchmark clean
+.PHONY: run audit docs test faults test-slow test-anywhere test-numbers-again coverage fuzz lint format benchmark clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready
+	$(BIN)/python -m attnprobe +experiment=jain_adversarial on_finished=skip
+
+audit: .venv/ready
 	$(BIN)/python -m attnprobe +experiment=audit
 
 test: .venv/ready
@@ -50,6 +54,16 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# the documentation as a site in build/site, in an environment of its own; a link that leads nowhere fails
+docs: .venv-docs/ready
+	.venv-docs/bin/mkdocs build --strict --clean
+
+.venv-docs/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet $$($(PYTHON) -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	touch $@
+
 benchmark: .venv/ready
 	$(BIN)/python -m benchmarks
 
@@ -62,4 +76,4 @@ benchmark: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-docs build *.egg-info .pytest_cache .mypy_cache .ruff_cache

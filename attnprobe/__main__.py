@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -24,6 +25,10 @@ FULL_ERROR = "HYDRA_FULL_ERROR"
 """Set to 1 by a user who wants to see tracebacks."""
 CATCHES = "ATTNPROBE_CATCHES"
 """Set beside it where this program set it, so that Hydra hands on what it would print itself; jobs inherit both."""
+
+
+RESULTS: list[Path] = []
+"""Directories of the studies and runs that this process carried out, for commands that go on with them."""
 
 
 def main() -> None:
@@ -115,12 +120,14 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     if sweep or config.study is not None:
         refuse_several_devices(config.trainer)
     if config.study is not None:
-        publish_study(carry_out_study(overrides, composed))
+        RESULTS.append(carry_out_study(overrides, composed))
+        publish_study(RESULTS[-1])
         return None
     config = taken_up(config, overrides)
     if config.teacher == "auto":
         config = composed(with_teacher(overrides, composed))
     directory = run(config, sweep=sweep)
+    RESULTS.append(directory)
     manifest = RunDirectory(directory).manifest()
     print_summary(read_results(directory), classes=manifest.get("classes", []), directory=directory)
     if (directory / "figures").is_dir():

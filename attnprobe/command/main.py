@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -74,13 +75,28 @@ def unknown(name: str) -> str:
         return f"{visible(name)}: expected a command first; settings go with run: attnprobe run {visible(name)} …"
     near = get_close_matches(name, COMMANDS, 1)
     hint = f"; did you mean {near[0]}?" if near else "."
-    return f"{visible(name)}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples"
+    return (
+        f"{visible(name)}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples"
+    )
 
 
 def stop(message: str) -> None:
     """End with one line and status 2."""
     print(f"attnprobe: {visible(message)}", file=sys.stderr)
     raise SystemExit(2)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """A mistake of the user's ends with one line and status 2; a signal with one line, too."""
+    from attnprobe.errors import UserError
+    from attnprobe.launching.signals import answering_signals
+
+    with answering_signals("attnprobe", "does it again"):
+        try:
+            yield
+        except UserError as error:
+            stop(str(error))
 
 
 class Parser(argparse.ArgumentParser):

@@ -206,4 +206,4 @@ def opened_text(path: Path, encoding: str) -> Iterator[IO[str]]:
     """The file as text, unpacked where it ends in .gz; a mark that says UTF-8 is no part of it."""
     unpack = gzip.open if path.name.lower().endswith(".gz") else open
     with unpack(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as lines:
-        yield lines  # type: ignore[misc]
+        yield lines

@@ -103,7 +103,7 @@ def read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
             sheet = names[0] if how.sheet is None else how.sheet
             if sheet not in names:
                 raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
-            frame = pd.read_excel(book, sheet_name=sheet, dtype=str, **EMPTY)
+            frame = pd.read_excel(book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""])
     except UserError:
         raise
     except Exception as error:  # openpyxl lets through whatever a damaged archive or XML raises

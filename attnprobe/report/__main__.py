@@ -7,15 +7,16 @@ from pathlib import Path
 
 from attnprobe.errors import UserError
 from attnprobe.launching.signals import answering_signals
+from attnprobe.report.archive import write_archive
 from attnprobe.report.page.browser.choosing import MEGABYTES
 from attnprobe.report.page.build import TITLE, write_report
 
 
 @answering_signals("attnprobe.report", "writes the whole report")
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
     parser = argparse.ArgumentParser(
-        prog="python -m attnprobe.report",
+        prog=program,
         description="One self-contained HTML page out of finished runs: verdicts, tests, published numbers beside "
         "measured ones, and a browser over the examples. Beside it, figures as PDF and tables as CSV and LaTeX.",
     )
@@ -33,8 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--megabytes", type=float, default=MEGABYTES, metavar="MB",
         help=f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps",
     )  # fmt: skip
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
+    )
     asked = parser.parse_args(arguments)
     try:
+        if asked.archive is not None and asked.archive.suffix.lower() != ".zip":
+            raise UserError(
+                f"--archive={asked.archive}: expected a name that ends in .zip, for example --archive evidence.zip"
+            )
         if asked.output.suffix.lower() not in (".html", ".htm"):
             raise UserError(f"--output={asked.output}: expected a name that ends in .html, for example -o report.html")
         if not asked.megabytes > 0:
@@ -47,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             megabytes=asked.megabytes,
             tell=progress,
         )
+        if asked.archive is not None:
+            write_archive(asked.runs, page, asked.archive)
     except UserError as error:
         progress("")
         print(f"attnprobe.report: {error}", file=sys.stderr)
@@ -55,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(
         f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {page.with_name(page.stem + '_files')}"
     )
+    if asked.archive is not None:
+        print(f"archive: {asked.archive} ({asked.archive.stat().st_size / 1e6:.1f} MB)")
 
 
 def progress(step: str) -> None:

@@ -149,7 +149,7 @@ def carry_out(
     data = settings.data()
     data.setup("fit")
     if not helps_to_train():
-        tell_section(data.name, data.section)
+        tell_section(str(data.name), data.section)
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     if teacher is not None:
         data.attach_teacher(teacher)

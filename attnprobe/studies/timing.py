@@ -58,7 +58,7 @@ def measure(config: DictConfig) -> Costs:
     content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     data: TextDataModule = instantiate(content["data"], seed=content["seed"])
     data.setup("fit")
-    tell_section(data.name, data.section)
+    tell_section(str(data.name), data.section)
     with torch.random.fork_rng():
         torch.manual_seed(content["seed"])
         classifier = untrained(content, data)

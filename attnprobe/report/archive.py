@@ -1,0 +1,85 @@
+"""Evidence to keep: the page, every table, and what says how they came about, in one zip with checksums."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from attnprobe.errors import UserError
+from attnprobe.report.studies import STUDY
+from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, named_places
+from attnprobe.results.files import write_atomically
+
+SUMS = "SHA256SUMS"
+"""What `sha256sum --check` reads."""
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of every entry: the same evidence gives the same bytes."""
+README = """Evidence of an audit by attnprobe {version}.
+
+report.html          the page: open it in a browser; it needs no network
+report_files/        its figures (PDF) and tables (CSV, LaTeX)
+runs/, studies/      settings, manifest (versions, counts, checksums of every file of the run) and tables of each run;
+                     the tables are parquet files, read by attnprobe.read_results
+SHA256SUMS           sha256sum --check SHA256SUMS finds out whether anything was changed since
+"""
+
+
+def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page: Path, archive: Path) -> Path:
+    """Put a report and what it was made of into one zip; texts of examples are in it only as far as the page shows them.
+
+    Args:
+        places: as the report was given them.
+        page: the report's file, as `write_report` wrote it.
+        archive: the zip; replaced where it exists.
+
+    Raises:
+        UserError: no finished run there, or the archive's name does not end in .zip.
+    """
+    from attnprobe import __version__
+
+    if archive.suffix.lower() != ".zip":
+        raise UserError(f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip")
+    entries = dict(files_of(named_places(places), page))
+    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in entries.items()}
+    texts = {
+        "README.txt": README.format(version=__version__),
+        SUMS: "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())),
+    }
+
+    def write(path: str | os.PathLike) -> None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            for name, text in texts.items():
+                zipped.writestr(zipfile.ZipInfo(name, EPOCH), text, zipfile.ZIP_DEFLATED)
+            for name, file in sorted(entries.items()):
+                zipped.writestr(zipfile.ZipInfo(name, EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+
+    write_atomically(archive, write)
+    return archive
+
+
+def files_of(places: list[str], page: Path) -> Iterator[tuple[str, Path]]:
+    """Name in the archive → file."""
+    yield "report.html", page
+    beside = page.with_name(f"{page.stem}_files")
+    for file in sorted(path for path in beside.rglob("*") if path.is_file()):
+        yield f"report_files/{file.relative_to(beside).as_posix()}", file
+    runs = find_runs(places)
+    names = numbered_names(runs)
+    for directory in runs:
+        run = RunDirectory(directory)
+        kept = [name for name in run.manifest()["files"] if name == CONFIG or name.startswith("tables/")]
+        for name in (MANIFEST, *kept):
+            yield f"runs/{names[directory]}/{name}", run / name if name == MANIFEST else run.file(name)
+    studies = directories_with(STUDY, places)
+    for directory, name in numbered_names(studies).items():
+        yield f"studies/{name}/{STUDY}", directory / STUDY
+
+
+def numbered_names(directories: list[Path]) -> dict[Path, str]:
+    """Each directory's own name, with a number before it where several share one."""
+    names = [directory.name for directory in directories]
+    return {
+        directory: directory.name if names.count(directory.name) == 1 else f"{place}-{directory.name}"
+        for place, directory in enumerate(directories, start=1)
+    }

@@ -1,0 +1,51 @@
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from attnprobe.command import audit
+from attnprobe.errors import UserError
+from attnprobe.schema import check, check_files, resolved
+from tests.runs import composed
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
+
+
+@given(TEXT)
+@example("it's \\' (free) \\")
+@example("评论")
+@example("umsatz=2024,März.csv")
+@example("${data.path}")
+@example("null")
+@example("1e3")
+@example("[a]")
+def test_any_name_arrives_as_it_was_written(name):
+    """Hydra's own grammar is the reference."""
+    read = OverridesParser.create().parse_override(f"data.text={audit.quoted(name)}").value()
+    assert str(read) == name
+
+
+def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "Umsätze (neu)=2024.csv"
+    file.write_text("Kommentar (frei);Note 1\nschön;4,5\n", encoding="cp1252")
+    given = [file.name, "--text", "Kommentar (frei)", "--label", "Note 1", "--model", "cnn", "--minutes", "5"]
+    asked, settings = audit.parser().parse_known_args([*given, "--language", "de", "--output", "my runs", "seed=3"])
+    config = composed(*audit.overrides_of(asked, settings))
+    content = resolved(config)
+    check(content)
+    check_files(content["data"])
+    data = content["data"]
+    assert (data["path"], data["text"], data["label"]) == (file.name, "Kommentar (frei)", "Note 1")
+    assert (data["name"], data["language"], content["output"]) == ("Umsätze_neu_2024", "de", "my runs")
+    assert (content["seed"], content["model"]["name"], content["study"]["minutes"]) == (3, "cnn_additive", 5)
+    with pytest.raises(UserError, match=r"there is no such column .*The columns are Kommentar \(frei\), Note 1"):
+        check_files(data | {"label": "Note"})
+
+
+def test_a_dry_run_prints_the_command(capsys):
+    audit.main(["a b.csv", "--text", "评论", "--label", "stars", "--dry-run"])
+    assert capsys.readouterr().out == (
+        "settings: python -m attnprobe +experiment=audit data=files 'data.path='\"'\"'a b.csv'\"'\"'' "
+        "'data.text='\"'\"'评论'\"'\"'' data.label=stars\n"
+    )

@@ -1,0 +1,101 @@
+"""The command: help, version and typos cost little, and every command is found."""
+
+import subprocess
+import sys
+
+import pytest
+
+from attnprobe import __version__
+from attnprobe.command.main import COMMANDS
+from tests.test_main import HEAVY
+
+WITHOUT = f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in {(*HEAVY, "hydra", "pyarrow", "numpy", "rich")}:
+            sys.stderr.write(f"{{name}} was imported")
+            raise SystemExit(7)
+
+sys.meta_path.insert(0, Refuse())
+sys.argv[0] = "attnprobe"
+import attnprobe
+from attnprobe.command.main import main
+main()
+"""
+PLAIN = "import sys; sys.argv[0] = 'attnprobe'; from attnprobe.command.main import main; main()"
+
+
+def command(*arguments, code=WITHOUT, folder=None):
+    """The command, in a process in which nothing heavy may be imported."""
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=folder)
+
+
+def test_version_and_help_import_nothing_heavy():
+    version = command("--version")
+    assert (version.returncode, version.stdout) == (0, f"attnprobe {__version__}\n")
+    for arguments in ((), ("--help",), ("-h",)):
+        shown = command(*arguments)
+        assert shown.returncode == 0, shown.stderr
+        assert all(f"  {name} " in shown.stdout for name in COMMANDS)
+        assert shown.stdout.count("\n  attnprobe ") >= 5  # the examples
+        assert "+experiment" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["adit"], "adit: there is no such command; did you mean audit? Known: audit, run, compare, report, explain"),
+        (["frobnicate"], "frobnicate: there is no such command. Known: "),
+        (["+experiment=jain"], "settings go with run: attnprobe run +experiment=jain"),
+        (["-m"], "expected a command first"),
+        (
+            ["audit"],
+            "audit: the following arguments are required: FILE, --text, --label; attnprobe audit --help says more",
+        ),
+        (["audit", "a.csv", "--text", "t", "--lable", "l"], "audit: the following arguments are required: --label"),
+        (
+            ["audit", "a.csv", "--text", "t", "--label", "l", "--modl", "cnn"],
+            "--modl: expected an option of this command",
+        ),
+        (
+            ["audit", "a.csv", "--text", "t", "--label", "l", "cnn"],
+            "cnn: expected an option of this command, or a setting",
+        ),
+        (
+            ["audit", "a.csv", "--text", "t", "--label", "l", "--fail-if", "__import__('os')"],
+            "argument --fail-if: \"__import__('os')\": expected NAME < NUMBER",
+        ),
+        (["compare", "a"], "compare: the following arguments are required: B"),
+        (["explain"], "explain: the following arguments are required: RUN"),
+        (["\x1b[31m"], "\\x1b[31m: there is no such command"),
+    ],
+)
+def test_a_mistake_is_one_line_and_imports_nothing_heavy(arguments, message, tmp_path):
+    done = command(*arguments, folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("attnprobe: ")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    shown = command(
+        name, "--help", code="import sys; sys.argv[0] = 'attnprobe'; from attnprobe.command.main import main; main()"
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert f"attnprobe {name}" in shown.stdout or name == "run"
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, attnprobe; assert not {'torch', 'hydra', 'pandas', 'numpy'} & set(sys.modules), 'heavy'"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_run_is_the_command_line_of_hydra(tmp_path):
+    done = command("run", "modl=lstm", code=PLAIN, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("attnprobe: modl=lstm: there is no such setting; did you mean model?")
