@@ -1,4 +1,4 @@
-# make run    set up, train a model on the built-in corpus and test its attention, say what was found
+# make run    set up, train a model on the built-in corpus and test its attention: what was found, and a page
 # make audit  set up, the whole audit on the built-in corpus, say where the page is
 # make test   set up, run all tests
 PYTHON ?= python3
@@ -9,7 +9,8 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 .DELETE_ON_ERROR:
 
 run: .venv/ready
-	$(BIN)/python -m attnprobe +experiment=jain_adversarial on_finished=skip
+	$(BIN)/python -m attnprobe +experiment=jain_adversarial figures=false on_finished=skip
+	@$(BIN)/python -m attnprobe.report 'runs/testbed/lstm_additive-seed0-*' -o runs/report.html
 
 audit: .venv/ready
 	$(BIN)/python -m attnprobe +experiment=audit

@@ -111,6 +111,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.report.publish import publish_study
     from attnprobe.report.quality import quality_of
     from attnprobe.report.terminal import data_notes, measured_again, print_summary
+    from attnprobe.report.words import numbered, plain_words
     from attnprobe.results.directory import RunDirectory
     from attnprobe.results.table import read_results
     from attnprobe.running.run import run
@@ -129,7 +130,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     directory = run(config, sweep=sweep)
     RESULTS.append(directory)
     manifest = RunDirectory(directory).manifest()
-    print_summary(read_results(directory), classes=manifest.get("classes", []), directory=directory)
+    results = read_results(directory)
+    print_summary(results, classes=manifest.get("classes", []), directory=directory)
     if (directory / "figures").is_dir():
         print(visible(f"figures: {directory / 'figures'}"))
     measured = quality_of(directory)
@@ -137,6 +139,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         print(visible(f"warning: {measured.warning}"))
     for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
         print(line)
+    if not sweep:
+        print("\n".join(numbered(plain_words(results, measured))))
     return objective(directory) if sweep else None
 
 
