@@ -64,9 +64,7 @@ def test_every_import_is_a_declared_dependency():
                 imported |= {(alias.name.split(".")[0], path.name) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add((node.module.split(".")[0], path.name))
-    imported -= {
-        ("wandb", path.name) for path in (ROOT / "attnprobe/report").glob("track*.py")
-    }  # with logger=wandb only
+    imported = {one for one in imported if one[0] != "wandb"}  # with logger=wandb only, which asks for it first
     third = {one for one in imported if one[0] not in sys.stdlib_module_names}
     assert not {one for one in third if one[0].lower() not in declared}
 
@@ -93,6 +91,34 @@ def test_the_source_distribution_can_be_tested_and_read(built):
         "Makefile",
     }
     assert wanted <= names
+
+
+def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
+    from attnprobe.errors import UserError
+    from attnprobe.schema import check, resolved
+    from tests.runs import composed
+
+    content = resolved(composed("logger=wandb"))
+    check(content)
+    monkeypatch.setattr("attnprobe.schema.check.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
+        check(content)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """Strict: a link that leads nowhere fails. Needs a package index."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"][
+        "docs"
+    ]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "tools")], check=True)
+    subprocess.run([str(tmp_path / "tools/bin/pip"), "install", "--quiet", *tools], check=True)
+    build = [str(tmp_path / "tools/bin/mkdocs"), "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for page in ("index.html", "api/index.html", "data/index.html"):
+        assert (tmp_path / "site" / page).is_file()
+    assert "read_examples" in (tmp_path / "site/api/index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

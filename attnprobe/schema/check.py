@@ -7,6 +7,7 @@ A part's arguments are checked against its class's constructor, which is read an
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
@@ -45,6 +46,8 @@ def check(config: Mapping[str, Any]) -> None:
     check_keys("training", config["training"], schema.TRAINING, needed=("epochs", "gradient_clip", "recipe"))
     check_keys("task", config["task"], schema.TASK, needed=schema.TASK)
     check_named("logger", config["logger"], schema.LOGGERS)
+    if config["logger"]["name"] == "wandb" and find_spec("wandb") is None:
+        raise UserError("logger=wandb needs pip install 'attnprobe[wandb]'")
     check_named("launcher", config["launcher"], schema.LAUNCHERS)
     if config["launcher"]["name"] == "submitit":
         check_keys("launcher.parameters", config["launcher"]["parameters"], schema.PARAMETERS, others=True)
