@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from attnprobe import __version__
 from attnprobe.configuration import CONFIGURATION, composed, without_settings
 from attnprobe.errors import UserError
 from attnprobe.launching.signals import answering_signals
@@ -33,6 +34,8 @@ RESULTS: list[Path] = []
 
 def main() -> None:
     """The command line; a mistake in it is answered with one line, before anything heavy is imported."""
+    if "--version" in sys.argv[1:]:  # Hydra would say its own
+        return print(f"attnprobe {__version__}")
     if wants_traceback():
         return task()
     os.environ |= {FULL_ERROR: "1", CATCHES: "1"}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from attnprobe import __version__
 from tests.runs import SMALL
 
 HEAVY = ("torch", "lightning", "datasets", "spacy", "pandas", "scipy", "wandb", "matplotlib")
@@ -83,6 +84,10 @@ def test_help_imports_nothing_heavy(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(HOOK)
     done = attnprobe(tmp_path, "--help", path=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\npython -m attnprobe ") == 5
+    assert "experiment: audit, " in done.stdout
+    shown = attnprobe(tmp_path, "--version", path=tmp_path)
+    assert (shown.returncode, shown.stdout) == (0, f"attnprobe {__version__}\n")
 
 
 def test_a_sweep_in_one_process_goes_on_after_a_failure(tmp_path):

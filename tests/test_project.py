@@ -100,7 +100,7 @@ def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkey
 
     content = resolved(composed("logger=wandb"))
     check(content)
-    monkeypatch.setattr("attnprobe.schema.check.find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["attnprobe.schema.check"], "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
         check(content)
 

@@ -301,7 +301,9 @@ def and_more(number: int) -> str:
 def percent(share: float) -> str:
     """A share as people write it.
 
-    >>> percent(0.5), percent(0.004), percent(0.0)
-    ('50 %', '0.4 %', '0 %')
+    >>> percent(0.5), percent(0.004), percent(0.0004), percent(0.0)
+    ('50 %', '0.4 %', 'less than 0.1 %', '0 %')
     """
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
     return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"

@@ -52,8 +52,8 @@ def about_another(numbers: pd.DataFrame) -> str | None:
         return None
     share, middle = percent(float((jsd > FAR).mean())), float(np.median(jsd))
     return (
-        f"For {share} of the texts a very different attention gives the same prediction: the median distance is "
-        f"{middle:.2f}, where {LN2:.2f} is nothing in common. There, the weights alone are not *the* reason."
+        f"For {share} of the texts a very different attention gives the same prediction (median distance {middle:.2f} of at "
+        f"most {LN2:.2f}), so the weights cannot be presented as the only possible reason there."
     )
 
 

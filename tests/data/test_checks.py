@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from attnprobe.data.checks import LEAKED, percent
+from attnprobe.data.checks import LEAKED
 from attnprobe.data.prepare import prepare
 from attnprobe.data.section import section_lines, tell_section
 from attnprobe.data.settings import DataSettings
@@ -158,4 +158,3 @@ def test_lines_of_the_console_come_once(tmp_path, capsys):
         tell_section("once", {"notes": [], "checks": [check]})
     assert capsys.readouterr().out == "data once: 3 rows\\x1b[2J\n"
     assert section_lines("old", {}) == []
-    assert percent(0.0004) == "0.0 %"

@@ -31,8 +31,8 @@ def test_known_numbers_give_known_sentences():
         "For 20 % of the texts no erasure of attention, however large, changes the decision.",
         "Giving the weights to other words at random moves the prediction by more than 0.05, on a scale from 0 to 1, for 50 "
         "% of the texts.",
-        "For 75 % of the texts a very different attention gives the same prediction: the median distance is 0.55, where 0.69 "
-        "is nothing in common. There, the weights alone are not *the* reason.",
+        "For 75 % of the texts a very different attention gives the same prediction (median distance 0.55 of at most 0.69), "
+        "so the weights cannot be presented as the only possible reason there.",
     ]
 
 
