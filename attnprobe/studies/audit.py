@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnprobe.errors import UserError
-from attnprobe.studies.base import Compose, Done, Member, Plan, Study
+from attnprobe.studies.base import Compose, Done, Member, Plan, Study, duration
 from attnprobe.studies.timing import Costs, measure
 
 FEWEST = {"train": 2000, "test": 400}
@@ -95,15 +95,3 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     if train < costs.rows["train"]:
         kept["train"] = train
     return kept
-
-
-def duration(seconds: float) -> str:
-    """A time in words.
-
-    >>> duration(40), duration(200), duration(9000)
-    ('1 minute', '3 minutes', '2.5 hours')
-    """
-    if seconds >= 5400:
-        return f"{seconds / 3600:.1f} hours"
-    minutes = max(1, round(seconds / 60))
-    return f"{minutes} minute{'s' if minutes > 1 else ''}"

@@ -152,8 +152,11 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
     plan = planned(study, lambda changes: compose(changed(overrides, changes)), directory)
     done: list[Done] = []
     for number, stage in enumerate(study.stages(int(config.seed), str(config.model.name), done), start=1):
+        began = time.monotonic()
         for place, member in enumerate(stage, start=1):
-            print(f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}", flush=True)
+            left = (time.monotonic() - began) / max(1, place - 1) * (len(stage) - place + 1)
+            time_left = f" (about {duration(left)} left of this stage)" if place > 1 else ""
+            print(f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}{time_left}", flush=True)
             part = compose(changed(overrides, [f"seed={member.seed}", *plan.overrides, *member.overrides]))
             part.experiment = f"{study.name}_{member.role}"
             done.append(Done(member, run(part, sweep=True)))
@@ -183,6 +186,18 @@ def planned(study: Study, compose: Compose, directory: Path) -> Plan:
     if plan.words:
         print(f"{study.name}: {plan.words}", flush=True)
     return plan
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(200), duration(9000)
+    ('1 minute', '3 minutes', '2.5 hours')
+    """
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 
 def described(member: Member) -> str:
