@@ -9,9 +9,10 @@ import pandas as pd
 from scipy.spatial.distance import jensenshannon
 
 from attnprobe.errors import UserError
-from attnprobe.report.page.runs import Run, grouped, read_runs
-from attnprobe.report.page.verdicts import cards, examine
+from attnprobe.report.judged import by_criterion
+from attnprobe.report.page.runs import Run, read_runs
 from attnprobe.report.reading import present
+from attnprobe.report.states import lines_of
 from attnprobe.report.studies import STUDY, read_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
@@ -153,11 +154,7 @@ def values_of_split(table: pd.DataFrame, metric: str) -> float:
 
 def verdicts_of(first: Run, second: Run) -> pd.DataFrame:
     """What each run alone says of every criterion."""
-    columns: dict[str, dict[str, str]] = {}
-    for name, run in {"first": first, "second": second}.items():
-        groups = grouped([run])
-        lines = cards(groups, examine(groups, present(run.numbers)))[0].lines
-        columns[name] = {line.criterion: line.verdict for line in lines if line.outcomes}
+    columns = {"first": by_criterion(lines_of(first)), "second": by_criterion(lines_of(second))}
     criteria = dict.fromkeys([*columns["first"], *columns["second"]])
     return pd.DataFrame(
         [

@@ -1,12 +1,13 @@
 """The numbers and verdicts of one finished run or study by name, for conditions and comparisons."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from attnprobe.report.page.runs import Run, grouped, read_runs
-from attnprobe.report.page.verdicts import Outcome, cards, examine
+from attnprobe.report.page.runs import Run, read_runs
+from attnprobe.report.page.verdicts import Line, Outcome
 from attnprobe.report.publish import verdicts
-from attnprobe.report.reading import present
+from attnprobe.report.states import lines_of, states
 from attnprobe.report.studies import STUDY, read_study
 from attnprobe.report.terminal import headline
 
@@ -26,23 +27,27 @@ def judged(place: str | os.PathLike) -> tuple[dict[str, float], dict[str, str]]:
         return of_run(read_runs([path])[0])
     reading = read_study(path)
     runs = read_runs(reading.runs)
-    numbers, _ = of_run(runs[0])
     lines = verdicts(reading, runs)
-    return numbers | of_claims([one for line in lines for one in line.outcomes]), {
-        line.criterion: line.verdict for line in lines if line.outcomes
-    }
+    return of_run(runs[0])[0] | of_claims(outcomes_of(lines)), by_criterion(lines)
 
 
 def of_run(run: Run) -> tuple[dict[str, float], dict[str, str]]:
     """As `judged`, of one run that is read."""
-    groups = grouped([run])
-    lines = cards(groups, examine(groups, present(run.numbers)))[0].lines
+    lines = lines_of(run)
     numbers = {name.replace("/", "."): value for name, value in headline(run.numbers).items()}
-    return numbers | of_claims([one for line in lines for one in line.outcomes]), {
-        line.criterion: line.verdict for line in lines if line.outcomes
-    }
+    return numbers | of_claims(outcomes_of(lines)), by_criterion(lines)
 
 
-def of_claims(outcomes: list[Outcome]) -> dict[str, float]:
+def outcomes_of(lines: Sequence[Line]) -> list[Outcome]:
+    """Every claim that was put to the test."""
+    return [one for line in lines for one in line.outcomes]
+
+
+def by_criterion(lines: Sequence[Line]) -> dict[str, str]:
+    """Criterion → verdict, of those that were tested."""
+    return {one.criterion: one.state for one in states(lines) if one.tested}
+
+
+def of_claims(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """The number of every claim."""
     return {f"{one.finding.claim.criterion}.{one.finding.claim.name}": one.finding.evidence.value for one in outcomes}

@@ -1,0 +1,33 @@
+"""A card's lines in words: what the first screen, comparisons and conditions show of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnprobe.report.page.runs import Run, grouped
+from attnprobe.report.page.verdicts import NOT_TESTED, Line, cards, examine
+from attnprobe.report.reading import present
+
+
+@dataclass(frozen=True)
+class State:
+    """A criterion, what it asks, and what was found: `fails`, `not tested`, …"""
+
+    criterion: str
+    question: str
+    state: str
+
+    @property
+    def tested(self) -> bool:
+        """Whether anything was put to the test."""
+        return self.state != NOT_TESTED
+
+
+def states(lines: Sequence[Line]) -> tuple[State, ...]:
+    """The lines of a card in words."""
+    return tuple(State(line.criterion, line.question, line.verdict) for line in lines)
+
+
+def lines_of(run: Run) -> Sequence[Line]:
+    """The card of a run by its own tables."""
+    groups = grouped([run])
+    return cards(groups, examine(groups, present(run.numbers)))[0].lines
