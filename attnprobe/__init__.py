@@ -1,11 +1,11 @@
 """attnprobe: may I read this classifier's attention as an explanation?
 
-    import attnprobe
+import attnprobe
 
-    attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
-    attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention, prediction of every test text
-    attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
-    attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
+attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
+attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention, prediction of every test text
+attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
+attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
 """
 
 from importlib import import_module

@@ -156,7 +156,9 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
         for place, member in enumerate(stage, start=1):
             left = (time.monotonic() - began) / max(1, place - 1) * (len(stage) - place + 1)
             time_left = f" (about {duration(left)} left of this stage)" if place > 1 else ""
-            print(f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}{time_left}", flush=True)
+            print(
+                f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}{time_left}", flush=True
+            )
             part = compose(changed(overrides, [f"seed={member.seed}", *plan.overrides, *member.overrides]))
             part.experiment = f"{study.name}_{member.role}"
             done.append(Done(member, run(part, sweep=True)))
