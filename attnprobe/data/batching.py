@@ -120,8 +120,8 @@ class TextSplit(Dataset[Batch]):
 
     `words` numbers every distinct word of the data set, in or out of the vocabulary: `spelling` has it as it is in the
     text, `vocabulary_id` its id. `example_id` ascends. `columns` has the other columns of the batches by name
-    (`attnprobe.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` numbers
-    the question's words as `words` does; `candidates` has class numbers. `teacher` is what a teacher says about the
+    (`attnprobe.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and
+    `counterfactual` number words as `words` does; `candidates` has class numbers. `teacher` is what a teacher says about the
     rows.
     """
 
@@ -144,8 +144,9 @@ class TextSplit(Dataset[Batch]):
         }
         for name, values in self.columns.items():
             columns[name] = [values[row] for row in rows] if isinstance(values, Ragged) else values[chosen]
-        if "question" in columns:
-            columns["question"] = [self.vocabulary_id[numbers] for numbers in columns["question"]]
+        for name in ("question", "counterfactual"):
+            if name in columns:
+                columns[name] = [self.vocabulary_id[numbers] for numbers in columns[name]]
         if self.teacher is not None:
             columns["teacher_attention"] = [self.teacher.attention(row) for row in rows]
             columns["teacher_probability"] = self.teacher.probability(rows)

@@ -38,7 +38,8 @@ class Examples:
     `words` and `question` number distinct words in order of appearance; `length`, `sentences` and `longest_sentence`
     count tokens, sentences and the tokens of the longest one before truncation. `candidates` are raw answers, None for
     a row that may be answered with any class. `per_word` holds what belongs to each word and goes into the batches as
-    it is: `rationale`, `sentence` and the columns of `data.per_word`. Rows of one of the `groups` stay together.
+    it is: `rationale`, `sentence`, the columns of `data.per_word`, and `counterfactual`, which numbers words. Rows of one
+    of the `groups` stay together.
     """
 
     example_id: Int[np.ndarray, " rows"]
@@ -145,7 +146,7 @@ class Reader:
         labels = rows.column(table, where.label, "data.label")
         delimiter = where.label_delimiter
         cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
-        for setting in ("question", "candidates", "rationale", "group"):
+        for setting in ("question", "candidates", "rationale", "counterfactual", "group"):
             if (name := getattr(where, setting)) is None:
                 continue
             try:
@@ -172,6 +173,10 @@ class Reader:
         rationale = self.mark(cells.get("rationale"), len(tokens), sentence)
         if rationale is not None:
             per_word["rationale"] = rationale
+        if cells.get("counterfactual") is not None:
+            changed, _ = self.rules.read(self.checked(cells["counterfactual"], where, "counterfactual"))
+            if len(changed) == len(tokens):
+                per_word["counterfactual"] = lexicon.numbers(changed)
         for name in self.columns.per_word:
             if (fitting := numbers_per_word(cells[name], len(tokens))) is not None:
                 per_word[name] = fitting
@@ -204,9 +209,9 @@ class Reader:
                 )
         return passed
 
-    def checked(self, text: Any, where: str) -> str | list[str]:
-        """A cell of the text column as text, or as the list of its sentences; `where` names it."""
-        setting = f"data.text={self.columns.text}"
+    def checked(self, text: Any, where: str, column: str = "text") -> str | list[str]:
+        """A cell of a column of texts as text, or as the list of its sentences; `where` names it."""
+        setting = f"data.{column}={getattr(self.columns, column)}"
         if self.rules.sentences == "column":
             if not isinstance(text, list) or not all(isinstance(sentence, str) for sentence in text):
                 raise UserError(
@@ -261,6 +266,7 @@ class Reader:
         split_up = self.rules.sentences is not None
         kinds: dict[str, type] = {"sentence": np.int32} if split_up else {}
         kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
+        kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
         kinds |= dict.fromkeys(self.columns.per_word, np.float64)
         for name in kinds:
             if name != "sentence":

@@ -8,6 +8,9 @@ from jaxtyping import Int
 
 from attnprobe.data.batching import Ragged, TextSplit
 
+SPELLED = ("question", "counterfactual")
+"""Columns whose entries are words."""
+
 
 def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:
     """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the texts with the words that
@@ -19,8 +22,8 @@ def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> s
     """
     digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass"))
     for split, part in splits.items():
-        question = part.columns.get("question")
-        flat = [part.words.flat, *([question.flat] if isinstance(question, Ragged) else [])]
+        spelled_columns = [part.columns.get(name) for name in SPELLED]
+        flat = [part.words.flat, *(column.flat for column in spelled_columns if isinstance(column, Ragged))]
         numbers, spelled = in_order_of_appearance(np.concatenate(flat))
         spelling = "\0".join(part.spelling[number] for number in spelled)
         digest.update(f"\0{split}\0".encode() + spelling.encode("utf-8", "surrogatepass"))
@@ -28,7 +31,7 @@ def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> s
         for name, column in sorted(part.columns.items()):
             if isinstance(column, Ragged):
                 arrays[f"{name} offsets"] = column.offsets
-            if name != "question":  # its words are among the texts' words
+            if name not in SPELLED:  # their words follow the texts' words
                 arrays[name] = column.flat if isinstance(column, Ragged) else column
         for name, array in arrays.items():
             # a name and a size before each: what one column loses another cannot gain unnoticed

@@ -29,6 +29,8 @@ KINDS = ("token", "ordered_pair", "token_in_context")
 
 WORDS = ("zyxal", "quovim", "brelpa", "drondle", "fimbrak", "glastev", "horpid", "jextrum", "kravole", "lustrem")
 CONTEXT = ("nembria", "oskalith")
+OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
+"""What planting knows of every word."""
 
 
 def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator) -> list[str]:
@@ -41,9 +43,11 @@ def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator
     return [CONTEXT[first], WORDS[first if label else 1 - first]]
 
 
-def contradicted(kind: str, words: Sequence[str]) -> list[str]:
-    """The words that say another class: the counterfactual of two classes, or of `token` the next class's word.
+def contradicted(kind: str, words: Sequence[str], classes: int = 2) -> list[str]:
+    """The words that say the next class: of two the other one, of more the one after it, and after the last the first.
 
+    >>> contradicted("token", ["brelpa"], classes=3)
+    ['zyxal']
     >>> contradicted("ordered_pair", ["zyxal", "quovim"])
     ['quovim', 'zyxal']
     >>> contradicted("token_in_context", ["nembria", "quovim"])
@@ -51,7 +55,7 @@ def contradicted(kind: str, words: Sequence[str]) -> list[str]:
     """
     if kind == "ordered_pair":
         return list(reversed(words))
-    return [*words[:-1], WORDS[1 - WORDS.index(words[-1])]]
+    return [*words[:-1], WORDS[(WORDS.index(words[-1]) + 1) % classes]]
 
 
 def check_plant(kind: str, classes: Sequence[str], lexicon: Mapping[str, int]) -> None:
@@ -84,25 +88,28 @@ def plant(
         limit: texts are cut so that with the planted words they have no more than this many tokens.
 
     Returns:
-        the examples, with `rationale` in `per_word`: True at the planted words.
+        the examples, with `rationale` in `per_word`, True at the planted words, and `counterfactual`, the same text with
+        the words that say the next class.
     """
     words, labels, length = [], [], []
-    per_word: dict[str, list[np.ndarray]] = {name: [] for name in examples.per_word}
-    per_word["rationale"] = []
+    per_word: dict[str, list[np.ndarray]] = {name: [] for name in (*examples.per_word, *OWN)}
     for row, example_id in enumerate(examples.example_id.tolist()):
         draw = np.random.default_rng((*seed, example_id))
         label = int(draw.integers(len(classes)))
-        said = lexicon.numbers(planted_words(kind, label, len(classes), draw))
+        spoken = planted_words(kind, label, len(classes), draw)
+        said = lexicon.numbers(spoken)
         old = examples.words[row][: None if limit is None else max(limit - len(said), 0)]
         places = np.sort(draw.integers(0, len(old) + 1, len(said)))
         words.append(np.insert(old, places, said))
         labels.append([classes[label]])
         length.append(int(examples.length[row]) + len(said))
         for name, values in examples.per_word.items():
-            if name != "rationale":
+            if name not in OWN:
                 per_word[name].append(widened(values[row][: len(old)], places, name))
         per_word["rationale"].append(np.insert(np.zeros(len(old), bool), places, True))
-    kinds = {name: values.flat.dtype.type for name, values in examples.per_word.items()} | {"rationale": np.bool_}
+        other = lexicon.numbers(contradicted(kind, spoken, len(classes)))
+        per_word["counterfactual"].append(np.insert(old, places, other))
+    kinds = {name: values.flat.dtype.type for name, values in examples.per_word.items()} | OWN
     return replace(
         examples,
         words=Ragged.of(words, np.int32),

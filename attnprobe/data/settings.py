@@ -46,6 +46,8 @@ class Columns:
         rationale: column that says which tokens are the reason for the label.
         rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions) or `sentences`
             (list of the numbers of sentences, from 0).
+        counterfactual: column of the same text with its reason changed, word for word, so that it is of the next class (of
+            two: the other one); None: not known. It is tokenised as the text is, and has to have as many tokens.
         per_word: name → column that holds a list with one number per token of the text, such as scores of your own. A
             batch carries it under that name: as its field where it has one, else in `Batch.extra`.
         group: column of what rows have in common, such as the sentence that they are two versions of: rows of one group
@@ -62,6 +64,7 @@ class Columns:
     candidates_pattern: str | None = None
     rationale: str | None = None
     rationale_kind: str = "mask"
+    counterfactual: str | None = None
     per_word: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
@@ -93,7 +96,7 @@ class Columns:
     @property
     def read(self) -> list[str]:
         """The names of all columns that are read."""
-        optional = (self.question, self.candidates, self.rationale, self.group)
+        optional = (self.question, self.candidates, self.rationale, self.counterfactual, self.group)
         given = [name for name in optional if name is not None]
         return [self.text, self.label, *given, *self.per_word.values(), *self.filters]
 

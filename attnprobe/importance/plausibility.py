@@ -34,3 +34,38 @@ def mass_inside(
     shares = normalised(scores.double(), content)
     inside = torch.where(rationale & content, shares, 0).sum(-1)
     return torch.where(shares.isnan().any(-1), torch.nan, inside)
+
+
+def average_precision(
+    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Area under the precision-recall curve as average precision, 0 to 1: the mean over the rationale's positions of the
+    share of rationale among all positions with as large a score. Tied positions count together, so that equal scores
+    give the rationale's share of the text. NaN without a rationale, and where a score is."""
+    inside = rationale & content
+    ordered, order = scores.double().masked_fill(~content, -torch.inf).sort(-1, descending=True)
+    hits = inside.gather(-1, order).cumsum(-1)
+    # how many positions score at least as much as each one
+    above = torch.searchsorted(-ordered, -ordered, right=True)
+    precision = hits.gather(-1, above - 1).double() / above
+    total = inside.sum(-1)
+    mean = torch.where(inside.gather(-1, order), precision, 0).sum(-1) / total
+    return torch.where((scores.isnan() & content).any(-1) | (total == 0), torch.nan, mean)
+
+
+def precision_at_size(
+    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Share of rationale among as many top positions as the rationale has, 0 to 1, hence precision and recall at once. Where
+    positions tie for the last place it is the mean over all orders of them. NaN without a rationale, and where a score is."""
+    inside = rationale & content
+    size = inside.sum(-1, keepdim=True)
+    masked = scores.double().masked_fill(~content, -torch.inf)
+    last = masked.sort(-1, descending=True).values.gather(-1, (size - 1).clamp(min=0))
+    above, tied = masked > last, (masked == last) & content
+    open_places = size - above.sum(-1, keepdim=True)
+    hits = (inside & above).sum(-1, keepdim=True) + open_places * (inside & tied).sum(-1, keepdim=True) / tied.sum(
+        -1, keepdim=True
+    )
+    undefined = (scores.isnan() & content).any(-1) | (size.squeeze(-1) == 0)
+    return torch.where(undefined, torch.nan, (hits.double() / size).squeeze(-1))

@@ -212,7 +212,7 @@ def test_its_title_stands_in_the_report_without_its_package(mine, weighed, capsy
     print_summary(read_results(weighed))
     printed = " ".join(capsys.readouterr().out.split())
     for words in ("tau(attention, length of the word)", "share removed: length of the word",
-                  "top token in the rationale, length of the word", "JS(top by length of the word)"):  # fmt: skip
+                  "top token in the rationale, length of", "JS(top by length of the word)"):  # fmt: skip
         assert words in printed
     write_tables(weighed, mine / "tables3")
     assert "length of the word" in (mine / "tables3" / "erasure_rankings.csv").read_text()
@@ -309,7 +309,7 @@ def test_a_study(mine, monkeypatch, capsys):
     assert found.title in (directory / "report.html").read_text()
     assert "stability: The attention is" in capsys.readouterr().out
     monkeypatch.setattr(studies, "entry_points", lambda group: [])
-    with pytest.raises(UserError, match="of the study 'widths': expected one of audit, wiegreffe"):
+    with pytest.raises(UserError, match="of the study 'widths': expected one of audit, calibration, wiegreffe"):
         read_study(directory)
 
 

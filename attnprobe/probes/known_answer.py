@@ -1,0 +1,127 @@
+"""Is the reason that the data give the model's own, and is the attention on it? For data whose reason is known: planted
+shortcuts (Bastings et al. 2022, section 3), the testbed, and any other with a rationale."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.batch import Axis, Batch
+from attnprobe.data.vocabulary import PADDING
+from attnprobe.erasure.single import decision_margin
+from attnprobe.errors import UserError
+from attnprobe.importance.plausibility import average_precision, covered, mass_inside, precision_at_size
+from attnprobe.measures import kendall_tau, normalised, total_variation
+from attnprobe.models.base import Model
+from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.randomness import Draws
+
+
+@dataclass
+class KnownAnswer(ModelProbe):
+    """Yields per example, for data with a rationale (NaN for an example without one):
+
+    - `correct`: 1 where the decision is the label, else 0; `correct_contradicted`: the same of the text with its reason
+      changed and the class that this text has (`Batch.counterfactual`); `correct_without`: of the text without the words of
+      the rationale, where chance is all that a model can reach if they are all the information there is;
+      `correct_alone`: of these words alone. A model that is correct on the first two and not on the third decides by the
+      rationale.
+    - word level, of the attention on the rationale: `mass_on_rationale`, `precision_on_rationale` (of as many top words as
+      the rationale has, which is their recall too), `auprc_on_rationale` (average precision), each 0 to 1 *minus*
+      `chance`, the rationale's share of the text.
+    - state level, for a linear decoder: the signed contribution of the state at t is α_t (m_t − mean m), m the margin of
+      the decision's position logits over the runner-up's, its mean over the positions; `state_rank_agreement` is Kendall's
+      τ-b of the attention with the contributions' size (−1 to 1), `state_mass_agreement` the mass that both have in
+      common (0 to 1).
+
+    Changed texts are encoded again in full. There are no such rows where the model refuses them, because its attention is
+    imposed by a teacher and known for the data set's own texts alone.
+    """
+
+    name: ClassVar[str] = "known_answer"
+    one_decision = True
+    of_words = True
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
+        """Yield the measurements of one batch."""
+        batch, rationale, content = subject.batch, subject.batch.rationale, subject.outputs.content
+        if rationale is None:
+            return
+        rationale = rationale & content
+        given = rationale.any(-1)
+
+        def of_given(metric: str, value: Tensor) -> Measurement:
+            return Measurement(metric, torch.where(given, value.double(), torch.nan))
+
+        yield of_given("correct", subject.outputs.logits.argmax(-1) == batch.labels)
+        try:
+            decided = self.decisions(subject.classifier, replace(batch, rationale=rationale))
+        except UserError:  # the model refuses texts that are not the data set's own
+            decided = {}
+        for metric, value in decided.items():
+            yield of_given(metric, value)
+
+        attention, chance = subject.readout.attention, covered(rationale, content)
+        yield of_given("chance", chance)
+        yield of_given("mass_on_rationale", mass_inside(attention, rationale, content) - chance)
+        yield of_given("precision_on_rationale", precision_at_size(attention, rationale, content) - chance)
+        yield of_given("auprc_on_rationale", average_precision(attention, rationale, content) - chance)
+        if subject.readout.position_logits is not None:
+            size = contributions(subject).abs()
+            apart = total_variation(attention, normalised(size, content), content)
+            yield of_given("state_rank_agreement", kendall_tau(attention, size, content))
+            yield of_given("state_mass_agreement", 1 - apart)
+
+    @staticmethod
+    def decisions(classifier: Model, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
+        """Whether each changed text is decided as it should be, NaN where there is no such text."""
+        assert batch.rationale is not None
+        texts = {
+            "correct_without": (kept(batch, ~batch.rationale), batch.labels),
+            "correct_alone": (kept(batch, batch.rationale), batch.labels),
+        }
+        if batch.counterfactual is not None:
+            texts["correct_contradicted"] = (contradicted(batch), (batch.labels + 1) % classifier.classes)
+        found = {}
+        with torch.no_grad():
+            for metric, (text, labels) in texts.items():
+                # a text of which nothing is left has no attention: its start marker stands in, and the answer is dropped
+                empty = ~text.content.any(-1)
+                text.content[empty, 0] = True
+                right = (classifier(text).logits.argmax(-1) == labels).double()
+                found[metric] = torch.where(empty, torch.nan, right)
+        if batch.counterfactual is not None:
+            unknown = ~(batch.counterfactual != PADDING).any(-1)
+            found["correct_contradicted"] = found["correct_contradicted"].masked_fill(unknown, torch.nan)
+        return found
+
+
+def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
+    """The texts with some of their words alone, moved together; markers stay where they belong."""
+    stays = batch.mask & (keep | ~batch.content)
+    order = (~stays).long().argsort(dim=-1, stable=True)
+    # what was known of the whole text is not known of what is left
+    alone = replace(batch, counterfactual=None, teacher_attention=None, teacher_probability=None)
+    moved = alone.changed(lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column)
+    there = stays.gather(1, order)
+    ids: Int[Tensor, "batch tokens"] = moved.ids.masked_fill(~there, PADDING)
+    return replace(moved, ids=ids, mask=there, content=moved.content & there)
+
+
+def contradicted(batch: Batch) -> Batch:
+    """The texts with their reasons changed; those that have no such version as they are."""
+    assert batch.counterfactual is not None
+    known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
+    ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
+    return replace(batch, ids=ids, content=batch.content.clone())
+
+
+def contributions(subject: Subject) -> Float[Tensor, "batch seq"]:
+    """α_t (m_t − mean m): what each state says for the decision beyond what any state of this text does. Without the mean the
+    decoder's bias would count as a word's contribution in proportion to its attention."""
+    margin, content = decision_margin(subject.readout), subject.readout.content
+    mean = torch.where(content, margin, 0).sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
+    return torch.where(content, subject.readout.attention * (margin - mean), 0)

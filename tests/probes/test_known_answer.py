@@ -1,0 +1,163 @@
+"""The check of known answers against plain loops, hand-made cases and scikit-learn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kendalltau
+from sklearn.metrics import average_precision_score
+
+from attnprobe.batch import Batch
+from attnprobe.data.plant import KINDS
+from attnprobe.importance.plausibility import average_precision, precision_at_size
+from attnprobe.probes.base import Subject
+from attnprobe.probes.known_answer import KnownAnswer, kept
+from attnprobe.randomness import Draws
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
+from tests.runs import small_run
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+
+def marked(lengths, padding=0):
+    """A batch with two words of each text as its reason, and other words at these places as the contradiction."""
+    batch = toy_batch(lengths, padding=padding)
+    rationale = torch.zeros_like(batch.content)
+    rationale[:, 2] = rationale[:, 4] = True
+    rationale &= batch.content
+    other = torch.where(rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
+    return replace(batch, rationale=rationale, counterfactual=other)
+
+
+def measured(classifier, batch):
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    return subject, {m.metric: m.value for m in KnownAnswer().measure(subject, Draws(0, "known_answer"))}
+
+
+def text_of(words):
+    """One text of these ids, made by hand."""
+    ids = torch.tensor([[2, *words, 3]])
+    content = torch.tensor([[False, *[True] * len(words), False]])
+    return Batch(
+        ids=ids, mask=ids != 0, content=content, labels=torch.zeros(1).long(), example_id=torch.zeros(1).long()
+    )
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "cnn", "average"])
+def test_every_changed_text_is_decided_as_one_made_by_hand(encoder):
+    batch, classifier = marked([6, 5, 9, 7, 8, 6], padding=2), toy_classifier(encoder, spread=6)
+    with torch.no_grad():  # half of the texts are decided one way
+        classifier.decoder.output.bias -= classifier(batch).logits[:, 1].median()
+    _, found = measured(classifier, batch)
+    decided = set()
+    for row in range(len(batch)):
+        words, label = batch.ids[row][batch.content[row]], int(batch.labels[row])
+        mark = batch.rationale[row][batch.content[row]]
+        texts = {
+            "correct": (words, label),
+            "correct_contradicted": (batch.counterfactual[row][batch.content[row]], 1 - label),
+            "correct_without": (words[~mark], label),
+            "correct_alone": (words[mark], label),
+        }
+        for metric, (ids, right) in texts.items():
+            decision = int(classifier(text_of(ids.tolist())).logits.argmax())
+            assert float(found[metric][row]) == float(decision == right), metric
+            decided.add((metric, decision))
+    assert len(decided) > 4  # both decisions occur, so that a wrong label would show
+
+
+def test_rightness_at_both_levels_against_loops():
+    batch, classifier = marked([6, 9, 5]), toy_classifier("average", spread=4)
+    subject, found = measured(classifier, batch)
+    for row in range(3):
+        there = batch.content[row]
+        weights = subject.readout.attention[row][there].numpy()
+        mark = batch.rationale[row][there].numpy()
+        chance = mark.mean()
+        top = np.argsort(-weights)[: mark.sum()]
+        assert float(found["chance"][row]) == pytest.approx(chance)
+        assert float(found["mass_on_rationale"][row]) == pytest.approx(weights[mark].sum() - chance)
+        assert float(found["precision_on_rationale"][row]) == pytest.approx(mark[top].mean() - chance)
+        assert float(found["auprc_on_rationale"][row]) == pytest.approx(average_precision_score(mark, weights) - chance)
+        logits = subject.readout.position_logits[row][there].numpy()
+        decided = int((weights @ logits).argmax())
+        margin = logits[:, decided] - logits[:, 1 - decided]
+        size = np.abs(weights * (margin - margin.mean()))
+        common = np.minimum(weights, size / size.sum()).sum()
+        assert float(found["state_mass_agreement"][row]) == pytest.approx(common)
+        assert float(found["state_rank_agreement"][row]) == pytest.approx(kendalltau(weights, size).statistic)
+
+
+def test_the_decoders_bias_is_no_words_contribution():
+    batch, classifier = marked([6, 9, 5]), toy_classifier("average")
+    _, before = measured(classifier, batch)
+    with torch.no_grad():
+        classifier.decoder.output.bias.add_(3.0 * torch.sign(classifier.decoder.output.bias))
+    subject, after = measured(classifier, batch)
+    same = subject.outputs.logits.argmax(-1) == toy_readout(toy_classifier("average"), batch)[0].logits.argmax(-1)
+    assert same.any()
+    torch.testing.assert_close(after["state_mass_agreement"][same], before["state_mass_agreement"][same])
+
+
+def test_ranking_measures_with_ties():
+    content = torch.tensor([[True] * 5 + [False]] * 3)
+    rationale = torch.tensor([[True, False, True, False, False, False]] * 3)
+    scores = torch.tensor([[1.0] * 6, [3, 2, 2, 2, 1, 9], [0.5, 0.1, 0.4, 0.0, 0.0, 0.0]])
+    found = average_precision(scores, rationale, content)
+    for row in range(3):
+        expected = average_precision_score(rationale[row, :5].numpy(), scores[row, :5].numpy())
+        assert float(found[row]) == pytest.approx(expected)
+    assert found[0] == pytest.approx(2 / 5)  # an even scoring reaches chance
+    # of two places one is sure, the other is one of three tied words
+    assert precision_at_size(scores, rationale, content).tolist() == pytest.approx([2 / 5, (1 + 1 / 3) / 2, 1])
+    nothing = torch.zeros_like(rationale)
+    assert average_precision(scores, nothing, content).isnan().all()
+    assert precision_at_size(scores, nothing, content).isnan().all()
+
+
+def test_padding_and_the_batch_change_nothing():
+    batch, classifier = marked([6, 5, 9], padding=4), toy_classifier("lstm", spread=5)
+    _, found = measured(classifier, batch)
+    for row in range(3):
+        _, alone = measured(classifier, rows_of(batch, [row]))
+        for metric, values in found.items():
+            torch.testing.assert_close(alone[metric][0], values[row], msg=metric)
+
+
+def test_what_is_not_known_is_no_number():
+    batch, classifier = marked([6, 5, 4]), toy_classifier("cnn")
+    batch.rationale[1] = False
+    batch.rationale[2] = batch.content[2]
+    batch.counterfactual[0] = 0
+    _, found = measured(classifier, batch)
+    assert all(values[1].isnan() for values in found.values())
+    assert found["correct_contradicted"][0].isnan()
+    assert not found["correct_without"][0].isnan()
+    assert found["correct_without"][2].isnan()  # nothing is left
+    assert not found["correct_alone"][2].isnan()
+    without = replace(batch, counterfactual=None)
+    assert "correct_contradicted" not in measured(classifier, without)[1]
+    assert measured(classifier, replace(batch, rationale=None))[1] == {}
+
+
+def test_struck_words_close_the_gap_and_take_their_columns_along():
+    batch = marked([5], padding=2)
+    short = kept(batch, ~batch.rationale)
+    words = batch.ids[0]
+    assert short.ids.tolist() == [[2, int(words[1]), int(words[3]), int(words[5]), 3, 0, 0, 0, 0]]
+    assert short.mask.tolist() == [[True] * 5 + [False] * 4]
+    assert short.content.tolist() == [[False, True, True, True, *[False] * 5]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_model_uses_what_was_planted(kind, tmp_path):
+    """The check that Bastings et al. ask for: right with the shortcut, reversed with it contradicted, at chance without."""
+    settings = [f"data.plant={kind}", "data.rationale=null", "data.source.train_size=1500", "data.max_tokens=10",
+                "data.source.test_size=200", "training.epochs=12", "training.recipe.optimizer.lr=0.01",
+                "data.embedding_size=32", "model.encoder.hidden_size=24"]  # fmt: skip
+    directory = run(small_run(tmp_path, *settings, probes="[known_answer]"))
+    means = read_results(directory, probe="known_answer").groupby("metric")["value"].mean()
+    assert means["correct"] > 0.9
+    assert means["correct_contradicted"] > 0.9
+    assert 0.35 < means["correct_without"] < 0.65
