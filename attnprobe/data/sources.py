@@ -17,7 +17,7 @@ from attnprobe.data import rows
 from attnprobe.data.dialect import Reading
 from attnprobe.data.files import DATA_DIR, SPLITS, files_of
 from attnprobe.data.local import read_file
-from attnprobe.data.testbed import generate_reviews, generate_stories
+from attnprobe.data.testbed import RULES, generate_reviews, generate_stories
 from attnprobe.errors import UserError
 
 # `datasets` reports every load, also of local files, to a server: reading a file must not need a network
@@ -194,12 +194,14 @@ class TestbedSource(Source):
     """Short texts made by a grammar, with known reasons for the label; see `attnprobe.data.testbed`.
 
     Args:
-        kind: `reviews` (columns `text`, `label` 0/1 and `rationale`, one bool per token) or `stories` (columns
-            `document`, `question`, `label`, `candidates`, `sentences` and `support`, numbers of sentences).
+        kind: `reviews` (columns `text`, `label` 0/1, `rationale`, one bool per token, and `counterfactual`, the text with
+            the other label) or `stories` (columns `document`, `question`, `label`, `candidates`, `sentences` and
+            `support`, numbers of sentences).
         train_size: examples to train on (10 to 10^6), likewise `validation_size` and `test_size`.
         seed: every split has its own seed derived from this one. It is apart from the run's seed, so that all runs
             of a sweep see the same texts.
         hops: facts that a story's question needs: 1, 2 or 3.
+        rule: what a reader of reviews has to know (`attnprobe.data.testbed.RULES`).
     """
 
     __test__ = False  # the name is no test case for pytest
@@ -212,14 +214,17 @@ class TestbedSource(Source):
         test_size: int = 1000,
         seed: int = 0,
         hops: int = 1,
+        rule: str = "mixed",
     ):
         if kind not in TESTBED:
             raise UserError(f"data.source.kind={kind}: expected {' or '.join(TESTBED)}")
+        if rule not in RULES:
+            raise UserError(f"data.source.rule={rule}: expected {' or '.join(RULES)}")
         self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
         for split, size in self.sizes.items():
             if size < 1:
                 raise UserError(f"data.source.{split}_size={size}: expected at least 1")
-        self.kind, self.seed, self.hops = kind, seed, hops
+        self.kind, self.seed, self.hops, self.rule = kind, seed, hops, rule
 
     def load(self) -> Splits:
         """Generate the rows."""
@@ -231,7 +236,7 @@ class TestbedSource(Source):
         made = (
             generate_stories(self.sizes[split], derived, self.hops)
             if self.kind == "stories"
-            else generate_reviews(self.sizes[split], derived)
+            else generate_reviews(self.sizes[split], derived, **RULES[self.rule])
         )
         schema = TESTBED[self.kind]
         parts = [
@@ -242,7 +247,14 @@ class TestbedSource(Source):
 
 
 TESTBED = {
-    "reviews": pa.schema({"text": pa.string(), "label": pa.int64(), "rationale": pa.list_(pa.bool_())}),
+    "reviews": pa.schema(
+        {
+            "text": pa.string(),
+            "label": pa.int64(),
+            "rationale": pa.list_(pa.bool_()),
+            "counterfactual": pa.string(),
+        }
+    ),
     "stories": pa.schema(
         {
             "document": pa.string(),

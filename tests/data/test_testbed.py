@@ -1,14 +1,20 @@
 """The testbed against interpreters of its own: they read the tokens alone and know nothing of how a row was made."""
 
+import json
 from itertools import islice, product
 
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
-from attnprobe.data.testbed import generate_reviews, generate_stories
-from attnprobe.data.testbed.reviews import ADJECTIVES, NOUNS, VERBS
+from attnprobe.data.testbed import RULES, generate_reviews, generate_stories, reviews
+from attnprobe.data.testbed.drawing import stream
+from attnprobe.data.testbed.reviews import ADJECTIVES, ASPECTS, NOUNS, VERBS
 from attnprobe.errors import UserError
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
+from tests.runs import composed
 
 POLARITY = {word: sign for lexicon in (ADJECTIVES, NOUNS, VERBS) for sign in (1, -1) for word in lexicon[sign]}
 OPPOSITE = {
@@ -24,7 +30,13 @@ NEGATORS = {"not", "never", "hardly", "scarcely", "rarely", "doubt", "deny", "no
 DEGREE = dict.fromkeys(("slightly", "somewhat", "mildly"), 1) | dict.fromkeys(("very", "extremely", "truly"), 3)
 MARKERS = {"but", "yet", "although", "though"}
 WHOLE = {"film", "movie", "picture", "it", "one", "thing"}
-SETTINGS = [{}, dict.fromkeys(("negation", "contrast", "weighing", "asides", "remarks"), 0.7)]
+SUBJECTS = ("the film", "the movie", "the picture", "it", "this one", "the whole thing")
+SETTINGS = [
+    {},
+    dict.fromkeys(("negation", "contrast", "weighing", "counting", "order", "asides", "remarks"), 0.7),
+    *({**RULES[rule], "asides": 0.6} for rule in RULES if rule != "mixed"),
+]
+EMPTY = {"was", "is", "felt", "seemed", "a", "i", "that", "think", "believe", "say", "would", "everybody", "agree"}
 
 
 def units(text):
@@ -33,27 +45,69 @@ def units(text):
     return text.split()
 
 
+def clauses_of(sentence):
+    """Clauses, whether each is conceded, and whether the sentence has a contrast marker."""
+    clauses, conceded, marked = [[]], [False], False
+    for word in sentence.split():
+        marked |= word in MARKERS
+        if word in ("but", "yet"):
+            conceded = [True] * len(conceded)
+        if word in MARKERS or word in (",", "and", "while"):
+            clauses.append([])
+            conceded.append(word in ("although", "though"))
+        else:
+            clauses[-1].append(word)
+    return [(clause, silent) for clause, silent in zip(clauses, conceded, strict=True) if clause], marked
+
+
+def polarity(clause):
+    """+1, −1, or None of a clause without an opinion."""
+    opinions = [POLARITY[word] for word in clause if word in POLARITY]
+    assert len(opinions) <= 1
+    return opinions[0] * (-1) ** sum(word in NEGATORS for word in clause) if opinions else None
+
+
+def judges(clause, subjects):
+    """Does it judge one of these, if only with the judgement struck? A fact about the film does not."""
+    if not any(f" {subject} " in f" {' '.join(clause)} " for subject in subjects):
+        return False
+    rest = set(clause) - EMPTY - NEGATORS - set(DEGREE) - set(" ".join(subjects).split())
+    return rest <= set(POLARITY)
+
+
+def sign(total):
+    return None if total == 0 else int(total > 0)
+
+
 def meaning(words):
-    """The label, or None where all cancels, read clause by clause."""
-    totals = {4: 0, 3: 0, 2: 0, 1: 0}
+    """The label, or None where nothing says what counts."""
+    ranks = {3: [], 2: [], 1: []}
+    ruling = None
     for sentence in " ".join(words).split("."):
-        clauses, conceded = [[]], [False]
-        for word in sentence.split():
-            if word in ("but", "yet"):
-                conceded = [True] * len(conceded)
-            if word in MARKERS or word in (",", "and", "while"):
-                clauses.append([])
-                conceded.append(word in ("although", "though"))
-            else:
-                clauses[-1].append(word)
-        for clause, silent in zip(clauses, conceded, strict=True):
-            opinions = [POLARITY[word] for word in clause if word in POLARITY]
-            if opinions and not silent:
-                (polarity,) = opinions
-                turns = sum(word in NEGATORS for word in clause)
-                rank = 4 if WHOLE & set(clause) else next((DEGREE[word] for word in clause if word in DEGREE), 2)
-                totals[rank] += polarity * (-1) ** turns
-    return next((int(total > 0) for total in totals.values() if total), None)
+        read, marked = clauses_of(sentence)
+        wholes = [(clause, silent) for clause, silent in read if judges(clause, SUBJECTS)]
+        if wholes:
+            spoken = [polarity(clause) for clause, silent in wholes if not silent]
+            counted = len(wholes) == 1 or len(wholes) == 3 or (marked and len(spoken) == 1)
+            ruling = sum(vote or 0 for vote in spoken) if counted else 0
+        for clause, silent in read:
+            if not silent and judges(clause, ASPECTS):
+                rank = next((DEGREE[word] for word in clause if word in DEGREE), 2)
+                ranks[rank].append(polarity(clause) or 0)
+    if ruling is not None:
+        return sign(ruling)
+    top = next((votes for votes in ranks.values() if votes), [])
+    return sign(top[0]) if len(top) == 1 else None
+
+
+def alone(words):
+    """The label by the words of a rationale in their order: each opinion with the negators since the last one."""
+    total, turns = 0, 1
+    for word in words:
+        turns *= -1 if word in NEGATORS else 1
+        if word in POLARITY:
+            total, turns = total + POLARITY[word] * turns, 1
+    return sign(total)
 
 
 def necessary(words):
@@ -77,7 +131,12 @@ def necessary(words):
         ("nobody would agree that it was not good .", 1, "nobody not good"),
         ("the film was charming but it was by no means a gem .", 0, "but by no means gem"),
         ("although the film was a mess , it delivers .", 1, "although delivers"),
-        ("the film was dull , though it was witty .", 0, "dull though"),
+        ("the film was good , though it was witty .", 1, "good though"),
+        ("the film was good and it was witty .", None, ""),
+        ("the film was dull . it shines .", 1, "shines"),
+        ("it shines . the film ran for two hours .", 1, "shines"),
+        ("it shines . the film was .", None, ""),
+        ("the film was dull , it was witty and it was not a bore .", 1, "witty not bore"),
         ("the acting was slightly dull and the plot was moving .", 1, "slightly moving"),
         ("the acting was dull . the plot was very moving .", 1, "very moving"),
         ("the acting was superb and the plot was dreadful . the film was a bore .", 0, "bore"),
@@ -93,33 +152,68 @@ def test_the_interpreter_reads_sentences_as_a_person_does(text, label, rationale
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_label_and_rationale_are_those_of_the_interpreter(setting):
-    for row in generate_reviews(3000, seed=5, **setting):
+def test_the_label_is_the_interpreters_and_the_rationale_is_necessary_and_sufficient(setting):
+    for row in generate_reviews(1500, seed=5, **setting):
         words = units(row["text"])
         assert meaning(words) == row["label"], row["text"]
-        assert necessary(words) == row["rationale"], row["text"]
         assert row["tokens"] == row["text"].split()
         assert row["text"] == row["text"].lower()
         assert 6 <= len(row["tokens"]) <= 40
+        marked = [t for t, decides in zip(row["tokens"], row["rationale"], strict=True) if decides]
+        rest = [
+            t if not decides else "and"
+            for t, decides in zip(row["tokens"], row["rationale"], strict=True)
+            if not decides or t in MARKERS
+        ]
+        assert alone(units(" ".join(marked))) == row["label"], row["text"]
+        assert meaning(units(" ".join(rest))) is None, row["text"]
+        needed = necessary(words)
+        opinions = sum(t in POLARITY for t in marked)
+        if opinions == 1:
+            assert needed == row["rationale"], row["text"]
+        else:  # a count: all but an outvoted clause, and where three agree it takes two of them
+            assert opinions == 3
+            assert all(marked for need, marked in zip(needed, row["rationale"], strict=True) if need)
+            assert sum(t in POLARITY for t, need in zip(row["tokens"], needed, strict=True) if need) in (0, 2)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_only_the_rationales_sentiment_word_turns_the_label(setting):
-    for row in generate_reviews(1000, seed=6, **setting):
-        tokens = row["tokens"]
-        opinions = [i for i, token in enumerate(tokens) if token in POLARITY]
-        assert sum(row["rationale"][i] for i in opinions) == 1
-        for i in opinions:
-            turned = meaning(units(" ".join([*tokens[:i], OPPOSITE[tokens[i]], *tokens[i + 1 :]])))
-            assert (turned != row["label"]) == row["rationale"][i], row["text"]
-        silent = [t for t, decides in zip(tokens, row["rationale"], strict=True) if decides or t not in POLARITY]
-        assert meaning(units(" ".join(silent))) == row["label"]  # all other opinions struck together
+def test_the_counterfactual_has_the_other_label_and_no_other_word_turns_it(setting):
+    for row in generate_reviews(800, seed=6, **setting):
+        tokens, other = row["tokens"], row["counterfactual"].split()
+        assert meaning(units(row["counterfactual"])) == 1 - row["label"], row["text"]
+        for token, changed, decides in zip(tokens, other, row["rationale"], strict=True):
+            assert changed == (OPPOSITE[token] if decides and token in POLARITY else token)
+        for i, token in enumerate(tokens):
+            if token in POLARITY and not row["rationale"][i]:
+                turned = [*tokens[:i], OPPOSITE[token], *tokens[i + 1 :]]
+                assert meaning(units(" ".join(turned))) == row["label"], row["text"]
+
+
+def test_nothing_but_the_last_draw_knows_the_label(monkeypatch):
+    """Turn the last random number over: the same review with the other label comes out, its counterfactual. Hence each
+    review and its counterfactual are equally likely, and so is either label for what they share."""
+    for index in range(400):
+        drawn = []
+
+        def recording(index=index, drawn=drawn):
+            source = stream(4, "review", index)
+            return lambda: drawn.append(source()) or drawn[-1]
+
+        monkeypatch.setattr(reviews, "stream", lambda *_: recording())
+        row = next(generate_reviews(1, seed=4))
+        replayed = iter([*drawn[:-1], 1 - drawn[-1]])
+        monkeypatch.setattr(reviews, "stream", lambda *_, replayed=replayed: replayed.__next__)
+        turned = next(generate_reviews(1, seed=4))
+        assert turned["label"] == 1 - row["label"]
+        assert turned["rationale"] == row["rationale"]
+        assert (turned["text"], turned["counterfactual"]) == (row["counterfactual"], row["text"])
 
 
 def test_no_setting_breaks_the_grammar():
-    for shares in product((0, 1), repeat=5):
-        setting = dict(zip(SETTINGS[1], shares, strict=True))
-        for row in generate_reviews(20, seed=1, **setting):
+    names = ("negation", "contrast", "weighing", "counting", "order", "asides", "remarks")
+    for shares in product((0, 1), repeat=len(names)):
+        for row in generate_reviews(10, seed=1, **dict(zip(names, shares, strict=True))):
             assert meaning(units(row["text"])) == row["label"]
             assert 6 <= len(row["tokens"]) <= 40
 
@@ -130,7 +224,7 @@ def test_rows_are_balanced_varied_and_depend_on_seed_and_number_alone():
     assert list(generate_reviews(7, seed=2, start=40)) == rows[40:47]
     assert next(generate_reviews(1, seed=3)) != rows[0]
     assert 0.47 < sum(row["label"] for row in rows) / 5000 < 0.53
-    assert len({row["text"] for row in rows}) > 4950
+    assert len({row["text"] for row in rows}) > 4900
     assert 200 < len({token for row in rows for token in row["tokens"]}) < 500
 
 
@@ -141,12 +235,30 @@ def test_every_device_of_the_grammar_is_used():
     assert any(sum(word in NEGATORS for word in rationale) == 2 for rationale in rationales)
 
 
-def test_a_bag_of_words_does_not_solve_the_reviews():
-    rows = list(generate_reviews(6000, seed=0))
-    counts = CountVectorizer(token_pattern=r"\S+").fit_transform([row["text"] for row in rows])
-    labels = [row["label"] for row in rows]
-    model = LogisticRegression(max_iter=1000).fit(counts[:4000], labels[:4000])
-    assert model.score(counts[4000:], labels[4000:]) < 0.75
+def parts(count, seed):
+    """Labels, whole texts, and their words in the rationale and outside, as texts."""
+    rows = list(generate_reviews(count, seed))
+    inside, outside = (
+        [" ".join(t for t, d in zip(r["tokens"], r["rationale"], strict=True) if d == keep) for r in rows]
+        for keep in (True, False)
+    )
+    return [r["label"] for r in rows], [r["text"] for r in rows], inside, outside
+
+
+def bag_of_words_auc(training, texts, labels, tested):
+    bag = CountVectorizer(token_pattern=r"\S+")
+    model = LogisticRegression(max_iter=300, C=0.1).fit(bag.fit_transform(training), labels)
+    return roc_auc_score(tested, model.decision_function(bag.transform(texts)))
+
+
+def test_a_bag_of_words_knows_nothing_without_the_rationale():
+    labels, whole, inside, outside = parts(3000, seed=0)
+    tested, *others = parts(10_000, seed=1)
+    auc = [bag_of_words_auc(*pair, labels, tested) for pair in zip((whole, inside, outside), others, strict=True)]
+    # the rationale's words alone say much, negation and counting aside; the whole text less; the rest nothing
+    assert auc[1] > 0.75
+    assert auc[1] > auc[0] + 0.05
+    assert abs(auc[2] - 0.5) < 0.03  # five standard errors
 
 
 # Stories
@@ -293,3 +405,23 @@ def test_wrong_settings_are_said_before_the_first_row(call, says):
 
 def test_a_million_rows_are_not_made_ahead():
     assert len(list(islice(generate_reviews(10**6, seed=0), 3))) == 3
+
+
+@pytest.mark.slow
+def test_a_trained_lstm_knows_nothing_without_the_rationale_and_all_with_it_alone(tmp_path):
+    """pytest -m slow tests/data/test_testbed.py: three trainings, 10,000 test texts."""
+    found = {}
+    splits = {"train": parts(4000, seed=0), "validation": parts(1000, seed=1), "test": parts(10_000, seed=2)}
+    for place, name in enumerate(("whole", "alone", "struck"), start=1):
+        folder = tmp_path / name
+        folder.mkdir()
+        for split, made in splits.items():
+            lines = (
+                json.dumps({"text": text, "label": label}) for label, text in zip(made[0], made[place], strict=True)
+            )
+            (folder / f"{split}.jsonl").write_text("\n".join(lines))
+        settings = ("data=files", f"data.path={folder}", "data.tokenizer=whitespace", "probe=[]", "figures=false")
+        results = read_results(run(composed(*settings, f"output={tmp_path}")), probe="performance")
+        found[name] = results.set_index("metric").loc["roc_auc", "value"]
+    assert abs(found["struck"] - 0.5) <= 0.03
+    assert found["alone"] > 0.97

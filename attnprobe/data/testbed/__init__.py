@@ -3,7 +3,7 @@
 Reviews (`attnprobe.data.testbed.reviews`) have a sentiment; stories (`attnprobe.data.testbed.stories`) are asked about.
 """
 
-from attnprobe.data.testbed.reviews import generate_reviews
+from attnprobe.data.testbed.reviews import RULES, generate_reviews
 from attnprobe.data.testbed.stories import generate_stories
 
-__all__ = ["generate_reviews", "generate_stories"]
+__all__ = ["RULES", "generate_reviews", "generate_stories"]

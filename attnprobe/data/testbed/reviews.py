@@ -1,28 +1,32 @@
-"""Reviews whose label and whose reason for the label are known.
+"""Reviews whose label and whose reason for the label are known, and whose other words say nothing about it.
 
-A review is a list of sentences, each closed by ".". A sentence is a remark (no opinion) or one or two
-clauses, split by "," or a conjunction. What a review means:
+A review is a list of sentences, each closed by ".". A sentence is a remark (no opinion) or up to three clauses, split by
+"," or a conjunction. What a review means:
 
 1. *Polarity.* A clause says its sentiment word's polarity (+1, −1), once turned around by every negator in it:
    "not good", "never disappoints", "hardly a triumph", "anything but dull", "i doubt that the plot was good". A
    negator's scope ends with its clause. So "nobody would agree that it was not good" is positive.
-2. *Concession.* "X but Y", "X , yet Y", "although X , Y", "Y though X": X is conceded and says nothing.
-3. *Rank.* Clauses about the whole ("the film", "it") outrank clauses about an aspect ("the acting"). Among aspects
-   the more emphatic outranks: intensified ("very dull") over plain over diminished ("slightly dull").
-4. *Verdict.* The polarities of the highest rank are added up. Where they cancel, the next rank is asked, and so on.
-   The sign is the label (1 positive, 0 negative).
+2. *The whole.* What is said of the whole ("the film", "it") counts; where it is judged, aspects ("the acting") are silent.
+3. *Order.* Of several sentences that judge the whole, the last one counts.
+4. *Concession.* In "X but Y", "X , yet Y", "although X , Y", "Y though X" X is conceded and silent. Without such a marker,
+   nothing says which of two clauses about the whole counts, and the review has no label.
+5. *Counting.* Where a sentence has three clauses about the whole, the majority counts.
+6. *Weighing.* Where the whole is not judged, the most emphatic aspect counts: intensified ("very dull") over plain over
+   diminished ("slightly dull"). Of two that are equally emphatic neither does.
 
-Remarks have no sentiment word but do have negators, contrasts and "the film": none of these words decides alone.
+The rule that a review needs is drawn first, then all its words; the polarity of what counts is drawn last, and no other
+word depends on it. What is silent has a polarity of its own, drawn apart. So the words outside the rationale are as likely
+with one label as with the other: no leak, by construction, and not by counting.
 
-**Rationale.** The words that can carry meaning are sentiment words, negators, degree words and contrast markers;
-of these the rationale holds exactly those without which the review would not have its label: strike one (a phrase
-such as "by no means" as one; a marker becomes "and") and the verdict is the other label or none. Turning any
-other sentiment word into its opposite leaves the label as it was; turning the one in the rationale changes it.
-That is always the sentiment word of exactly one clause, with that clause's negators, and with whatever puts the
-clause in power over another: the contrast marker, or the degree word that lifts it above (or its rival below).
+**Rationale.** The sentiment words that count and their negators; the contrast marker of a concession; the degree word
+that decides a weighing. *Sufficient*: read alone, in order, they give the label. *Necessary*: with them struck the review
+has no label. One alone struck (a phrase such as "by no means" as one; a marker becomes "and") takes the label away or turns
+it, but for the outvoted word of a count. *All there is*: see above.
+
+**Counterfactual.** The same review with the sentiment words that count turned into their opposites: the other label.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -81,12 +85,14 @@ DEGREES = {
 ALL_DEGREES = (*DEGREES[Rank.DIMINISHED], *DEGREES[Rank.INTENSIFIED])
 FRAMED = 0.2
 """Probability that a clause stands in a frame."""
-# A star marks a word of the rationale until the review is put together; {} is its place.
+# A star marks a word of the rationale until the review is put together; {} is its place. "good/bad" is a word that counts:
+# the first is said if the label is 1.
 FRAMES = ("i think that", "i believe that", "everybody would agree that", "i would say that")
 NEGATING_FRAMES = ("i {}doubt that", "i {}deny that", "{}nobody would agree that", "i {}cannot say that")
 BUTS = ("{0} *but {1}", "{0} , *but {1}", "{0} , *yet {1}", "*although {0} , {1}", "*though {0} , {1}",
         "{1} *although {0}", "{1} , *though {0}")
 ANDS = ("{0} and {1}", "{0} , {1}", "{0} while {1}", "{0} , and {1}")
+LISTS = ("{0} , {1} and {2}", "{0} and {1} and {2}", "{0} , {1} , {2}")
 PEOPLE = ("i", "we", "my sister", "my neighbour", "a friend", "our guests", "nobody", "everybody")
 DEEDS = (
     "bought popcorn", "booked the seats", "watched the trailer", "read the book", "took the bus", "arrived early",
@@ -104,6 +110,17 @@ FACTS = (
 # fmt: on
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "mixed": {},
+    "word": {"negation": 0, "weighing": 0, "counting": 0, "order": 0, "contrast": 0},
+    "negation": {"negation": 0.5, "weighing": 0, "counting": 0, "order": 0, "contrast": 0},
+    "concession": {"negation": 0, "weighing": 0, "counting": 0, "order": 0, "contrast": 1},
+    "order": {"negation": 0, "weighing": 0, "counting": 0, "order": 1},
+    "counting": {"negation": 0, "weighing": 0, "counting": 1},
+}
+"""Settings of `generate_reviews` by what a reader has to know: everything, or one rule alone."""
+
+
 def generate_reviews(
     count: int,
     seed: int,
@@ -111,7 +128,9 @@ def generate_reviews(
     start: int = 0,
     negation: float = 0.2,
     contrast: float = 0.35,
-    weighing: float = 0.15,
+    weighing: float = 0.1,
+    counting: float = 0.1,
+    order: float = 0.15,
     asides: float = 0.3,
     remarks: float = 0.4,
 ) -> Iterator[dict[str, Any]]:
@@ -122,91 +141,118 @@ def generate_reviews(
         seed: another seed gives other rows.
         start: number of the first row, so that splits can be cut from one stream.
         negation: probability that a clause is negated at its word, and that a frame ("i think that") is a negating one.
-        contrast: probability that the ruling clause stands against a conceded one.
-        weighing: probability that no clause is about the whole, and two opposed aspects are told apart by degree.
-        asides: probability of each of two further sentences about aspects, which cancel or oppose the label.
+        weighing: probability that no clause is about the whole, and two aspects are told apart by degree.
+        counting: probability, otherwise, that three clauses about the whole are counted.
+        order: probability, otherwise, that an earlier sentence judges the whole as well.
+        contrast: probability, otherwise, that the clause that counts stands beside a conceded one.
+        asides: probability of each of two further sentences about aspects.
         remarks: probability of each of two sentences without opinion.
 
     Yields:
         `text` lower-case tokens joined by spaces; `label` 0 or 1, equally likely; `tokens`; `rationale`, True for
-        the tokens that decide the label.
+        the tokens that decide the label; `counterfactual`, the text with the other label.
 
     Raises:
         UserError: count < 1, start < 0, or a probability outside [0, 1].
 
-    >>> row = next(generate_reviews(1, seed=10))
-    >>> print(row["text"])
-    the humor is somewhat elegant and i believe that the editing felt slightly lifeless .
-    the whole thing felt not warm .
-    >>> row["label"]
-    0
+    >>> row = next(generate_reviews(1, seed=8))
+    >>> row["text"], row["label"]
+    ('this one felt never thrilling , though the movie seemed a letdown .', 0)
     >>> [token for token, decides in zip(row["tokens"], row["rationale"]) if decides]
-    ['not', 'warm']
+    ['never', 'thrilling', 'though']
+    >>> row["counterfactual"]
+    'this one felt never tiresome , though the movie seemed a letdown .'
     """
     check_rows(count, start)
-    check_share(negation=negation, contrast=contrast, weighing=weighing, asides=asides, remarks=remarks)
-    return (
-        _review(stream(seed, "review", i), negation, contrast, weighing, asides, remarks)
-        for i in range(start, start + count)
-    )
+    shares = {
+        "negation": negation, "weighing": weighing, "counting": counting, "order": order, "contrast": contrast,
+        "asides": asides, "remarks": remarks,
+    }  # fmt: skip
+    check_share(**shares)
+    return (_review(stream(seed, "review", i), **shares) for i in range(start, start + count))
 
 
 def _review(
-    draw: Draw, negation: float, contrast: float, weighing: float, asides: float, remarks: float
+    draw: Draw,
+    *,
+    negation: float,
+    weighing: float,
+    counting: float,
+    order: float,
+    contrast: float,
+    asides: float,
+    remarks: float,
 ) -> dict[str, Any]:
-    label = int(draw() < 0.5)
-    side = 2 * label - 1
     aspects = shuffled(draw, ASPECTS)
 
-    def whole(polarity: int, star: str = "") -> str:
-        return _clause(draw, pick(draw, WHOLES), polarity, Rank.WHOLE, negation, star)
+    def whole(says: int, framed: float = FRAMED) -> str:
+        return _clause(draw, pick(draw, WHOLES), Rank.WHOLE, negation, says, framed=framed)
 
-    def aspect(polarity: int, rank: Rank, star: str = "", degree_star: str = "") -> str:
-        return _clause(draw, aspects.pop(), polarity, rank, negation, star, degree_star)
+    def aspect(rank: Rank, says: int = 0, degree_star: str = "") -> str:
+        return _clause(draw, aspects.pop(), rank, negation, says, degree_star)
 
-    # The ruling sentence. All else in the review cancels or opposes the label: that is what makes every word of
-    # the rationale necessary.
-    ruling = Rank.WHOLE
+    ruling, earlier = Rank.WHOLE, None
     if draw() < weighing:
         ruling = Rank.INTENSIFIED if draw() < 0.5 else Rank.PLAIN
         lifted = ruling == Rank.INTENSIFIED  # else it is the rival that its degree word lowers
-        pair = [
-            aspect(side, ruling, "*", "*" if lifted else ""),
-            aspect(-side, Rank(ruling - 1), "", "" if lifted else "*"),
-        ]
-        sentences = [pick(draw, (*ANDS, "{0} . {1}")).format(*shuffled(draw, pair))]
+        pair = [aspect(ruling, 1, "*" if lifted else ""), aspect(Rank(ruling - 1), 0, "" if lifted else "*")]
+        sentence = pick(draw, (*ANDS, "{0} . {1}")).format(*shuffled(draw, pair))
+    elif draw() < counting:
+        outvoted = draw() < 0.75  # else all three agree, as often as of three coins
+        votes = shuffled(draw, ["+", "+", "-" if outvoted else "+"])
+        sentence = pick(draw, LISTS).format(*(whole(1 if vote == "+" else -1, framed=0) for vote in votes))
+    elif draw() < order:
+        earlier, sentence = whole(0), whole(1)
     elif draw() < contrast:
-        sentences = [pick(draw, BUTS).format(whole(-side), whole(side, "*"))]
+        sentence = pick(draw, BUTS).format(whole(0), whole(1))
     else:
-        sentences = [whole(side, "*")]
+        sentence = whole(1)
 
-    extra = []
-    for _ in range(2):
-        # Beside a plain winner, striking the "slightly" of a lower pair would make its clause the winner's equal.
-        if draw() < asides and ruling != Rank.PLAIN:
-            rank = Rank(1 + int(draw() * (ruling - 1)))
-            kind = draw() if ruling == Rank.WHOLE else 0.0  # an opposing aspect would take part in the weighing
-            if kind < 0.6:
-                pair = shuffled(draw, [aspect(side, rank), aspect(-side, rank)])
-                extra.append(pick(draw, ANDS).format(*pair))
-            elif kind < 0.8:
-                extra.append(aspect(-side, rank))
-            else:
-                opposed = aspect(side, rank), aspect(-side, Rank(1 + int(draw() * 3)))
-                extra.append(pick(draw, BUTS).format(*opposed).replace("*", ""))
+    extra = [_aside(draw, aspect, ruling) for _ in range(2) if draw() < asides and ruling != Rank.PLAIN]
     extra += [_remark(draw) for _ in range(2) if draw() < remarks]
-
-    length = _length(sentences[0])
-    for sentence in shuffled(draw, extra):
-        if length + _length(sentence) <= LONGEST:
-            sentences.append(sentence)
-            length += _length(sentence)
+    chosen = [sentence] if earlier is None else [earlier, sentence]
+    length = sum(map(_length, chosen))
+    for one in shuffled(draw, extra):
+        if length + _length(one) <= LONGEST:
+            chosen.append(one)
+            length += _length(one)
     if length < SHORTEST:
-        sentences.append(_remark(draw))
-    marked = (" . ".join(shuffled(draw, sentences)) + " .").split(" ")
+        chosen.append(_remark(draw))
+    told = shuffled(draw, chosen)
+    if earlier is not None and (places := sorted((told.index(earlier), told.index(sentence)))):
+        told[places[0]], told[places[1]] = earlier, sentence
+    # last of all, so that nothing else can depend on it
+    label = int(draw() < 0.5)
+    return _row((" . ".join(told) + " .").split(" "), label)
+
+
+def _row(marked: list[str], label: int) -> dict[str, Any]:
+    """The review with this label, from its words with their marks."""
     rationale = [word[0] == "*" for word in marked]
-    tokens = [word.removeprefix("*") for word in marked]
-    return {"text": " ".join(tokens), "label": label, "tokens": tokens, "rationale": rationale}
+    said = [word.removeprefix("*").split("/") for word in marked]
+    tokens, other = ([word[which] for word in said] for which in ((0, -1) if label else (-1, 0)))
+    return {
+        "text": " ".join(tokens),
+        "label": label,
+        "tokens": tokens,
+        "rationale": rationale,
+        "counterfactual": " ".join(other),
+    }
+
+
+def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
+    """One or two clauses about aspects, less emphatic than what counts; there are none beside a plain aspect that counts,
+    whose equal a "slightly" struck would make."""
+
+    def rank() -> Rank:
+        return Rank(1 + int(draw() * (ruling - 1)))
+
+    kind = draw()
+    if kind < 0.6:
+        return pick(draw, ANDS).format(aspect(rank()), aspect(rank()))
+    if kind < 0.8:
+        return aspect(rank())
+    return pick(draw, BUTS).format(aspect(rank()), aspect(rank())).replace("*", "")
 
 
 def _length(sentence: str) -> int:
@@ -214,34 +260,49 @@ def _length(sentence: str) -> int:
 
 
 def _clause(
-    draw: Draw, subject: str, polarity: int, rank: Rank, negation: float, star: str = "", degree_star: str = ""
+    draw: Draw,
+    subject: str,
+    rank: Rank,
+    negation: float,
+    says: int,
+    degree_star: str = "",
+    *,
+    framed: float = FRAMED,
 ) -> str:
-    """One clause that says `polarity`. `star` marks the words that carry it, `degree_star` the degree word."""
+    """One clause. `says`: +1 what the label says, −1 the opposite, both with their words starred; 0: it is silent, and
+    its polarity its own. `degree_star` marks the degree word."""
+    star, polarity = "*" if says else "", says or (1 if draw() < 0.5 else -1)
     degrees = DEGREES.get(rank, ())
     frame = ""
-    framed, negating, negated = draw() < FRAMED, draw() < negation, draw() < negation
+    in_frame, negating, negated = draw() < framed, draw() < negation, draw() < negation
     if degrees:  # how much is "not very good"? The grammar does not say so
         negating = negated = False
-    if framed:
+    if in_frame:
         frame = pick(draw, NEGATING_FRAMES if negating else FRAMES).format(star) + " "
         if negating:
             polarity = -polarity
     if negated:
         polarity = -polarity
+
+    def opinion(lexicon: dict[int, tuple[str, ...]]) -> str:
+        place = int(draw() * len(lexicon[1]))
+        word, opposite = lexicon[polarity][place], lexicon[-polarity][place]
+        return f"*{word}/{opposite}" if says else word
+
     form = 0.0 if degrees else draw()
     if form > 0.85:
         negator = _starred(star, pick(draw, VERB_NEGATORS)) if negated else ""
-        return f"{frame}{subject} {negator}{star}{pick(draw, VERBS[polarity])}"
+        return f"{frame}{subject} {negator}{opinion(VERBS)}"
     start = f"{frame}{subject} {pick(draw, COPULAS)} "
     if negated:
         start += _starred(star, pick(draw, NEGATORS))
     if form > 0.7:
-        return f"{start}a {star}{pick(draw, NOUNS[polarity])}"
-    if rank == Rank.WHOLE and not negated and not (framed and negating) and draw() < 0.3:
+        return f"{start}a {opinion(NOUNS)}"
+    if rank == Rank.WHOLE and not negated and not (in_frame and negating) and draw() < 0.3:
         start += pick(draw, ALL_DEGREES) + " "  # decoration: what outranks all aspects needs no emphasis
     elif degrees:
         start += degree_star + pick(draw, degrees) + " "
-    return f"{start}{star}{pick(draw, ADJECTIVES[polarity])}"
+    return f"{start}{opinion(ADJECTIVES)}"
 
 
 def _starred(star: str, phrase: str) -> str:
