@@ -1,4 +1,5 @@
-"""Attentions whose rightness is known because they were built that way: what tests of attention are calibrated on."""
+"""Attentions whose rightness is known because they were built that way, and a decoder that reads nothing: what tests of
+attention are calibrated on."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.decoders import Decoder
 
 
 def concentrated(
@@ -84,6 +86,56 @@ class FirstAttention(FocusedAttention):
         return batch.content & (batch.content.cumsum(-1) == 1)
 
 
+class CommonWordAttention(FocusedAttention):
+    """Peaked, and on a word that says nothing: `mass` lies on the commonest word of the text, the first of equals. What is
+    common is learnt while training: how often a word was seen, whatever its label; `the` or a full stop in the end.
+
+    Attributes:
+        buckets: words that are counted apart; a vocabulary of more shares some counts.
+    """
+
+    seen: Tensor
+
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, mass: float = 0.95, buckets: int = 1 << 16
+    ) -> None:
+        super().__init__(hidden_size, mass=mass)
+        self.register_buffer("seen", torch.zeros(checked_buckets(buckets), dtype=torch.int64))
+
+    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+        """The commonest word."""
+        words = batch.ids % len(self.seen)
+        if self.training:
+            self.seen += torch.bincount(words[batch.content], minlength=len(self.seen))
+        common = self.seen[words].masked_fill(~batch.content, -1)
+        most = (common == common.amax(-1, keepdim=True)) & batch.content
+        return most & (most.cumsum(-1) == 1)
+
+
+class WordAttention(GivenAttention):
+    """Learned, without context: one learned score per word of the vocabulary, whatever the encoder makes of the text, so
+    that even over an LSTM's states a weight belongs to its word. All scores start alike.
+
+    Attributes:
+        buckets: words that have a score of their own; a vocabulary of more shares some.
+    """
+
+    def __init__(self, hidden_size: int, query_size: int | None = None, buckets: int = 1 << 16) -> None:
+        super().__init__(hidden_size)
+        self.score = nn.Parameter(torch.zeros(checked_buckets(buckets)))
+
+    def given(self, batch: Batch) -> Float[Tensor, "batch seq"]:
+        """The attention over the words; its gradient reaches the scores, and no word vector."""
+        return masked_softmax(self.score[batch.ids % len(self.score)], batch.content)
+
+
+def checked_buckets(buckets: int) -> int:
+    """The number, if it is one of words."""
+    if buckets < 1:
+        raise UserError(f"model.attention.buckets={buckets}: expected at least 1, such as 65536")
+    return buckets
+
+
 class RandomAttention(GivenAttention):
     """Knows no word: the softmax of frozen noise that depends on the example's number and the position alone.
 
@@ -124,6 +176,23 @@ class PositionAttention(Attention):
         """Unmasked scores."""
         place = torch.arange(hidden.shape[1], device=hidden.device).clamp(max=len(self.score) - 1)
         return self.score[place].to(hidden.dtype).expand(hidden.shape[:-1])
+
+
+class ConstantDecoder(Decoder):
+    """A guesser: the same logits for every text, whose bias is all that is learnt, so that it predicts the share of each
+    class in the training rows, and decides for the majority."""
+
+    linear: ClassVar[bool] = True
+
+    def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(classes))
+
+    def forward(
+        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
+    ) -> Float[Tensor, "*any classes"]:
+        """Logits `[..., classes]`."""
+        return self.bias.expand(*attended.shape[:-1], -1)
 
 
 def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:

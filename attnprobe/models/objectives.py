@@ -1,9 +1,10 @@
 """What training makes small: one loss per example, and the parts that it consists of."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
 from attnprobe.measures import jensen_shannon, kullback_leibler
+from attnprobe.models.controls import noise
 
 
 class Objective(ABC):
@@ -107,3 +109,23 @@ class Deception(Objective):
         hidden = -(1 - mass).clamp(min=1e-6).log()
         entropy = CrossEntropy()(outputs, batch, task, class_weight)["loss"]
         return {"loss": entropy + self.weight * hidden, "mass": mass.detach()}
+
+
+@dataclass(frozen=True)
+class CoinFlips(Objective):
+    """Cross entropy of labels that a coin decided, once for each example: there is nothing to be learnt (Zhang et al. 2017;
+    the data randomisation test of Adebayo et al. 2018, section 3.4). The true labels are never read in training.
+
+    Note:
+        A permutation of the labels would need the whole split; a class drawn for each example number, all equally likely,
+        is the same to a model but for the share of each class.
+    """
+
+    def __call__(
+        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
+    ) -> dict[str, Float[Tensor, "batch"]]:
+        """The cross entropy as `loss`."""
+        classes = torch.arange(outputs.logits.shape[-1], device=batch.example_id.device)
+        drawn = noise(batch.example_id.unsqueeze(-1), classes)
+        labels = (drawn > 0).to(batch.labels.dtype) if task is Task.MULTI_LABEL else drawn.argmax(-1)
+        return CrossEntropy()(outputs, replace(batch, labels=labels), task, class_weight)

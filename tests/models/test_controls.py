@@ -6,20 +6,34 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy import stats
 
 from attnprobe.errors import UserError
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.models.controls import FirstAttention, PositionAttention, RandomAttention, RationaleAttention, noise
-from attnprobe.models.objectives import CrossEntropy, Deception
+from attnprobe.models.controls import (
+    CommonWordAttention,
+    ConstantDecoder,
+    FirstAttention,
+    PositionAttention,
+    RandomAttention,
+    RationaleAttention,
+    WordAttention,
+    noise,
+)
+from attnprobe.models.objectives import CoinFlips, CrossEntropy, Deception
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
 from tests.models.test_hierarchical import han, with_sentences
+from tests.runs import composed, small_run
 from tests.toys import ATTENTIONS, rows_of, toy_batch, toy_classifier
 
 CONTROLS = {
     "rationale": partial(RationaleAttention, mass=0.9), "first": FirstAttention, "random": RandomAttention,
-    "position": PositionAttention,
+    "position": PositionAttention, "word": WordAttention, "common_word": CommonWordAttention,
 }  # fmt: skip
+KNOWS_NO_WORD = ("rationale", "first", "random", "position")
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +48,84 @@ def marked(lengths, padding=0):
     rationale = torch.zeros_like(batch.content)
     rationale[:, 2] = batch.content[:, 2]
     return replace(batch, rationale=rationale)
+
+
+def scored(attention):
+    """Scores as if learnt, where all start alike."""
+    with torch.no_grad():
+        if isinstance(attention, WordAttention):
+            attention.score.copy_(noise(torch.arange(len(attention.score))))
+        if isinstance(attention, CommonWordAttention):
+            attention.seen.copy_(torch.arange(len(attention.seen)))
+
+
+def test_word_attention_by_hand_and_its_scores_are_learnt():
+    batch, classifier = toy_batch([4, 2]), toy_classifier("lstm", "word").train()
+    torch.testing.assert_close(classifier(batch).attention[0, 1:5], torch.full((4,), 0.25))
+    with torch.no_grad():
+        classifier.attention.score[batch.ids[0, 3]] = np.log(9.0)
+    outputs = classifier(batch)
+    assert (batch.ids[0] == batch.ids[0, 3]).sum() == 1
+    torch.testing.assert_close(outputs.attention[0, 1:5], torch.tensor([1, 1, 9, 1]) / 12)
+    outputs.logits[0, 1].backward()
+    assert (classifier.attention.score.grad[batch.ids[0, 1:5]] != 0).all()
+    assert classifier.attention.score.grad.count_nonzero() == len(set(batch.ids[0, 1:5].tolist()))
+
+
+def test_the_commonest_word_is_learnt_in_training_alone():
+    batch, classifier = toy_batch([4, 3, 5]), toy_classifier("average", "common_word")
+    batch.ids[:, 2] = 9  # once in every text
+    batch.ids[2, 4] = 9  # twice in the last one
+    classifier.eval()(batch)
+    assert classifier.attention.seen.sum() == 0
+    classifier.train()(batch)
+    assert classifier.attention.seen.sum() == 12
+    assert int(classifier.attention.seen.argmax()) == 9
+    attention = classifier.eval()(batch).attention
+    torch.testing.assert_close(attention[:, 2], torch.full((3,), 0.95))
+    torch.testing.assert_close(attention[2, 1:6], torch.tensor([0.0125, 0.95, 0.0125, 0.0125, 0.0125]))
+
+
+def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
+    settings = ["model/decoder=constant", "training.epochs=20", "training.recipe.optimizer.lr=0.02"]
+    lines = [f'{{"text": "word{row % 7} word{row % 3}", "label": {int(row % 4 == 0)}}}' for row in range(400)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    given = ["data=files", f"data.path={tmp_path / 'rows.jsonl'}", "probe=[permutation]", "figures=false"]
+    results = read_results(run(composed(*given, *settings, f"output={tmp_path}")))
+    means = results.groupby("metric")["value"].mean()
+    assert means["median_tvd"] == 0
+    assert means["predicted_class"] == 0
+    assert means["accuracy"] == 0.75
+    decoder = ConstantDecoder(3, 2)
+    assert decoder(torch.randn(5, 4, 3)).shape == (5, 4, 2)
+
+
+def test_coin_flips_never_read_the_label_and_are_the_same_every_time():
+    batch, classifier = toy_batch([3] * 300), toy_classifier("average")
+    outputs = classifier(batch)
+    loss = CoinFlips()(outputs, batch, classifier.task, None)["loss"]
+    other = replace(batch, labels=1 - batch.labels)
+    torch.testing.assert_close(CoinFlips()(outputs, other, classifier.task, None)["loss"], loss)
+    heads = torch.isclose(loss, -outputs.logits.log_softmax(-1)[:, 1])
+    assert 0.4 < heads.float().mean() < 0.6
+    assert abs(float((heads == (batch.labels == 1)).float().mean()) - 0.5) < 0.1
+    rows = torch.arange(299, -1, -1)
+    again = CoinFlips()(classifier(batch.rows(rows)), batch.rows(rows), classifier.task, None)["loss"]
+    torch.testing.assert_close(again, loss[rows])
+
+
+def test_an_untrained_model_is_a_run_with_its_first_weights(tmp_path):
+    found = {}
+    for name, settings in {
+        "untrained": ["training=untrained"],
+        "again": ["training=untrained", "training.epochs=3"],
+    }.items():
+        directory = run(small_run(tmp_path / name, *settings, probes="[]"))
+        found[name] = load_file(directory / "model.safetensors")
+    trained = load_file(run(small_run(tmp_path / "trained", probes="[]")) / "model.safetensors")
+    for key, value in found["untrained"].items():
+        assert torch.equal(value, found["again"][key])
+    assert any(not torch.equal(value, trained[key]) for key, value in found["untrained"].items())
 
 
 def test_rationale_attention_by_hand():
@@ -59,8 +151,9 @@ def test_first_attention_by_hand():
 
 @pytest.mark.parametrize("name", CONTROLS)
 @pytest.mark.parametrize("encoder", ["lstm", "cnn", "average"])
-def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word(name, encoder):
+def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word_if_it_says_so(name, encoder):
     batch, classifier = marked([6, 3, 5], padding=3), toy_classifier(encoder, name)
+    scored(classifier.attention)
     attention = classifier(batch).attention
     assert torch.equal(attention > 0, batch.content)
     torch.testing.assert_close(attention.sum(-1), torch.ones(3))
@@ -68,7 +161,8 @@ def test_neither_padding_nor_the_batch_changes_it_and_it_knows_no_word(name, enc
         one = rows_of(batch, [row])
         torch.testing.assert_close(classifier(one).attention[0], attention[row, : one.ids.shape[1]])
     other = torch.where(batch.content, batch.ids.roll(1, 0).clamp(min=4), batch.ids)
-    torch.testing.assert_close(classifier(replace(batch, ids=other)).attention, attention)
+    changed = classifier(replace(batch, ids=other)).attention
+    assert torch.allclose(changed, attention) == (name in KNOWS_NO_WORD)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -121,6 +215,7 @@ def test_deception_by_hand():
         (lambda: RationaleAttention(4, mass=1.5), r"model\.attention\.mass=1\.5"),
         (lambda: RandomAttention(4, spread=-1.0), r"model\.attention\.spread=-1"),
         (lambda: PositionAttention(4, longest=0), r"model\.attention\.longest=0"),
+        (lambda: WordAttention(4, buckets=0), r"model\.attention\.buckets=0"),
         (lambda: Deception(weight=-1.0), r"objective\.weight=-1"),
         (lambda: toy_classifier("average", "rationale")(toy_batch([3])), "these texts do not say which"),
     ],
