@@ -30,7 +30,7 @@ def test_every_data_set_is_built(stem):
     assert module.name == {"files": "x"}.get(stem, stem)  # a file's data set is called as the file
 
 
-STUDIES = [stem for stem in stems("experiment") if stem.startswith(("wiegreffe", "audit"))]
+STUDIES = [stem for stem in stems("experiment") if stem.startswith(("wiegreffe", "audit", "calibration"))]
 """Experiments of several runs, which tests/studies carries out."""
 
 

@@ -1,0 +1,103 @@
+"""One model of the study: did it solve the task, is its attention right, and what does every test say of it?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnprobe.report.calibration.published import PUBLISHED
+from attnprobe.report.claims import put_to_test
+from attnprobe.report.reading import present
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import read_results
+
+MEANINGLESS = ("untrained", "coin_flips", "guesser")
+"""Controls that cannot have learnt the task: no verdict on their attention means anything."""
+SOLVED, FOLLOWS = 0.95, 0.9
+"""Accuracy, and accuracy with the reason changed, from which a model counts as one that decides by the known reason."""
+RIGHT, WRONG = 0.8, 0.05
+"""Share of what an attention could reach beyond chance from which it is right, and up to which it is wrong."""
+RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
+
+
+def model_facts(directory: Path) -> dict[str, Any]:
+    """What is known of one model: its cell, its accuracies, and how right its attention is.
+
+    `rightness`: (attention on the deciding words − chance) / (1 − chance), of the means over the texts; 0 is chance, 1 all
+    that can be reached. It is about words. Of states there is no such scale: their contributions have the weight as a factor,
+    so that even a weight without meaning agrees with them (`state_rank_agreement`, `state_mass_agreement`).
+    """
+    manifest = RunDirectory(directory).manifest()
+    known = read_results(directory, probe="known_answer").groupby("metric", observed=True)["value"].mean()
+    encoder, _, control = str(manifest["model"]).partition("_")
+    reach = 1 - known["chance"]
+    return {
+        "run_id": manifest["run_id"],
+        "data": manifest["data"],
+        "encoder": encoder,
+        "control": control,
+        "seed": manifest["seed"],
+        "accuracy": known["correct"],
+        "accuracy_contradicted": known.get("correct_contradicted", float("nan")),
+        "accuracy_without": known.get("correct_without", float("nan")),
+        "accuracy_alone": known.get("correct_alone", float("nan")),
+        "chance": known["chance"],
+        "mass": known["mass_on_rationale"],
+        "precision": known["precision_on_rationale"],
+        "auprc": known["auprc_on_rationale"],
+        "rightness": known["mass_on_rationale"] / reach,
+        "state_rank_agreement": known.get("state_rank_agreement", float("nan")),
+        "state_mass_agreement": known.get("state_mass_agreement", float("nan")),
+    }
+
+
+def label_of(facts: Mapping[str, Any]) -> str:
+    """Which of `RIGHTNESS` a model's attention is, about words.
+
+    >>> solved = {"control": "first", "accuracy": 1.0, "accuracy_contradicted": 1.0, "rightness": 0.01}
+    >>> label_of(solved), label_of(solved | {"accuracy": 0.8})
+    ('wrong', 'not solved')
+    """
+    if facts["control"] in MEANINGLESS:
+        return "meaningless"
+    if not (facts["accuracy"] >= SOLVED and facts["accuracy_contradicted"] >= FOLLOWS):
+        return "not solved"
+    return "right" if facts["rightness"] >= RIGHT else "wrong" if facts["rightness"] <= WRONG else "between"
+
+
+def answers(directory: Path) -> pd.DataFrame:
+    """What every test says of one model, a row each: `version` (`published`: as the papers' criteria were put at first;
+    `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided."""
+    numbers = read_results(directory)
+    rows = [
+        {
+            "version": "published",
+            "criterion": one.criterion,
+            "level": one.level,
+            "claim": one.name,
+            **one.answer(numbers),
+        }
+        for one in PUBLISHED
+    ]
+    for reading in present(numbers):
+        for finding in put_to_test(reading.claims, numbers[numbers["probe"] == reading.probe]):
+            if finding.claim.speaks == "for":
+                rows.append({"version": "current", **current(finding)})
+    return pd.DataFrame(rows)
+
+
+def current(finding: Any) -> dict[str, Any]:
+    """A claim of this version on one model."""
+    claim, evidence = finding.claim, finding.evidence
+    decided = {"holds": 1.0, "fails": 0.0, "no relevant difference": 0.0}
+    return {
+        "criterion": claim.criterion,
+        "level": getattr(claim, "level", "model"),
+        "claim": claim.name,
+        "primary": bool(getattr(claim, "primary", False)),
+        "value": evidence.value,
+        "low": evidence.low,
+        "high": evidence.high,
+        "met": decided.get(finding.verdict, float("nan")),
+    }

@@ -1,0 +1,129 @@
+"""Rates over models against counts by hand, scipy and simulated models."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+
+from attnprobe.report.calibration.collect import shipped
+from attnprobe.report.calibration.published import PUBLISHED, nearer_optimum, removed_earlier
+from attnprobe.report.calibration.rates import clopper_pearson, held_out, power_curve, rates, separation, separations
+
+
+def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
+    """A claim's answers about so many right and as many wrong models per data set; right numbers are `gap` larger."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    for name in data:
+        for label in ("right", "wrong"):
+            for number, value in enumerate(draw.normal(gap * (label == "right"), 1, count)):
+                rows.append(
+                    {
+                        "version": "current", "criterion": "erasure", "level": "word", "claim": "top_word", "primary": True,
+                        "value": value, "met": float(value > 1) if abs(value - 1) > 0.1 else np.nan, "data": name,
+                        "encoder": encoder, "control": ("learned", "first")[number % 2], "rightness_label": label,
+                        "rightness": float(label == "right"), "run_id": f"{name}{label}{number}",
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_rate_is_of_all_models_asked():
+    table = models(30, gap=3)
+    found = rates(table).set_index("rightness")
+    for label, part in table.groupby("rightness_label"):
+        assert found.loc[label, "asked"] == 60
+        assert found.loc[label, "decided"] == part["met"].notna().sum()
+        assert found.loc[label, "rate"] == (part["met"] == 1).sum() / 60
+        low, high = clopper_pearson(int((part["met"] == 1).sum()), 60)
+        assert (found.loc[label, "rate low"], found.loc[label, "rate high"]) == (low, high)
+    assert found.loc["right", "rate"] > found.loc["wrong", "rate"]
+
+
+def test_exact_intervals_against_the_beta_distribution():
+    for yes, of in ((0, 60), (57, 60), (60, 60), (1, 3)):
+        low, high = clopper_pearson(yes, of)
+        assert low == pytest.approx(stats.beta.ppf(0.025, yes, of - yes + 1) if yes else 0)
+        assert high == pytest.approx(stats.beta.ppf(0.975, yes + 1, of - yes) if yes < of else 1)
+    assert np.isnan(clopper_pearson(0, 0)).all()
+
+
+def test_separation_is_the_area_under_the_curve():
+    draw = np.random.default_rng(1)
+    right, wrong = draw.integers(0, 6, 40).astype(float), draw.integers(0, 4, 25).astype(float)
+    expected = roc_auc_score([1] * 40 + [0] * 25, [*right, *wrong])
+    assert separation(right, wrong) == pytest.approx(expected)
+    assert separation(np.array([np.nan, 1.0]), np.array([0.5])) == 0.5  # what is missing is lowest
+    assert np.isnan(separation(right, np.array([])))
+
+
+def test_the_bootstrap_covers_the_true_area_about_as_often_as_it_says():
+    truth = stats.norm.cdf(1 / np.sqrt(2))
+    inside = 0
+    for seed in range(40):
+        (row,) = separations(models(25, gap=1, seed=seed, data=("token",))).to_dict("records")
+        inside += row["AUC low"] <= truth <= row["AUC high"]
+    assert inside >= 33  # of 40; 38 are expected, and 33 or fewer has a probability of 1 %
+
+
+def test_thresholds_are_chosen_on_other_data_than_they_are_judged_on():
+    table = models(200, gap=4)
+    table.loc[table["data"] == "token", "value"] += (
+        10  # one data set's numbers are larger: a threshold does not transfer
+    )
+    (row,) = held_out(table).to_dict("records")
+    of_pair = table[(table["data"] == "ordered_pair") & (table["rightness_label"] == "wrong")]["value"]
+    of_token = table[(table["data"] == "token") & (table["rightness_label"] == "wrong")]["value"]
+    chosen = sorted(float(one) for one in row["thresholds"].split(", "))
+    assert chosen == pytest.approx(
+        sorted(np.quantile(one, 0.95, method="higher") for one in (of_pair, of_token)), abs=1e-3
+    )
+    assert row["wrong"] == pytest.approx(0.5)  # all of one data set pass, none of the other
+    assert row["right"] == pytest.approx(0.5)
+    (same,) = held_out(models(200, gap=4)).to_dict("records")
+    assert same["wrong"] < 0.1
+    assert same["right"] > 0.95
+
+
+def test_the_curve_has_the_middle_of_the_scale():
+    table = models(20, gap=3)
+    table["rightness"] = np.linspace(-0.1, 1, len(table))
+    table["rightness_label"] = "between"
+    found = power_curve(table)
+    assert found["models"].sum() == len(table)
+    assert found["bin"].tolist() == [0, 1, 2, 3, 4]
+    assert (found["low"] <= found["rate"]).all()
+
+
+def test_what_is_shipped_counts_decided_models_of_primary_claims_about_words():
+    table = models(10, gap=3)
+    states = models(10, gap=3).assign(level="state")
+    other = models(10, gap=3).assign(primary=False)
+    found = shipped(
+        pd.concat([table, states, states.assign(encoder="average"), other, table.assign(version="published")])
+    )
+    assert set(zip(found["level"], found["encoder"], strict=True)) == {("word", "lstm"), ("state", "average")}
+    row = found[(found["level"] == "word") & (found["rightness"] == "right")].iloc[0]
+    right = table[table["rightness_label"] == "right"]
+    assert (row["models"], row["meets"], row["asked"]) == (right["met"].notna().sum(), right["met"].sum(), 20)
+
+
+def test_published_criteria_by_hand():
+    nan = np.nan
+    assert removed_earlier(np.array([0.8, nan, 0.5]), np.array([0.2, 0.4, 0.1]), np.array([0, 0, 1])).tolist()[:2] == [
+        pytest.approx(0.6), pytest.approx(0.6)]  # fmt: skip
+    own, random, best = np.array([0.3, nan]), np.array([0.9, nan]), np.array([0.1, 0.2])
+    assert nearer_optimum(own, random, best, np.zeros(2)).tolist() == pytest.approx([0.2, -0.4])
+    criterion = next(one for one in PUBLISHED if one.name == "permutation_moves")
+    table = pd.DataFrame(
+        {
+            "run_id": "a", "experiment": "x", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "permutation",
+            "metric": "median_tvd", "example_id": np.arange(50), "step": nan, "value": np.linspace(0.1, 0.3, 50),
+        }
+    )  # fmt: skip
+    answer = criterion.answer(table)
+    assert answer["met"] == 1
+    assert answer["value"] == pytest.approx(0.2 - 0.05)
+    assert criterion.answer(table.assign(value=0.01 * table["value"]))["met"] == 0
+    assert np.isnan(criterion.answer(table.assign(metric="other"))["met"])

@@ -1,0 +1,114 @@
+"""The calibration from training to the shipped table: tiny always, a tenth of it as a slow test."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from attnprobe.errors import UserError
+from attnprobe.report.calibration.collect import SHIPPED, collected
+from attnprobe.report.publish import publish_study
+from attnprobe.report.studies import read_study
+from attnprobe.results.checksums import read_sealed
+from attnprobe.studies.base import carry_out_study
+from attnprobe.studies.calibration import Calibration
+from tests.runs import composed
+
+TINY = (
+    "+experiment=calibration", "study.controls=[learned,first]", "study.encoders=[average]", "study.data=[token]",
+    "study.seeds=[0,1]", "study.probes=[known_answer,permutation,plausibility]",
+    "study.settings=['data.source.train_size=600','data.source.validation_size=60','data.source.test_size=60',"
+    "'data.embedding_size=16','training.epochs=8','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
+)  # fmt: skip
+
+
+def composed_of(overrides):
+    return composed(*overrides)
+
+
+def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
+    command = [*TINY, f"output={tmp_path}"]
+    directory = carry_out_study(command, composed_of)
+    assert carry_out_study(command, composed_of) == directory  # nothing is trained twice
+    members = read_sealed(directory / "study.json")["members"]
+    assert [(one["role"], one["seed"]) for one in members] == [
+        ("learned", 0),
+        ("first", 0),
+        ("learned", 1),
+        ("first", 1),
+    ]
+    models, answered = collected(directory / one["directory"] for one in members)
+    assert set(models["control"]) == {"learned", "first"}
+    assert (models["encoder"] == "average").all()
+    learned = models[models["control"] == "learned"]
+    assert (learned["accuracy"] > 0.9).all()
+    assert (learned["rightness"] > 0.5).all()
+    assert (models[models["control"] == "first"]["rightness"].abs() < 0.1).all()
+    yes = answered[(answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")]
+    assert yes.set_index("control")["met"].groupby("control").mean()["learned"] == 1
+    publish_study(directory)
+    page = (directory / "report.html").read_text(encoding="utf-8")
+    assert "which tests tell right attention from wrong" in page
+    assert "4 small models" in page
+    written = tmp_path / "table.parquet"
+    command = [sys.executable, "-m", "attnprobe.report.calibration", str(directory), "-o", str(written)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "4 models" in said
+    assert set(SHIPPED) == set(pd.read_parquet(written).columns)
+
+
+@pytest.mark.slow
+def test_a_tenth_of_the_study_tells_right_from_wrong(tmp_path):
+    """pytest -m slow tests/studies/test_calibration.py: 36 trainings."""
+    cells = (
+        "study.seeds=[0,1]",
+        "study.data=[token]",
+        "study.controls=[learned,rationale,position,first,uniform,untrained]",
+    )
+    directory = carry_out_study(["+experiment=calibration", *cells, f"output={tmp_path}"], composed_of)
+    reading = read_study(directory)
+    models, answered = collected(
+        directory / one["directory"] for one in read_sealed(directory / "study.json")["members"]
+    )
+    assert len(models) == 36
+    labels = models.groupby("control")["rightness_label"].agg(set)
+    assert labels["rationale"] == {"right"}
+    assert not labels["first"] & {"right", "between"}
+    top = answered[(answered["claim"] == "top_word_in_rationale") & (answered["version"] == "published")]
+    assert top[top["rightness_label"] == "right"]["met"].mean() == 1
+    assert top[top["rightness_label"] == "wrong"]["met"].fillna(0).mean() < 0.2
+    assert len(reading.tables) >= 3
+
+
+def test_an_encoder_without_context_is_not_asked_what_needs_context():
+    study = Calibration(seeds=[3], encoders=["average", "lstm"], data=["token", "ordered_pair"], controls=["learned"])
+    (stage,) = study.stages(0, "lstm", [])
+    named = [next(one for one in member.overrides if one.startswith("model.name=")) for member in stage]
+    data = [next(one for one in member.overrides if one.startswith("data.name=")) for member in stage]
+    assert list(zip(named, data, strict=True)) == [
+        ("model.name=average_learned", "data.name=token"),
+        ("model.name=lstm_learned", "data.name=token"),
+        ("model.name=lstm_learned", "data.name=ordered_pair"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seeds": []}, r"study\.seeds is empty"),
+        ({"seeds": [0], "controls": ["rigth"]}, r"study\.controls=\['rigth'\]: expected one or more of learned, word"),
+        ({"seeds": [0], "data": []}, r"study\.data=\[\]"),
+        ({"seeds": [0], "probes": ["erasure"]}, "lacks known_answer"),
+    ],
+)
+def test_settings_that_make_no_study(settings, message):
+    with pytest.raises(UserError, match=message):
+        Calibration(**settings)
+
+
+def test_the_table_of_another_study_is_refused(tmp_path):
+    command = [sys.executable, "-m", "attnprobe.report.calibration", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "holds no finished study" in done.stderr
