@@ -226,6 +226,8 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
         words = len(pipeline.vocabulary)
         raise damaged(run / WEIGHTS, f"it has {len(embeddings):,} word vectors, and the vocabulary {words:,} words")
     classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
+    if broken := [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]:
+        raise damaged(run / WEIGHTS, f"{broken[0]} holds NaN or infinity")
     try:
         classifier.load_state_dict(weights)
     except RuntimeError as error:

@@ -172,6 +172,20 @@ def test_every_word_has_its_vector(directory, tmp_path):
         attnprobe.load_run(copy)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_named_with_their_file(directory, tmp_path, value):
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    weights = load_file(copy / "model.safetensors")
+    weights["decoder.output.weight"][0, 0] = value
+    save_file(weights, copy / "model.safetensors")
+    seal_again(copy)
+    with pytest.raises(
+        UserError, match=r"copy/model\.safetensors is damaged: decoder\.output\.weight holds NaN or inf"
+    ):
+        attnprobe.load_run(copy)
+
+
 def test_a_run_directory_is_data_and_not_code(directory, tmp_path):
     import shutil
 

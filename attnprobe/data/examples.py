@@ -14,8 +14,9 @@ from tqdm import tqdm
 
 from attnprobe.data import rows
 from attnprobe.data.batching import Ragged
+from attnprobe.data.patterns import matching
 from attnprobe.data.settings import Columns
-from attnprobe.data.text import TextRules, matching
+from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
 
 

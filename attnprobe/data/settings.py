@@ -3,7 +3,6 @@
 The public keys are flat (`data.max_tokens=50`); `DataSettings.of` sorts them into these groups.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
@@ -12,6 +11,7 @@ from typing import Any
 
 from attnprobe.data.dialect import Reading
 from attnprobe.data.files import SPLITS
+from attnprobe.data.patterns import check_pattern
 from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
 
@@ -42,7 +42,8 @@ class Columns:
             cleaned and tokenised as the text is, and shares its vocabulary.
         candidates: column of the classes that a row may be answered with, as a list or as text with
             `label_delimiter`; None, or a null cell: all classes.
-        candidates_pattern: instead of a column: the words of the text that match this regular expression in full.
+        candidates_pattern: instead of a column: the words of the text that match this regular expression in full; one that
+            might take long is refused (`attnprobe.data.patterns`).
         rationale: column that says which tokens are the reason for the label.
         rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions) or `sentences`
             (list of the numbers of sentences, from 0).
@@ -79,12 +80,7 @@ class Columns:
                 f"other: set one to null"
             )
         if self.candidates_pattern is not None:
-            try:
-                re.compile(self.candidates_pattern)
-            except re.error as error:
-                raise UserError(
-                    f"data.candidates_pattern={self.candidates_pattern} is no regular expression: {error}"
-                ) from None
+            check_pattern(self.candidates_pattern, "data.candidates_pattern")
         if self.restricted and self.multi_label:
             raise UserError("candidates are for one answer per row: set data.multi_label=false or data.candidates=null")
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -108,6 +109,7 @@ class HubSource(Source):
 
     def load(self) -> Splits:
         """Download, or take what was downloaded before."""
+        check_hub_name(self.name)
         try:
             if not huggingface_hub.constants.HF_HUB_OFFLINE:
                 # asked first, with a short time-out: `datasets` itself would wait and retry for minutes
@@ -140,6 +142,28 @@ class HubSource(Source):
             texts = [" ".join(cell for cell in cells if cell) for cells in zip(*columns, strict=True)]
             table = table.remove_columns([name] if name in table.column_names else []).add_column(name, texts)
         return renamed(table, self.rename)
+
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def check_hub_name(name: str) -> None:
+    """A hub's data set has an owner and a name. `datasets` takes any other name, and a folder that is called so, for files
+    of this machine, which settings from elsewhere could so read.
+
+    Raises:
+        UserError: it is none, or a folder here is called so.
+    """
+    if not HUB_NAME.fullmatch(name):
+        raise UserError(
+            f"data.source.name={name}: expected OWNER/NAME of a data set of the Hugging Face hub, such as "
+            f"stanfordnlp/imdb; local files are read with data=files data.path=FILE"
+        )
+    if os.path.lexists(name):
+        raise UserError(
+            f"data.source.name={name}: there is a file or folder of this name here, {Path(name).absolute()}, which would be "
+            f"read in place of the Hugging Face hub's. Give the command in another folder, or read it with data=files"
+        )
 
 
 def renamed(table: datasets.Dataset, names: Mapping[str, str]) -> datasets.Dataset:

@@ -16,6 +16,7 @@ import numpy as np
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import collate
+from attnprobe.data.patterns import check_pattern, matching
 from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
 from attnprobe.data.tokenizers import blank, language_tokens
 from attnprobe.data.vocabulary import Vocabulary
@@ -272,6 +273,8 @@ class TextPipeline:
         path = Path(directory) / PIPELINE
         try:
             content = read_pipeline(directory)
+            if (pattern := content.get("candidates_pattern")) is not None:
+                check_pattern(pattern, f"{path}: candidates_pattern")
             return cls(
                 rules=TextRules(**content["rules"]),
                 vocabulary=Vocabulary.load(Path(directory) / VOCABULARY),
@@ -279,7 +282,7 @@ class TextPipeline:
                 task=Task(content["task"]),
                 max_tokens=content["max_tokens"],
                 question=content.get("question", False),
-                candidates_pattern=content.get("candidates_pattern"),
+                candidates_pattern=pattern,
             )
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
@@ -312,12 +315,3 @@ def check_texts(texts: object) -> None:
             raise UserError(
                 f"text {number} ({text!r:.60}) holds half a character (a lone surrogate): expected Unicode text"
             )
-
-
-def matching(words: Iterable[str], pattern: str) -> list[str]:
-    """The distinct words that match the pattern in full, in the order in which they come.
-
-    >>> matching(["@entity2", "met", "@entity10", "and", "@entity2"], r"@entity\\d+")
-    ['@entity2', '@entity10']
-    """
-    return [word for word in dict.fromkeys(words) if re.fullmatch(pattern, word)]

@@ -16,6 +16,8 @@ LARGEST_JSON = 256 << 20
 """Bytes. A manifest lists the classes, which may be all the words of a language: some megabytes."""
 SEAL = "checksum"
 """The key under which a sealed JSON file holds the SHA-256 of the rest of it."""
+SIGNATURE = "# sha256: "
+"""What stands before the SHA-256 of a text in its last line."""
 SETTLED = 2_000_000_000
 """Nanoseconds. A file that changed more recently than this may change again within the same tick of its time stamp."""
 
@@ -103,6 +105,21 @@ def sealed(content: dict[str, Any]) -> str:
     body = json.loads(text)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return json.dumps(body | {SEAL: digest}, indent=2, ensure_ascii=False) + "\n"
+
+
+def signed(text: str) -> str:
+    """A text whose last line, a comment, is the SHA-256 of what stands before it.
+
+    >>> signed("a: 1\\n")[:23]
+    'a: 1\\n# sha256: 9ae4a41f'
+    """
+    return f"{text}{SIGNATURE}{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}\n"
+
+
+def is_signed(content: bytes) -> bool:
+    """Whether this is what `signed` made, to the last bit."""
+    text, _, _ = content.decode("utf-8", "replace").rpartition(SIGNATURE)
+    return signed(text).encode("utf-8", "replace") == content
 
 
 def read_sealed(path: Path) -> dict[str, Any]:

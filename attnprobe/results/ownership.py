@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attnprobe.errors import UserError
-from attnprobe.results.checksums import DamagedRun, Record, read_sealed, record_of
+from attnprobe.results.checksums import DamagedRun, Record, read_sealed, record_of, signed
 from attnprobe.results.directory import CONFIG, MANIFEST, MARKER, TRAINED, RunDirectory, splits_among, table_file
 from attnprobe.results.files import is_partial_of, write_sealed, write_text
 
@@ -137,8 +137,9 @@ class OwnRunDirectory(RunDirectory):
             )
 
     def write_config(self, text: str) -> None:
-        """Write the settings."""
-        write_text(text, self.place(CONFIG))
+        """Write the settings, with a line that tells whether they are as they were written: until the run is finished no
+        manifest does."""
+        write_text(signed(text), self.place(CONFIG))
 
     def finish_training(self, content: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Write what is known since the training finished, with the checksums of the files that it wrote.

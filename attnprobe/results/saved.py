@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from attnprobe.errors import UserError
-from attnprobe.results.checksums import LARGEST_JSON
+from attnprobe.results.checksums import LARGEST_JSON, is_signed
 from attnprobe.results.directory import CONFIG, PIPELINE, RunDirectory
-from attnprobe.results.untrusted import read_json, read_yaml
+from attnprobe.results.untrusted import MAX_YAML, read_bytes, read_json, read_yaml
 
 
 class SavedPipeline(TypedDict, total=False):
@@ -57,6 +57,20 @@ def read_settings(directory: Path) -> dict[str, Any]:
     content = read_yaml(path)
     refuse_references(content, path)
     return content
+
+
+def check_unfinished(directory: Path) -> None:
+    """Whether the settings of a run that has no manifest yet are as they were written.
+
+    Raises:
+        UserError: they were changed since.
+    """
+    path = RunDirectory(directory) / CONFIG
+    if not RunDirectory(directory).is_finished and not is_signed(read_bytes(path, limit=MAX_YAML)):
+        raise UserError(
+            f"{path} has changed since the run wrote it, or is of an older version, and the run is not finished: give the "
+            f"run's own command again, which writes it again; settings are changed on the command line"
+        )
 
 
 def refuse_references(content: Any, path: Path, place: tuple[str, ...] = ()) -> None:

@@ -17,7 +17,7 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
 from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.saved import entries, read_settings, shown
+from attnprobe.results.saved import check_unfinished, entries, read_settings, shown
 from attnprobe.running.allowed import check_classes
 from attnprobe.running.devices import several_devices
 from attnprobe.schema import check, check_files, resolved
@@ -236,6 +236,7 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     check_classes(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     check_layout(saved, content, source)
+    check_unfinished(path)
     decided = {*TAKEN_UP, *given.values()}
     merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
     given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair

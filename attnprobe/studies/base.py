@@ -20,10 +20,11 @@ from omegaconf import DictConfig, OmegaConf
 from attnprobe.data.sources import SPLITS
 from attnprobe.errors import UserError, answering_disk
 from attnprobe.report.studies import STUDY
+from attnprobe.results.checksums import SEAL, sealed
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.files import write_json, write_sealed
+from attnprobe.results.files import write_sealed
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.untrusted import read_json
+from attnprobe.results.untrusted import MAX_JSON, read_bytes, read_json
 from attnprobe.running.run import run
 from attnprobe.running.settings import Settings, check_references
 
@@ -89,11 +90,11 @@ class Plan:
 
         Raises:
             FileNotFoundError: there is none.
-            UserError: the file is damaged, or says anything else.
+            UserError: the file is damaged or changed, or says anything else.
         """
         content = read_json(path)
         rows, words = content.get("rows"), content.get("words")
-        good = set(content) == {"rows", "words"} and isinstance(rows, dict) and set(rows) <= set(SPLITS)
+        good = set(content) - {SEAL} == {"rows", "words"} and isinstance(rows, dict) and set(rows) <= set(SPLITS)
         counts = rows.values() if isinstance(rows, dict) else ()
         good = good and all(type(count) is int and 0 < count <= MAX_ROWS for count in counts)
         if not (
@@ -102,6 +103,11 @@ class Plan:
             raise UserError(
                 f"{path} is not a study's plan: expected rows per split (1 to {MAX_ROWS:,}) and a line of text, and "
                 f"nothing else. Remove it, and the study plans again; or choose another output=…"
+            )
+        if sealed(content).encode() != read_bytes(path, limit=MAX_JSON):
+            raise UserError(
+                f"{path} has changed since the study wrote it, or is of an older version: a study keeps its plan, or its "
+                f"runs would differ in their rows. Remove it, and the study plans again; or choose another output=…"
             )
         return cls(rows, words)
 
@@ -184,7 +190,7 @@ def planned(study: Study, compose: Compose, directory: Path) -> Plan:
         plan = Plan.read(path)
     except (FileNotFoundError, NotADirectoryError):
         plan = study.plan(compose)
-        write_json({"rows": dict(plan.rows), "words": plan.words}, path)
+        write_sealed({"rows": dict(plan.rows), "words": plan.words}, path)
     if plan.words:
         print(f"{study.name}: {plan.words}", flush=True)
     return plan

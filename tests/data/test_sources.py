@@ -157,6 +157,25 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
     assert list(FirstAvailable("films", hub).load()) == ["train"]
 
 
+@pytest.mark.parametrize(
+    "name", ["json", "csv", "/etc", "../x", "./films", "a/b/c", "a/..", "s3://x/y", "~/x", "", "films\n/x"]
+)
+def test_a_hub_is_asked_for_data_sets_and_for_no_files_of_this_machine(monkeypatch, name):
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked"))
+    with pytest.raises(UserError, match="expected OWNER/NAME of a data set of the Hugging Face hub"):
+        HubSource(name).load()
+
+
+def test_a_folder_named_like_a_hubs_data_set_is_not_read_in_its_place(monkeypatch, tmp_path):
+    (tmp_path / "some" / "name").mkdir(parents=True)
+    write(tmp_path / "some" / "name" / "train.csv")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=rf"a file or folder of this name here, {tmp_path}/some/name"):
+        HubSource("some/name").load()
+
+
 def test_data_that_no_hub_may_have(monkeypatch):
     monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
     with pytest.raises(UserError, match=r"\$ATTNPROBE_DATA_DIR/notes .*is not set.*Ask the hospital\. .*on no hub"):

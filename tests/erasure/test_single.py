@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attnprobe.erasure import erase_each
-from attnprobe.erasure.single import without
+from attnprobe.erasure.single import overtaken, without
 from attnprobe.measures import LN2
 from attnprobe.readout import Readout
 from benchmarks import reference
@@ -98,6 +98,11 @@ def test_a_tie_up_to_rounding_is_no_flip(linear):
 def test_a_tie_is_no_flip():
     found = erase_each(readout_of([[0.5, 0.25, 0.25]], torch.tensor([[[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])))
     assert found.flips.tolist() == [[0, 0, 0]]
+
+
+def test_a_lead_is_rounding_by_the_largest_logit():
+    logits = torch.tensor([[0.0, 1e-9, -1e4], [0.0, 1e-9, -1.0], [0.0, 1e-9, 1.0]], dtype=torch.float64)
+    assert overtaken(logits, torch.zeros(3, dtype=torch.long)).tolist() == [False, True, True]
 
 
 def test_divergences_are_never_negative_and_padding_changes_none():

@@ -99,6 +99,21 @@ def test_effort_closes_the_gap_and_none_leaves_the_free_bound():
     torch.testing.assert_close(results[0].upper_bound, free)
 
 
+@pytest.mark.parametrize("effort", [3, 4, 7])
+def test_effort_is_the_number_of_programmes(monkeypatch, effort):
+    """All of them, or all but one where two belong together; those of a bound whose solution leads nowhere included."""
+    asked = []
+    original = Polytope.maximise
+    monkeypatch.setattr(Polytope, "maximise", lambda *given: asked.append(given[0].example.epsilon) or original(*given))
+    shrunk = 0
+    for seed in range(12):
+        asked.clear()
+        farthest_attention(*texts(1, 12, 8, seed=seed), epsilon=0.05, effort=effort)
+        shrunk += min(asked) < 0.05
+        assert effort - 1 <= len(asked) <= effort
+    assert shrunk
+
+
 def test_the_least_attended_position_is_the_proved_optimum_where_it_is_feasible():
     attention = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
     logits = torch.tensor([[[9.0, 0.0, 0.0], [7.0, 1.0, 0.0], [0.0, 5.0, 5.0], [8.0, 0.0, 1.0]]])

@@ -30,7 +30,7 @@ def test_computed_once_for_all_that_ask():
 
 
 def test_its_settings_are_the_runs():
-    exact = LeaveOneOut(tolerance=0.0, chunk=10)
+    exact = LeaveOneOut(tolerance=0.0, chunk=1)
     assert subject_of(importances={"leave_one_out": exact}).importance("leave_one_out") is exact
 
 

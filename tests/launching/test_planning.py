@@ -14,6 +14,7 @@ from attnprobe.__main__ import CONFIGURATION
 from attnprobe.errors import UserError
 from attnprobe.launching import Job, Outcome
 from attnprobe.launching.sweep import Planned, command, headline_numbers, objective, run_sweep, slots_of
+from attnprobe.results.checksums import signed
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.devices import several_devices
@@ -188,7 +189,7 @@ def test_probes_are_added_to_a_run_that_is_named(finished):
 def test_a_run_trained_on_several_devices_is_known_by_them(tmp_path):
     config = small_run(tmp_path, "trainer.devices=2")
     assert Settings.of(config).directory != Settings.of(small_run(tmp_path)).directory
-    OmegaConf.save(config, tmp_path / "config.yaml", resolve=True)
+    (tmp_path / "config.yaml").write_text(signed(OmegaConf.to_yaml(config, resolve=True)))
     assert Settings.of(again(tmp_path)).training == Settings.of(config).training
 
 
@@ -220,6 +221,23 @@ def test_a_named_run_must_be_there_and_trustworthy(finished, tmp_path):
     (tmp_path / "config.yaml").write_text(saved.replace("attnprobe.data.module.TextDataModule", "os.system"))
     with pytest.raises(UserError, match=r"asks for os\.system, which is outside the trusted packages"):
         again(tmp_path)
+
+
+def test_the_settings_of_an_unfinished_run_are_as_the_run_wrote_them(finished, tmp_path):
+    saved = (finished / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(saved)
+    assert again(tmp_path).experiment == "default"
+    for changed in (
+        saved.replace("experiment: default", "experiment: another"),
+        saved.replace("teacher: null", "teacher: elsewhere"),
+        saved.replace("seed: 0", "seed: 1"),
+        saved + " ",
+        "".join(saved.splitlines(keepends=True)[:-1]),
+    ):
+        assert changed != saved
+        (tmp_path / "config.yaml").write_text(changed)
+        with pytest.raises(UserError, match=r"config\.yaml has changed since the run wrote it.*own command again"):
+            again(tmp_path)
 
 
 def test_without_a_named_run_nothing_changes():

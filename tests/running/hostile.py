@@ -15,6 +15,7 @@ from hydra._internal.instantiate import _instantiate2
 
 from attnprobe.errors import UserError
 from attnprobe.loading import checked_settings
+from attnprobe.results.checksums import signed
 from attnprobe.running.settings import Settings, taken_up
 from tests.runs import composed
 
@@ -207,7 +208,8 @@ def calls() -> Iterator[list[str]]:
 
 def attempt(directory: Path, settings: dict, config: Any) -> list[bool]:
     """Write settings into a run directory and read them as load_run and `run=` do; which of them refused."""
-    (directory / "config.yaml").write_text(yaml.safe_dump(settings, allow_unicode=True, sort_keys=False), "utf-8")
+    text = yaml.safe_dump(settings, allow_unicode=True, sort_keys=False)
+    (directory / "config.yaml").write_text(signed(text), "utf-8")  # who changes settings can sign them as well
     refused = []
     for read in (lambda: checked_settings(directory, ()), lambda: taken_up(config, [])):
         try:

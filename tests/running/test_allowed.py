@@ -12,7 +12,7 @@ from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.loading import checked_settings
 from attnprobe.report.tracking.log import read_config
-from attnprobe.results.checksums import read_sealed
+from attnprobe.results.checksums import read_sealed, sealed
 from attnprobe.running.allowed import check_classes
 from attnprobe.running.run import run
 from attnprobe.running.settings import Settings, taken_up
@@ -226,7 +226,8 @@ PLANS = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_says_rows_and_words_and_nothing_else(tmp_path, empty, name):
-    (tmp_path / PLAN).write_text(json.dumps(PLANS[name]))
+    plan = PLANS[name]
+    (tmp_path / PLAN).write_text(sealed(plan) if isinstance(plan, dict) else json.dumps(plan))
     asked = []
     with calls() as made, pytest.raises(UserError, match=r"plan\.json"):
         planned(Audit(probes=["permutation"]), lambda overrides: asked.append(overrides), tmp_path)
@@ -243,6 +244,12 @@ def test_a_plan_is_kept(tmp_path):
     first = planned(Short(probes=["permutation"]), None, tmp_path)
     assert planned(Audit(probes=["permutation"]), None, tmp_path) == first
     assert first.overrides == ["data.most={test: 400, train: 2000}"]
+    text = (tmp_path / PLAN).read_text()
+    assert json.loads(text)["rows"] == {"test": 400, "train": 2000}
+    for changed in (text.replace("400", "500"), text + " ", json.dumps({"rows": {}, "words": ""})):
+        (tmp_path / PLAN).write_text(changed)
+        with pytest.raises(UserError, match=r"plan\.json has changed since the study wrote it.*Remove it"):
+            planned(Audit(probes=["permutation"]), None, tmp_path)
 
 
 @pytest.mark.parametrize(
