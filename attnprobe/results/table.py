@@ -153,20 +153,6 @@ def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict
     return pa.Table.from_arrays([arrays[name] for name in COLUMNS], schema=SCHEMA)
 
 
-def read_table(
-    path: Path,
-    *,
-    metrics: Iterable[str] | None = None,
-    with_steps: bool | None = None,
-    example_ids: Iterable[int] | None = None,
-) -> pa.Table:
-    """The rows of one table that are asked for (see `read_pieces`), put together."""
-    kept = list(read_pieces(path, metrics=metrics, with_steps=with_steps, example_ids=example_ids))
-    if not kept:
-        return SCHEMA.empty_table()
-    return pa.concat_tables(kept).cast(SCHEMA).unify_dictionaries().combine_chunks()
-
-
 def read_pieces(
     path: Path,
     *,
@@ -280,7 +266,7 @@ def read_results(
         return [name for name in run.probes() if wanted is None or name in wanted]
 
     found = find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
-    tables = [read_table(run / table_file(name)) for run in map(RunDirectory, found) for name in chosen(run)]
+    tables = [run.table(name) for run in map(RunDirectory, found) for name in chosen(run)]
     if not tables:
         return SCHEMA.empty_table().to_pandas()
     results = pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()

@@ -13,6 +13,8 @@ from tests.faults.scenarios import Command, Scenario
 from tests.faults.states import counted, leave_mine, mine, state
 
 STATUS = {"kill": -9, "interrupt": 130, "interrupt_twice": 130, "terminate": 143, "full": 2, "remove": 2, "error": 1}
+HYDRAS = "os.mkdir ."
+"""The operation that Hydra does before the program's own first one."""
 LINE_EXPECTED = ("full", "remove", "interrupt", "interrupt_twice", "terminate")
 
 
@@ -116,7 +118,11 @@ def tried(ready: Prepared, fault: Fault, place: Path) -> Finding:
         ready.judged[there] = tuple(followed(ready, folder, place / "after"))
     operation = ready.operations[fault.process][fault.at]
     return Finding(
-        ready.scenario.name, fault, operation, tuple(wrong) + ready.judged[there], tuple(unclear(ending, fault))
+        ready.scenario.name,
+        fault,
+        operation,
+        tuple(wrong) + ready.judged[there],
+        tuple(unclear(ending, fault, operation)),
     )
 
 
@@ -155,8 +161,10 @@ def followed(ready: Prepared, left: Path, folder: Path) -> Iterator[str]:
         yield f"{' '.join(one.arguments[-2:])}: status {ending.status}, {shown}: {last_line(ending)}"
 
 
-def unclear(ending: Ending, fault: Fault) -> Iterator[str]:
+def unclear(ending: Ending, fault: Fault, operation: str = "") -> Iterator[str]:
     """How the last words of a disturbed command fell short."""
+    if fault.kind == "error" and operation == HYDRAS and ending.status == 2:
+        return  # where settings are still composed, every exception is taken for a mistake in them
     if ending.status == 0 and fault.kind in ("full", "error", "remove"):
         return  # what could not be done was not needed
     if fault.process > 0:

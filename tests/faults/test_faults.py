@@ -75,6 +75,7 @@ def test_a_table_counts_with_its_settings_and_its_bytes(tmp_path):
         ("full", 2, "Traceback\nOSError: attnprobe", True),
         ("full", 2, "attnprobe: cannot write", False),
         ("error", 1, "Traceback", False),
+        ("error", 2, "attnprobe: planted", True),
         ("kill", -9, "", False),
     ],
 )

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attnprobe.results.frame import frame_of
 from attnprobe.results.schema import COLUMNS, SCHEMA
-from attnprobe.results.table import Rows, Written, read_table
+from attnprobe.results.table import Rows, Written, read_pieces
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
@@ -122,7 +123,7 @@ def test_four_times_the_examples_need_no_more_memory(tmp_path):
     assert peak(examples=12_000) < 1.25 * peak(examples=3_000)
 
 
-def test_read_table_takes_what_is_asked_for(tmp_path):
+def test_pieces_hold_what_is_asked_for(tmp_path):
     filled(tmp_path, 100).write(tmp_path / "t", IDENTITY)
     whole = pq.read_table(tmp_path / "t").to_pandas()
     for options, expected in (
@@ -136,7 +137,7 @@ def test_read_table_takes_what_is_asked_for(tmp_path):
             whole.query("metric == 'weights' and example_id in (3, 17)"),
         ),
     ):
-        own = read_table(tmp_path / "t", **options).to_pandas()
+        own = frame_of(read_pieces(tmp_path / "t", **options))
         assert len(own) == len(expected)
         for name in COLUMNS:
             assert own[name].astype(object).where(own[name].notna(), None).tolist() == (
@@ -149,7 +150,7 @@ def test_row_groups_without_what_is_asked_for_are_not_read(tmp_path, monkeypatch
     read = []
     original = pq.ParquetFile.read_row_group
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *a, **k: read.append(a[1]) or original(*a, **k))
-    assert read_table(tmp_path / "t", with_steps=False).num_rows == 300
+    assert sum(piece.num_rows for piece in read_pieces(tmp_path / "t", with_steps=False)) == 300
     assert read == [0, 1, 2]
-    assert read_table(tmp_path / "t", metrics=["a_number"]).num_rows == 300
+    assert sum(piece.num_rows for piece in read_pieces(tmp_path / "t", metrics=["a_number"])) == 300
     assert read == [0, 1, 2, 0, 1, 2]
