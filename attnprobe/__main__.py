@@ -111,12 +111,12 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     """Train and examine, or carry out a study, and say what came of it; the settings are checked."""
     # importing torch takes seconds that --help need not wait for
     from attnprobe.launching.sweep import objective
+    from attnprobe.report.numbers import read_numbers
     from attnprobe.report.publish import publish_study
     from attnprobe.report.quality import quality_of
     from attnprobe.report.terminal import data_notes, measured_again, print_summary
     from attnprobe.report.words import numbered, plain_words
     from attnprobe.results.directory import RunDirectory
-    from attnprobe.results.table import read_results
     from attnprobe.running.run import run
     from attnprobe.running.settings import taken_up
     from attnprobe.studies.base import carry_out_study, with_teacher
@@ -133,7 +133,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     directory = run(config, sweep=sweep)
     RESULTS.append(directory)
     manifest = RunDirectory(directory).manifest()
-    results = read_results(directory)
+    results = read_numbers(directory)
     print_summary(results, classes=manifest.get("classes", []), directory=directory)
     if (directory / "figures").is_dir():
         print(visible(f"figures: {directory / 'figures'}"))

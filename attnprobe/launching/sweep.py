@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from rich import box
 from rich.console import Console
@@ -20,6 +19,7 @@ from attnprobe.errors import answering_disk
 from attnprobe.launching.cluster import cluster_slots
 from attnprobe.launching.pool import Job, Outcome, Pool, Slot
 from attnprobe.launching.slots import local_slots, visible_gpus
+from attnprobe.report.numbers import read_numbers
 from attnprobe.report.terminal import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
@@ -208,13 +208,8 @@ def conclude(planned: Sequence[Planned], outcomes: Sequence[Outcome], output: Pa
 
 def headline_numbers(directory: Path) -> dict[str, float]:
     """The accuracy and the first headline number of every probe of a finished run, by name."""
-    run = RunDirectory(directory)
-    # rows with a step (one per word, one per permutation) are most of a table, and no headline is made of them
-    tables = [run.table(probe, where=pc.field("step").is_null()) for probe in run.probes()]
-    if not tables:
-        return {}
     first: dict[str, float] = {}
-    for name, value in headline(pa.concat_tables(tables).unify_dictionaries().to_pandas()).items():
+    for name, value in headline(read_numbers(directory)).items():
         probe = name.split("/")[0]
         if not any(known.startswith(f"{probe}/") for known in first):
             first[name] = value

@@ -8,7 +8,7 @@ from pathlib import Path
 from attnprobe.errors import UserError
 from attnprobe.launching.signals import answering_signals
 from attnprobe.report.archive import write_archive
-from attnprobe.report.page.browser.choosing import MEGABYTES
+from attnprobe.report.page.browser.browse import MEGABYTES
 from attnprobe.report.page.build import TITLE, write_report
 
 

@@ -112,12 +112,10 @@ def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) 
     ids = one["example_id"].to_numpy()
     rows.append(row("performance", CORRECT, "share of right decisions", *(series.astype(float) for series in right)))
     for reading in present(first.numbers):
-        tables = [
-            run.numbers[(run.numbers["probe"] == reading.probe) & run.numbers["step"].isna()] for run in (first, second)
-        ]
-        for number in reading.headlines_of(tables[0]):
+        for number in reading.headlines_of(first.numbers.outline(reading.probe)):
             if number.spread:
                 continue
+            tables = [run.numbers.rows(reading.probe, number.metrics) for run in (first, second)]
             whole = [values_of_split(table, number.metric) for table in tables]
             if not any(np.isnan(whole)):
                 rows.append(

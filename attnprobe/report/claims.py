@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from attnprobe.report.numbers import EVERY, Numbers
 from attnprobe.report.wide import per_example
 from attnprobe.results.statistics import interval
 
@@ -81,8 +82,24 @@ class Evidence:
         return UNDECIDED
 
 
-Measure = Callable[[pd.DataFrame], Evidence | None]
-"""From the long table of one data set, model and probe to a number; None where the table lacks what it needs."""
+@dataclass(frozen=True)
+class Measure:
+    """From the long table of one data set, model and probe to a number; None where the table lacks what it needs.
+
+    `metrics`: those that it is made of, names or patterns; the table holds their rows and may lack all others.
+    """
+
+    metrics: tuple[str, ...]
+    number: Callable[[pd.DataFrame], Evidence | None]
+
+    def __call__(self, table: pd.DataFrame) -> Evidence | None:
+        """The number."""
+        return self.number(table)
+
+
+def metrics_of(measure: Callable[[pd.DataFrame], Evidence | None]) -> tuple[str, ...]:
+    """What a number is made of, names or patterns; every metric without steps where it does not say."""
+    return measure.metrics if isinstance(measure, Measure) else EVERY
 
 
 def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
@@ -125,10 +142,10 @@ def _reduced(
             return None
         return found if found.n >= FEWEST else Evidence(found.value, np.nan, np.nan, found.n)
 
-    return measure
+    return Measure(metrics, measure)
 
 
-def least(*measures: Measure) -> Measure:
+def least(*measures: Callable[[pd.DataFrame], Evidence | None]) -> Measure:
     """A measure: the smallest of several numbers, for claims about all of them at once.
 
     The interval reaches from the smallest lower to the smallest upper end: all exceed a threshold exactly when the
@@ -142,7 +159,7 @@ def least(*measures: Measure) -> Measure:
         low, high = (float(np.min([getattr(evidence, end) for evidence in found])) for end in ("low", "high"))
         return Evidence(min(evidence.value for evidence in found), low, high, min(evidence.n for evidence in found))
 
-    return measure
+    return Measure(tuple(metric for each in measures for metric in metrics_of(each)), measure)
 
 
 @dataclass(frozen=True)
@@ -155,7 +172,8 @@ class Claim:
         statement: the sentence, plain text, such as "A random order needs more items than attention's".
         source: paper and section that make the claim, or define the test.
         measure: the long table of one data set and model, of this probe (seeds pooled) → the number, oriented so that
-            the claim holds where it is *above* `threshold`; None where the table does not have what it needs.
+            the claim holds where it is *above* `threshold`; None where the table does not have what it needs. A function
+            that is no `Measure` is given every metric without steps.
         threshold: in the number's own unit.
         quantity: what the number is, with its unit, such as "difference of the fractions removed, 0 to 1".
         speaks: what it means if the claim holds: `for` reading attention as an explanation, `against` it, or `neither`
@@ -166,7 +184,7 @@ class Claim:
     criterion: str
     statement: str
     source: str
-    measure: Measure
+    measure: Callable[[pd.DataFrame], Evidence | None]
     quantity: str
     threshold: float = 0.0
     speaks: str = "neither"
@@ -176,6 +194,11 @@ class Claim:
             raise ValueError(f"criterion={self.criterion!r}: expected one of {', '.join(CRITERIA)}")
         if self.speaks not in ("for", "against", "neither"):
             raise ValueError(f"speaks={self.speaks!r}: expected for, against or neither")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that its number is made of, names or patterns."""
+        return metrics_of(self.measure)
 
 
 @dataclass(frozen=True)
@@ -211,3 +234,9 @@ def put_to_test(claims: tuple[Claim, ...], table: pd.DataFrame) -> list[Finding]
             if evidence is not None:
                 found.append(Finding(claim, evidence, str(data), str(model)))
     return found
+
+
+def findings(claims: tuple[Claim, ...], numbers: Numbers, probe: str) -> list[Finding]:
+    """As `put_to_test`, of a probe's numbers: each claim's are read by themselves."""
+    found = [one for claim in claims for one in put_to_test((claim,), numbers.rows(probe, claim.metrics))]
+    return sorted(found, key=lambda one: (one.data, one.model))

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.report.claims import FEWEST, Claim, Evidence, Finding, Measure, over_seeds, values_of
+from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.readings.erasure import needed
 
 CONTEXT_FREE = {
@@ -58,7 +59,7 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
             return None
         return found if found.n >= FEWEST else Evidence(found.value, np.nan, np.nan, found.n)
 
-    return measure
+    return Measure(metrics, measure)
 
 
 def beyond_optimum(attention: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
@@ -134,22 +135,24 @@ COMPARISONS: tuple[Comparison, ...] = (
 )
 
 
-def compare_models(results: pd.DataFrame) -> list[Finding]:
+def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
     """Test `COMPARISONS` on each data set of which both models are there; seeds are pooled.
 
     Args:
-        results: the long tables of several runs (`attnprobe.results.table.read_results`).
+        results: the numbers of several runs; a long table (`attnprobe.results.table.read_results`) will do.
 
     Returns:
         Findings whose `model` names both, such as "flanrnn, flannoenc".
     """
+    numbers = numbers_of(results)
+    models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
     found = []
-    # categories sort in the order in which they came, names in that of the alphabet
-    for data, of_data in sorted(results.groupby("data", observed=True, sort=False), key=lambda part: str(part[0])):
-        probes = {str(probe): rows for probe, rows in of_data.groupby("probe", observed=True)}
+    for data in sorted({data for data, _ in models}):
         for comparison in COMPARISONS:
-            rows = probes.get(comparison.probe)
-            evidence = None if rows is None else comparison.claim.measure(rows)
+            if not {(data, comparison.first), (data, comparison.second)} <= models:
+                continue
+            rows = numbers.rows(comparison.probe, comparison.claim.metrics)
+            evidence = comparison.claim.measure(rows[rows["data"] == data])
             if evidence is not None:
-                found.append(Finding(comparison.claim, evidence, str(data), f"{comparison.first}, {comparison.second}"))
+                found.append(Finding(comparison.claim, evidence, data, f"{comparison.first}, {comparison.second}"))
     return found

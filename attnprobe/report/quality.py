@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from scipy import stats
 
-from attnprobe.results.directory import RunDirectory, examples_file
+from attnprobe.results.directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
     """The quality of a finished run on its test texts; None where a text may have several labels, or has its own candidates,
     so that there is no one largest class to name."""
     run = RunDirectory(run_dir)
-    if split not in run.splits() or "candidates" in pq.read_schema(run / examples_file(split)).names:
+    if split not in run.splits() or "candidates" in run.example_columns(split).names:
         return None
     columns = run.examples(split, columns=["label", "prediction"])
     labels, predictions = (columns[name].to_pylist() for name in ("label", "prediction"))

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Claim
 from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.numbers import EVERY, Numbers, numbers_of
 
 Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
 
@@ -51,6 +52,13 @@ class Headline:
     def key(self) -> str:
         """What the number is called in tables and loggers."""
         return self.name or self.metric
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that it is made of."""
+        others = [self.at_most[0]] if self.at_most is not None else []
+        others += ["predicted_class"] if self.by_class else []
+        return (self.metric, *others, self.proportion_of or "examples")
 
     def values(self, run: pd.DataFrame) -> "pd.Series[float]":
         """The examples' values of this number, by example id; NaN where it is undefined.
@@ -101,11 +109,45 @@ class Drawing:
 class Tabulation:
     """A table for a paper: `build(results)` → DataFrame, one row per line, its columns headed as they are to be read;
     no rows where the results lack its numbers. `name` is the file's, `caption` plain text that says what is counted,
-    in which unit."""
+    in which unit. `metrics`: names, or patterns such as `regret_*`, of those of its probe's metrics without steps that it
+    is made of."""
 
     name: str
     caption: str
     build: Callable[[pd.DataFrame], pd.DataFrame]
+    metrics: tuple[str, ...] = EVERY
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A metric with a number per position, 0 to 1, that the page's browser and W&B show over the texts.
+
+    `about` says in a few words what the number is. `relative`: shaded relative to the text's largest number, where the
+    numbers do not share out a whole.
+    """
+
+    metric: str
+    title: str
+    about: str
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric with a number per example that the page's browser and W&B show beside the texts.
+
+    `sorts`: the list of examples can be sorted by it. `leads`: it stands first there, and W&B's examples are chosen by it.
+    `one_minus`: the number shown is 1 − the metric, large for disagreement. `truth`: it is 1 or 0, for yes or no. `digits`
+    after the point.
+    """
+
+    metric: str
+    title: str
+    digits: int = 3
+    one_minus: bool = False
+    sorts: bool = True
+    leads: bool = False
+    truth: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +155,7 @@ class Reading:
     """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
     probe's part of the report, and `about` says in a few sentences what it measures and how to read it. `noted` makes one
     or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest). `of_importance`
-    and `mark`: see `headlines_of`."""
+    and `mark`: see `headlines_of`. `maps` and `columns` are shown with the single examples."""
 
     probe: str
     headlines: tuple[Headline, ...] = ()
@@ -126,6 +168,8 @@ class Reading:
     noted: Callable[[Sequence[Mapping[str, float]]], str] | None = None
     of_importance: Callable[[str, str], tuple[Headline, ...]] | None = None
     mark: str = ""
+    maps: tuple[HeatMap, ...] = ()
+    columns: tuple[Column, ...] = ()
 
     def headlines_of(self, results: pd.DataFrame) -> tuple[Headline, ...]:
         """`headlines`, and `of_importance(name, title)` for every further importance in the table: those that have a metric
@@ -161,7 +205,28 @@ def readings() -> dict[str, Reading]:
     return {reading.probe: reading for reading in found}
 
 
-def present(results: pd.DataFrame) -> list[Reading]:
-    """The readings of those probes that the table holds numbers of."""
-    probes = set(results["probe"].unique())
+def present(results: pd.DataFrame | Numbers) -> list[Reading]:
+    """The readings of those probes that there are numbers of."""
+    probes = set(numbers_of(results).probes)
     return [reading for reading in readings().values() if reading.probe in probes]
+
+
+def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
+    """The heat maps that there are numbers of, with their probes."""
+    return [
+        (reading.probe, one)
+        for reading in readings().values()
+        for one in reading.maps
+        if one.metric in numbers.metrics(reading.probe)
+    ]
+
+
+def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:
+    """The columns that there are numbers of, with their probes: first those to sort by, leading ones before all."""
+    found = [
+        (reading.probe, one)
+        for reading in readings().values()
+        for one in reading.columns
+        if one.metric in numbers.metrics(reading.probe)
+    ]
+    return sorted(found, key=lambda pair: (not pair[1].sorts, not pair[1].leads))

@@ -1,19 +1,19 @@
 """Tables for a paper or a page: CSV to compute with, LaTeX (booktabs) to include."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 
 import pandas as pd
 
-from attnprobe.report.claims import Finding, put_to_test
+from attnprobe.report.claims import Finding, findings
 from attnprobe.report.comparisons import compare_models
+from attnprobe.report.numbers import Numbers, read_numbers
 from attnprobe.report.published import compare
-from attnprobe.report.reading import Tabulation, present
-from attnprobe.results.directory import find_runs
+from attnprobe.report.reading import present
 from attnprobe.results.files import write_atomically
-from attnprobe.results.table import read_results
 from attnprobe.shown import spreadsheet_cell, visible
 
 LATEX = {
@@ -57,20 +57,45 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
     Raises:
         UserError: no finished run there.
     """
+    numbers = read_numbers(run_dirs)
     return [
         file
-        for table, rows in tabulate(read_results(find_runs(run_dirs)))
-        for file in write_table_files(table.name, table.caption, rows, directory)
+        for table in all_tables(numbers, compare(numbers), all_findings(numbers))
+        for file in table.write(directory)
     ]
 
 
-def tabulate(results: pd.DataFrame) -> list[tuple[Tabulation, pd.DataFrame]]:
-    """Every table that the results allow, with its rows; none without rows."""
-    tables = [*(table for reading in present(results) for table in reading.tables), HEADLINES, FINDINGS]
-    built = {table: table.build(results) for table in tables}
-    # from the numbers at hand: intervals take their time
-    built[PUBLISHED] = PUBLISHED.build(built[HEADLINES])
-    return [(table, rows) for table, rows in built.items() if len(rows)]
+@dataclass(frozen=True)
+class Table:
+    """A table that is there: `name` is its files', `caption` says what is counted; `rows` has one row per line."""
+
+    name: str
+    caption: str
+    rows: pd.DataFrame
+
+    def write(self, directory: str | os.PathLike) -> list[Path]:
+        """Write it as CSV and LaTeX, as `write_table_files`."""
+        return write_table_files(self.name, self.caption, self.rows, directory)
+
+
+def all_tables(numbers: Numbers, compared: pd.DataFrame, findings: Sequence[tuple[str, Finding]]) -> Iterator[Table]:
+    """Every table that the numbers allow; none without rows. The probes' own are made one at a time.
+
+    Args:
+        numbers: of the runs.
+        compared: `attnprobe.report.published.compare` of them.
+        findings: where, and what was found.
+    """
+    for reading in present(numbers):
+        for one in reading.tables:
+            rows = one.build(numbers.rows(reading.probe, one.metrics))
+            if len(rows):
+                yield Table(one.name, one.caption, rows)
+    headlines = compared[COMPARED]
+    found = pd.DataFrame([finding_row(where, finding) for where, finding in findings])
+    for (name, caption), rows in ((HEADLINES, headlines), (FINDINGS, found), (PUBLISHED, published_rows(headlines))):
+        if len(rows):
+            yield Table(name, caption, rows)
 
 
 def write_table_files(name: str, caption: str, rows: pd.DataFrame, directory: str | os.PathLike) -> list[Path]:
@@ -144,38 +169,31 @@ def published_rows(headlines: pd.DataFrame) -> pd.DataFrame:
     return headlines[headlines["published"].notna()].reset_index(drop=True)
 
 
-def finding_rows(results: pd.DataFrame) -> pd.DataFrame:
-    """Every claim put to the test, and the comparisons of models."""
-    findings = [
-        finding
-        for reading in present(results)
-        for finding in put_to_test(reading.claims, results[results["probe"] == reading.probe])
-    ]
-    return pd.DataFrame([_finding(finding) for finding in [*findings, *compare_models(results)]])
+def all_findings(numbers: Numbers) -> list[tuple[str, Finding]]:
+    """Every claim put to the test, and the comparisons of models: where, and what was found."""
+    found = [one for reading in present(numbers) for one in findings(reading.claims, numbers, reading.probe)]
+    return [(f"{one.data} · {one.model}", one) for one in [*found, *compare_models(numbers)]]
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def finding_row(where: str, finding: Finding) -> dict[str, object]:
+    """A line of `FINDINGS`."""
     claim, evidence = finding.claim, finding.evidence
     number = {"value": evidence.value, "low": evidence.low, "high": evidence.high, "n": evidence.n}
     return {
-        "data": finding.data, "model": finding.model, "criterion": claim.criterion, "claim": claim.statement, **number,
-        "threshold": claim.threshold, "verdict": finding.verdict, "speaks": claim.speaks, "quantity": claim.quantity,
-        "source": claim.source,
+        "data": finding.data, "model": finding.model, "where": where, "criterion": claim.criterion,
+        "claim": claim.statement, **number, "threshold": claim.threshold, "verdict": finding.verdict,
+        "speaks": claim.speaks, "quantity": claim.quantity, "source": claim.source,
     }  # fmt: skip
 
 
-HEADLINES = Tabulation(
+HEADLINES = (
     "headlines",
     "Headline numbers of every run with 95 % intervals (bootstrap over the examples for means, Wilson's for shares of the "
     "whole split), and the published ones beside them.",
-    lambda results: compare(results)[COMPARED],
 )
-PUBLISHED = Tabulation(
-    "published", "Measured beside published numbers; the interval is the measured one's.", published_rows
-)
-FINDINGS = Tabulation(
+PUBLISHED = ("published", "Measured beside published numbers; the interval is the measured one's.")
+FINDINGS = (
     "findings",
     "Published claims put to the test. A claim holds where the whole 95 % interval lies above the threshold, fails where "
     "all of it is at or below, and is undecided otherwise.",
-    finding_rows,
 )

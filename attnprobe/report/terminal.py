@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.published import REMARKS, compare
 from attnprobe.report.reading import present, readings
 from attnprobe.report.wide import RUN, class_of
@@ -23,20 +24,24 @@ MOST_CLASSES = 4
 """Rows per class are shown for at most so many predicted classes; all are in the tables."""
 
 
-def headline(results: pd.DataFrame) -> dict[str, float]:
+def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
     """The headline numbers of one run by name, for a logger: `{"adversarial/found_jsd": 0.51, …}`; NaN examples are
     left out of the means. The order is that of the summary.
+
+    Args:
+        results: the run's numbers; a long table will do.
 
     Raises:
         ValueError: the table holds more than one run.
     """
-    runs = sorted(map(str, results["run_id"].unique()))
+    stored = numbers_of(results)
+    runs = sorted({str(run["run_id"]) for run in stored.runs})
     if len(runs) > 1:
         raise ValueError(f"headline takes the results of one run, got {len(runs)}: {', '.join(runs)}")
     numbers = {}
-    for reading in present(results):
-        table = results[(results["probe"] == reading.probe) & results["step"].isna()]
-        for number in reading.headlines_of(table):
+    for reading in present(stored):
+        for number in reading.headlines_of(stored.outline(reading.probe)):
+            table = stored.rows(reading.probe, number.metrics)
             rows = table[table["metric"] == number.metric]
             whole = rows["example_id"] == WHOLE_SPLIT
             values = rows.loc[whole, "value"] if whole.any() else number.values(table)
@@ -46,11 +51,11 @@ def headline(results: pd.DataFrame) -> dict[str, float]:
     return numbers
 
 
-def summary_table(results: pd.DataFrame, *, classes: Sequence[str] = (), ascii_only: bool = False) -> Table:
+def summary_table(results: pd.DataFrame | Numbers, *, classes: Sequence[str] = (), ascii_only: bool = False) -> Table:
     """The table shown at the end of a run.
 
     Args:
-        results: the long table of one run, or of several, which follow each other.
+        results: the numbers of one run, or of several, which follow each other; a long table will do.
         classes: the names of the classes; their numbers stand for them where there are none.
         ascii_only: draw the lines with ASCII characters.
     """
@@ -103,7 +108,7 @@ def _remarks(numbers: pd.DataFrame) -> list[str]:
 
 
 def print_summary(
-    results: pd.DataFrame,
+    results: pd.DataFrame | Numbers,
     *,
     classes: Sequence[str] = (),
     directory: str | os.PathLike | None = None,
@@ -112,7 +117,7 @@ def print_summary(
     """Print the summary: with colours and lines on a terminal, in plain ASCII lines into a file or pipe.
 
     Args:
-        results: the long table of one run, or of several.
+        results: the numbers of one run, or of several; a long table will do.
         classes: the names of the classes.
         directory: where the results are; stands below the table, on one line that can be copied.
         stream: standard output if None. Characters that its encoding does not know are shown as `?`.

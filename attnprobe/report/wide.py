@@ -1,7 +1,8 @@
 """From the long table to what a panel shows: one wide row per example, panels per data set and model, bins."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,7 +148,12 @@ def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFra
         classes: the names of the classes of each run; empty where they are not known or must not be shown.
     """
     result = results.copy(deep=False)
-    alike = len({tuple(names) for names in classes}) == 1 and classes[0]
-    kept = {key: value for key, value in results.attrs.items() if key != CLASSES}
-    result.attrs = kept | ({CLASSES: list(classes[0])} if alike else {})
+    result.attrs = with_classes(results.attrs, classes)
     return result
+
+
+def with_classes(attrs: Mapping[Any, Any], classes: Sequence[Sequence[str]]) -> dict[Any, Any]:
+    """The `attrs` of a table (see `named`)."""
+    alike = len({tuple(names) for names in classes}) == 1 and classes[0]
+    kept = {key: value for key, value in attrs.items() if key != CLASSES}
+    return kept | ({CLASSES: list(classes[0])} if alike else {})

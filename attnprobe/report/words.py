@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.quality import Quality
 from attnprobe.report.readings.adversarial import FAR, LN2
 
@@ -12,11 +13,11 @@ MOVED = 0.05
 """Total variation distance from which on a prediction is said to have moved."""
 
 
-def plain_words(numbers: pd.DataFrame, quality: Quality | None) -> list[str]:
+def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> list[str]:
     """A few sentences, the most important last; none about tests that were not run.
 
     Args:
-        numbers: the long table of one run.
+        numbers: of one run; its long table will do.
         quality: of its classifier, where a largest class can be named.
     """
     said = [] if quality is None else [about_quality(quality)]
@@ -34,7 +35,7 @@ def about_quality(quality: Quality) -> str:
     )
 
 
-def about_shuffling(numbers: pd.DataFrame) -> str | None:
+def about_shuffling(numbers: pd.DataFrame | Numbers) -> str | None:
     """Whether it matters which words get the weights."""
     tvd = values(numbers, "permutation", "median_tvd")
     if tvd is None:
@@ -45,7 +46,7 @@ def about_shuffling(numbers: pd.DataFrame) -> str | None:
     )
 
 
-def about_another(numbers: pd.DataFrame) -> str | None:
+def about_another(numbers: pd.DataFrame | Numbers) -> str | None:
     """Whether another attention gives the same prediction."""
     jsd = values(numbers, "adversarial", "optimum_jsd")
     if jsd is None:
@@ -57,7 +58,7 @@ def about_another(numbers: pd.DataFrame) -> str | None:
     )
 
 
-def about_agreement(numbers: pd.DataFrame) -> str | None:
+def about_agreement(numbers: pd.DataFrame | Numbers) -> str | None:
     """Whether attention ranks words as leaving them out does."""
     tau = values(numbers, "correlation", "tau_attention_leave_one_out")
     if tau is None:
@@ -68,7 +69,7 @@ def about_agreement(numbers: pd.DataFrame) -> str | None:
     )
 
 
-def about_flips(numbers: pd.DataFrame) -> str | None:
+def about_flips(numbers: pd.DataFrame | Numbers) -> str | None:
     """Whether erasing attention can change decisions at all."""
     never = values(numbers, "erasure", "never_flips")
     if never is None:
@@ -78,10 +79,10 @@ def about_flips(numbers: pd.DataFrame) -> str | None:
     )
 
 
-def values(numbers: pd.DataFrame, probe: str, metric: str) -> np.ndarray | None:
+def values(numbers: pd.DataFrame | Numbers, probe: str, metric: str) -> np.ndarray | None:
     """A metric's defined values over the examples; None where there are none."""
-    rows = (numbers["probe"] == probe) & (numbers["metric"] == metric) & (numbers["example_id"] >= 0)
-    found = numbers.loc[rows & numbers["step"].isna(), "value"].to_numpy(float)
+    rows = numbers_of(numbers).rows(probe, (metric,))
+    found = rows.loc[rows["example_id"] >= 0, "value"].to_numpy(float)
     found = found[~np.isnan(found)]
     return found if len(found) else None
 

@@ -16,7 +16,7 @@ manifest.json         written last; lists the tables, and the SHA-256 of every f
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -40,6 +40,8 @@ PIPELINE = "pipeline.json"
 CHECKPOINTS = "checkpoints/"
 CURVES = "training/"
 TRACKING = "wandb/"
+PIECE = 1024
+"""Examples that are read at a time."""
 WORKSHOP = ".figures.partial/"
 """Where figures are drawn before they are moved to their place."""
 
@@ -202,22 +204,58 @@ class RunDirectory:
             UserError: the run has no examples of such a split.
             DamagedRun: they are not as they were written.
         """
-        if split not in self.splits():
-            raise UserError(
-                f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
-            )
-        path = self.file(examples_file(split))
+        path = self._examples(split)
         try:
             if example_ids is None:
                 return pq.read_table(path, columns=columns, page_checksum_verification=True)
             wanted = pa.array(sorted(set(example_ids)), pa.int64())
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                batches = file.iter_batches(1024, use_threads=False)
+                batches = file.iter_batches(PIECE, use_threads=False)
                 kept = [batch.filter(pc.is_in(batch["example_id"], wanted)) for batch in batches]
                 rows = pa.Table.from_batches(kept, file.schema_arrow)
             return rows if columns is None else rows.select(columns)
         except (pa.ArrowException, OSError, KeyError) as error:
             raise damaged(path, first_line(error)) from None
+
+    def example_pieces(self, split: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of `examples`, a few rows at a time, by example.
+
+        Raises:
+            UserError: the run has no examples of such a split.
+            DamagedRun: they are not as they were written.
+        """
+        path, last = self._examples(split), -1
+        wanted = list(dict.fromkeys(["example_id", *columns]))
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                for batch in file.iter_batches(PIECE, columns=wanted, use_threads=False):
+                    ids = batch["example_id"].to_numpy()
+                    if len(ids) and (ids[0] <= last or (ids[1:] <= ids[:-1]).any()):
+                        raise damaged(path, "its examples are not in order")
+                    last = ids[-1] if len(ids) else last
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise damaged(path, first_line(error)) from None
+
+    def example_columns(self, split: str) -> pa.Schema:
+        """The columns of `examples`, and their types.
+
+        Raises:
+            UserError: the run has no examples of such a split.
+            DamagedRun: they are not as they were written.
+        """
+        path = self._examples(split)
+        try:
+            return pq.read_schema(path)
+        except (pa.ArrowException, OSError) as error:
+            raise damaged(path, first_line(error)) from None
+
+    def _examples(self, split: str) -> Path:
+        if split not in self.splits():
+            raise UserError(
+                f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
+            )
+        return self.file(examples_file(split))
 
     def outputs(self, split: str) -> Path:
         """The file of what the model says about every example of a split.

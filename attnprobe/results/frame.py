@@ -15,7 +15,8 @@ def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
     """The rows of all pieces, one after the other.
 
     Each piece is taken over as it comes, names as numbers of one byte or two: nothing is ever held twice, and no more
-    than one piece in Arrow's form, whose names take four bytes each in every row.
+    than one piece in Arrow's form, whose names take four bytes each in every row. A column of numbers
+    that holds one value throughout (the seed, no step) takes no room at all.
 
     Args:
         pieces: of the tables' schema (`attnprobe.results.schema.SCHEMA`), such as `read_pieces` gives.
@@ -26,11 +27,11 @@ def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
     known: dict[str, dict[str, int]] = {field.name: {} for field in SCHEMA if pa.types.is_dictionary(field.type)}
     parts: dict[str, list[np.ndarray]] = {field.name: [np.zeros(0, _kind(field))] for field in SCHEMA}
     for piece in pieces:
-        for field in SCHEMA:
-            parts[field.name].append(_values(piece[field.name], known.get(field.name)))
+        for field in SCHEMA if piece.num_rows else ():
+            parts[field.name].append(_compact(_values(piece[field.name], known.get(field.name))))
     columns: dict[str, np.ndarray | pd.Categorical[str]] = {}
     for name in SCHEMA.names:
-        values = np.concatenate(parts.pop(name))
+        values = _joined(parts.pop(name))
         if name not in known:
             columns[name] = values
             continue
@@ -43,6 +44,27 @@ def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
 
 def _kind(field: pa.Field) -> np.dtype:
     return np.dtype(np.int8) if pa.types.is_dictionary(field.type) else np.dtype(field.type.to_pandas_dtype())
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    """The same numbers; where all are equal (or all NaN), one of them that stands for all."""
+    first = values[:1]
+    alike = np.array_equal(values, np.broadcast_to(first, len(values)), equal_nan=values.dtype.kind == "f")
+    return np.broadcast_to(first[0].copy(), len(values)) if alike and len(values) else values
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    """Whether one number stands for all (`_compact`)."""
+    return len(values) > 0 and values.strides == (0,)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """All parts, one after the other; the first is empty and says of which type."""
+    if len(parts) > 1 and all(map(_is_constant, parts[1:])):
+        several = np.array([part[0] for part in parts[1:]])
+        if _is_constant(_compact(several)):
+            return np.broadcast_to(several[0], sum(map(len, parts)))
+    return np.concatenate(parts)
 
 
 def _values(column: pa.ChunkedArray, known: dict[str, int] | None) -> np.ndarray:

@@ -214,6 +214,21 @@ def metrics_in(path: Path) -> list[str]:
     return sorted(found)
 
 
+def identity_in(path: Path) -> dict[str, Any] | None:
+    """What identifies the first row of a table: run_id, experiment, data, model, seed, split, probe; None where it has no
+    row.
+
+    Raises:
+        DamagedRun: it is no table.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            batches = file.iter_batches(batch_size=1, columns=list(IDENTITY), use_threads=False)
+            return next((row for batch in batches for row in batch.to_pylist()), None)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise damaged(path, first_line(error)) from None
+
+
 def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_steps: bool | None) -> bool:
     """Whether a row group can hold such rows, by its statistics: tables are sorted by metric."""
     of_metric, of_step = (group.column(COLUMNS.index(name)).statistics for name in ("metric", "step"))

@@ -26,7 +26,8 @@ from attnprobe.importance.base import Importance
 from attnprobe.loading import importances_of, untrained
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
-from attnprobe.report.figures.draw import draw_tables
+from attnprobe.report.figures.draw import save_figures
+from attnprobe.report.numbers import StoredNumbers, StoredTable
 from attnprobe.results.checksums import records_of
 from attnprobe.results.directory import (
     CHECKPOINTS,
@@ -46,7 +47,7 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.table import Rows, told
+from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
@@ -222,8 +223,9 @@ def draw_figures_of(
 ) -> None:
     """Draw what these probes' tables allow. The figures are made beside their place, for their names are known only then."""
     workshop = directory.folder(WORKSHOP)
-    tables = {probe: directory / table_file(probe) for probe in probes}
-    for path in draw_tables({directory.path: tables}, workshop, opened=lambda _: directory, importances=importances):
+    tables = {probe: StoredTable(directory / table_file(probe)) for probe in probes}
+    numbers = StoredNumbers((tables,), {IMPORTANCES: importances})
+    for path in save_figures([directory], numbers, workshop):
         target = directory.place(figure_file(path.name))
         directory.withdraw([], [figure_file(path.name)])
         target.parent.mkdir(exist_ok=True)

@@ -6,15 +6,17 @@ import pytest
 
 from attnprobe.errors import UserError
 from attnprobe.report.claims import CRITERIA
+from attnprobe.report.numbers import numbers_of
 from attnprobe.report.published import compare
 from attnprobe.report.readings.erasure import RANKINGS
-from attnprobe.report.tables import latex, latex_table, tabulate, write_tables
+from attnprobe.report.tables import all_findings, all_tables, latex, latex_table, write_tables
 from attnprobe.results.table import read_results
 from tests.report.readings.test_erasure import NAN, erased, table
 
 
 def tables(results):
-    return {tabulation.name: rows for tabulation, rows in tabulate(results)}
+    numbers = numbers_of(results)
+    return {table.name: table.rows for table in all_tables(numbers, compare(numbers), all_findings(numbers))}
 
 
 def test_files_of_a_run(make_run, tmp_path):

@@ -58,3 +58,17 @@ def test_many_names_take_two_bytes():
     found = frame_of(rows.groups({"run_id": "r", "probe": "p", **IDENTITY}))
     assert found["metric"].cat.codes.dtype == np.int16
     assert list(found["metric"]) == [f"metric{int(value):03}" for value in found["value"]]
+
+
+def test_a_column_of_one_value_takes_no_room_and_is_read_as_any_other():
+    rows = Rows(row_group=3)
+    for metric in ("one", "two"):
+        rows.add(metric, np.arange(5), np.arange(5.0))
+    pieces = list(rows.groups({"run_id": "r", "probe": "p", **IDENTITY}))
+    found = frame_of(pieces)
+    assert {name for name in ("seed", "step") if found[name].to_numpy().strides == (0,)} == {"seed", "step"}
+    part = found[found["metric"] == "two"].sort_values("value", ascending=False)
+    assert part["seed"].tolist() == [3] * 5
+    assert part["value"].tolist() == [4.0, 3.0, 2.0, 1.0, 0.0]
+    assert found.groupby("seed")["value"].sum().tolist() == [20.0]
+    assert found["step"].isna().all()

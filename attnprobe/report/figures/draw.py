@@ -2,23 +2,19 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from matplotlib.figure import Figure
 
 from attnprobe.report.figures.heatmap import shorten
 from attnprobe.report.figures.style import drawable, paper_style, save
-from attnprobe.report.reading import Drawing, readings
-from attnprobe.report.wide import named
-from attnprobe.results.directory import RunDirectory, find_runs, table_file
-from attnprobe.results.frame import frame_of
+from attnprobe.report.numbers import EVERY, Numbers, StoredNumbers
+from attnprobe.report.reading import Drawing, Reading, readings
+from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.saved import read_pipeline
-from attnprobe.results.table import IMPORTANCES, metrics_in, read_pieces, told
 
 
 def draw_figures(
@@ -40,109 +36,104 @@ def draw_figures(
     Raises:
         UserError: no finished run there.
     """
-    runs = {}
-    for run in find_runs(run_dirs):
-        runs[run] = {probe: RunDirectory(run) / table_file(probe) for probe in RunDirectory(run).probes()}
-    facts = told(RunDirectory(run).manifest() for run in runs)
-    return draw_tables(runs, directory, words=words, importances=facts)
+    runs = [RunDirectory(run) for run in find_runs(run_dirs)]
+    return save_figures(runs, StoredNumbers.of(runs), directory, words=words)
 
 
-def draw_tables(
-    tables: Mapping[Path, Mapping[str, Path]],
-    directory: str | os.PathLike,
+def save_figures(
+    runs: Sequence[RunDirectory], numbers: StoredNumbers, directory: str | os.PathLike, *, words: bool = True
+) -> list[Path]:
+    """As `draw_figures`, of runs whose numbers are known: those of each run, in the same order."""
+    named = numbers.named([class_names(run.path) if words else [] for run in runs])
+    endings = [""] if len(runs) == 1 else [f"-{file_name(run.path.name)}" for run in runs]
+    figures = all_figures(readings().values(), runs, named, endings, words=words)
+    return [path for figure in figures for path in save(figure.made, Path(directory), figure.file)]
+
+
+@dataclass(frozen=True)
+class DrawnFigure:
+    """A figure that is there.
+
+    Attributes:
+        drawing: what it was drawn by.
+        made: the figure in the house style.
+        file: the stem of its files' names.
+        run: the run whose texts it shows; None: it shows none.
+    """
+
+    drawing: Drawing
+    made: Figure
+    file: str
+    run: RunDirectory | None = None
+
+
+def all_figures(
+    several: Iterable[Reading],
+    runs: Sequence[RunDirectory],
+    numbers: StoredNumbers,
+    endings: Sequence[str],
     *,
     words: bool = True,
-    opened: Callable[[Path], RunDirectory] = RunDirectory,
-    importances: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Path]:
-    """As `draw_figures`, from the files of each run directory's tables, by probe; `opened` gives access to the rest, and
-    `importances` are the facts that the manifests have of them (`attnprobe.results.table.told`)."""
-    directory = Path(directory)
-    classes = [class_names(run) if words else [] for run in tables]
-    written: list[Path] = []
-    for reading in readings().values():
-        for drawing in reading.drawings:
-            if not drawing.words:
-                figure = drawn(drawing, tables.values(), classes, importances)
-                written += [] if figure is None else save(figure, directory, drawing.name)
-                continue
-            for run, files in tables.items() if words else []:
-                figure = drawn(drawing, [files], classes, importances, of=opened(run))
-                stem = drawing.name if len(tables) == 1 else f"{drawing.name}-{file_name(run.name)}"
-                written += [] if figure is None else save(figure, directory, stem)
-    return written
+) -> Iterator[DrawnFigure]:
+    """Every figure of these readings whose numbers are there, one at a time.
+
+    Args:
+        several: the readings.
+        runs: the runs.
+        numbers: theirs, in the same order, the classes called as the figures are to call them.
+        endings: of each run what the files of its own figures, those with texts, end in.
+        words: False leaves out the figures that show texts.
+    """
+    for drawing in (drawing for reading in several for drawing in reading.drawings):
+        if not drawing.words:
+            figure = drawn(drawing, numbers)
+            if figure is not None:
+                yield DrawnFigure(drawing, figure, drawing.name)
+            continue
+        for run, own, ending in zip(runs, numbers.each(), endings, strict=True) if words else ():
+            figure = drawn(drawing, own.named([class_names(run.path)]), run)
+            if figure is not None:
+                yield DrawnFigure(drawing, figure, f"{drawing.name}{ending}", run)
 
 
-def drawn(
-    drawing: Drawing,
-    runs: Iterable[Mapping[str, Path]],
-    classes: Sequence[Sequence[str]],
-    importances: Mapping[str, Mapping[str, Any]] | None,
-    *,
-    of: RunDirectory | None = None,
-) -> Figure | None:
-    """One figure in the house style; None where the runs lack what it needs. Its rows are not kept in memory.
+def drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
+    """One figure in the house style; None where the numbers lack what it needs. They are not kept in memory.
 
     Args:
         drawing: the figure.
-        runs: of each run the files of its tables, by probe.
-        classes: of each run the names of its classes, see `named`.
-        importances: the facts that the manifests have of them (`attnprobe.results.table.told`).
-        of: the run whose texts it shows, if it shows any.
+        numbers: of all runs, or of one whose texts it shows.
+        run: that one.
     """
-    results = named(with_facts(rows_of(drawing, runs), importances), classes)
-    if not drawable_from(drawing, results):
+    if not drawable_from(drawing, numbers):
         return None
-    examples = None if of is None else examples_of(drawing, of, results)
+    shown: list[int] | None = None
+    if drawing.examples is not None:
+        # before anything else is in memory
+        without_steps = rows_of(drawing, numbers, ())
+        if without_steps.empty:
+            return None
+        shown = list(drawing.examples(without_steps))
+        del without_steps
+    results = rows_of(drawing, numbers, shown)
+    examples = None if run is None else run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
     return draw(drawing, results, examples)
 
 
-def with_facts(results: pd.DataFrame, importances: Mapping[str, Mapping[str, Any]] | None) -> pd.DataFrame:
-    """The same table, with what is known of its importances."""
-    results.attrs[IMPORTANCES] = importances or {}
+def rows_of(drawing: Drawing, numbers: Numbers, shown: Sequence[int] | None) -> pd.DataFrame:
+    """The rows that a figure is drawn from: those without steps, and of the metrics that it cannot do without also those
+    with steps, of the examples `shown` (None: of all)."""
+    parts = []
+    for probe in drawing.probes:
+        needed = [metric for owner, metric in drawing.metrics if owner == probe]
+        also: tuple[str, ...] = EVERY
+        if drawing.optional is not None:
+            also = (*needed, *(metric for owner, metric in drawing.optional if owner == probe))
+        parts.append(numbers.rows(probe, also, stepped=needed, example_ids=shown))
+    if len(parts) == 1:
+        return parts[0]
+    results = pd.concat([part.astype({"probe": str, "metric": str}) for part in parts], ignore_index=True)
+    results.attrs = dict(numbers.attrs)
     return results
-
-
-def rows_of(drawing: Drawing, runs: Iterable[Mapping[str, Path]]) -> pd.DataFrame:
-    """The rows that a figure is drawn from, and as few others as possible at any time.
-
-    Args:
-        drawing: the figure.
-        runs: of each run the files of its tables, by probe.
-    """
-    return frame_of(
-        piece
-        for files in runs
-        for probe in drawing.probes
-        if probe in files
-        for piece in _pieces(drawing, probe, files)
-    )
-
-
-def _pieces(drawing: Drawing, probe: str, files: Mapping[str, Path]) -> Iterator[pa.Table]:
-    """What a figure needs of one probe's table."""
-    path = files[probe]
-    needed = [metric for owner, metric in drawing.metrics if owner == probe]
-    also = None
-    if drawing.optional is not None:
-        wanted = [*needed, *(metric for owner, metric in drawing.optional if owner == probe)]
-        also = [metric for metric in metrics_in(path) if any(fnmatchcase(metric, one) for one in wanted)]
-    shown: Sequence[int] | None = None
-    if drawing.examples is not None:
-        # before anything else is in memory
-        numbers = frame_of(read_pieces(path, metrics=also, with_steps=False))
-        if numbers.empty:
-            return
-        shown = drawing.examples(numbers)
-        del numbers
-    yield from read_pieces(path, metrics=also, with_steps=False)
-    yield from read_pieces(path, metrics=needed, with_steps=True, example_ids=shown)
-
-
-def examples_of(drawing: Drawing, run: RunDirectory, results: pd.DataFrame) -> pd.DataFrame:
-    """The examples of a run that a figure shows."""
-    shown = None if drawing.examples is None else drawing.examples(results)
-    return run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
 
 
 def class_names(run_dir: Path) -> list[str]:
@@ -160,11 +151,10 @@ def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None)
         return drawing.draw(results, examples)
 
 
-def drawable_from(drawing: Drawing, results: pd.DataFrame) -> bool:
-    """Whether the table holds every metric that the figure cannot do without."""
+def drawable_from(drawing: Drawing, numbers: Numbers) -> bool:
+    """Whether there is every metric that the figure cannot do without."""
     return all(
-        {metric for owner, metric in drawing.metrics if owner == probe}
-        <= set(results.loc[results["probe"] == probe, "metric"].unique())
+        {metric for owner, metric in drawing.metrics if owner == probe} <= set(numbers.metrics(probe))
         for probe in drawing.probes
     )
 

@@ -17,8 +17,7 @@ from attnprobe.errors import answering_disk
 from attnprobe.report.claims import CRITERIA, Finding
 from attnprobe.report.comparisons import compare_models
 from attnprobe.report.figures.style import paper_style
-from attnprobe.report.page.browser.choosing import MEGABYTES, browse
-from attnprobe.report.page.files import write_numbers
+from attnprobe.report.page.browser.browse import MEGABYTES, browse
 from attnprobe.report.page.formats import capital, count, number, short, signed
 from attnprobe.report.page.pictures import pictures
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
@@ -29,6 +28,7 @@ from attnprobe.report.published import compare
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
 from attnprobe.report.studies import find_studies
+from attnprobe.report.tables import all_tables
 from attnprobe.report.terminal import data_notes
 from attnprobe.results.files import write_atomically
 
@@ -95,7 +95,7 @@ def write_report(
     said: set[str] = set()
     for reading in readings:
         tell(f"figures of {reading.probe}")
-        drawn = pictures(reading, numbers, groups, folder, words=words)
+        drawn = pictures(reading, groups, folder, words=words)
         figures += [one.file for one in drawn]
         own = [outcome for outcome in outcomes if outcome.section == f"test-{reading.probe}"]
         made = section(reading, groups, compared, [one for one in drawn if one.uri], own, in_words(own))
@@ -109,11 +109,11 @@ def write_report(
     tell("tables")
     findings = [(outcome.group.title, outcome.finding) for outcome in outcomes]
     findings += [(f"{finding.data}{DOT}{finding.model}", finding) for finding in across]
-    tables = [path.name for path in write_numbers(numbers, compared, readings, findings, folder)]
+    tables = [path.name for table in all_tables(numbers, compared, findings) for path in table.write(folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
     tell("page")
     tested = [group for group in groups if any(one.group is group for one in outcomes)]
-    page = render(
+    page = rendered(
         title=title,
         lead=lead(tested or groups),
         sections=sections,
@@ -132,7 +132,8 @@ def write_report(
         folder=folder.name,
         written=[(kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names],
     )
-    write_atomically(output, lambda path: Path(path).write_text(page, encoding="utf-8", errors="replace"))
+    # the examples are most of it, and stay on the disk until they are written
+    write_atomically(output, lambda path: page.dump(str(path), encoding="utf-8", errors="replace"))
     return output
 
 
@@ -148,8 +149,8 @@ def comparisons(groups: Sequence[Group]) -> list[Finding]:
     return found
 
 
-def render(**parts: Any) -> str:
-    """The page's text; every string of `parts` is escaped."""
+def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
+    """The page's text, a piece at a time; every string of `parts` is escaped."""
     loader = jinja2.FileSystemLoader(HERE / "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -157,7 +158,7 @@ def render(**parts: Any) -> str:
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}
-    return environment.get_template("page.html").render(
+    return environment.get_template("page.html").stream(
         **parts,
         criteria=CRITERIA,
         version=own_version(),

@@ -8,16 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 from matplotlib.figure import Figure
 
-from attnprobe.report.figures.draw import class_names, draw, drawable_from, file_name
+from attnprobe.report.figures.draw import all_figures, class_names, file_name
 from attnprobe.report.figures.style import paper_style
-from attnprobe.report.page.runs import DOT, Group, Run
+from attnprobe.report.page.runs import DOT, Group, together
 from attnprobe.report.reading import Drawing, Reading
-from attnprobe.report.wide import named
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import write_atomically
-from attnprobe.results.table import read_examples, read_results
 
 LARGEST_SVG = 250_000
 """Bytes; a larger one (thousands of points, or texts drawn as outlines) is shown as pixels."""
@@ -48,46 +46,27 @@ class Picture:
         return f"Figure{of}: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
 
 
-def pictures(
-    reading: Reading, numbers: pd.DataFrame, groups: Sequence[Group], directory: Path, *, words: bool
-) -> list[Picture]:
+def pictures(reading: Reading, groups: Sequence[Group], directory: Path, *, words: bool) -> list[Picture]:
     """Every figure of a probe's reading that the numbers allow, written to `directory` as PDF too.
 
     Args:
         reading: of the probe.
-        numbers: all runs' long tables, without weights per position.
         groups: the runs.
         directory: for the PDFs.
         words: False leaves out the figures that show texts.
     """
-    found = []
     runs = [run for group in groups for run in group.runs]
-    numbers = named(numbers, [class_names(run.directory) for run in runs])
-    for drawing in reading.drawings:
-        if not drawing.words:
-            if drawable_from(drawing, numbers):
-                found.append(picture(draw(drawing, numbers, None), drawing.name, caption(drawing), directory))
-            continue
-        shown = {id(group.runs[0]) for group in groups[:MOST_HEATMAPS]}
-        for run in (run for group in groups for run in group.runs if words):
-            figure = of_run(drawing, run)
-            if figure is None:
-                continue
-            stem = f"{drawing.name}-{file_name(run.run_id)}"
-            title = DOT.join([run.data, run.model, f"seed {run.seed}"])
-            found.append(picture(figure, stem, caption(drawing), directory, title, shown=id(run) in shown))
+    numbers = together(runs).named([class_names(run.directory) for run in runs])
+    endings = [f"-{file_name(run.run_id)}" for run in runs]
+    directories = {run.directory: run for run in runs}
+    shown = {group.runs[0].run_id for group in groups[:MOST_HEATMAPS]}
+    found = []
+    for one in all_figures([reading], [RunDirectory(place) for place in directories], numbers, endings, words=words):
+        run = None if one.run is None else directories[one.run.path]
+        title = "" if run is None else DOT.join([run.data, run.model, f"seed {run.seed}"])
+        in_page = run is None or run.run_id in shown
+        found.append(picture(one.made, one.file, caption(one.drawing), directory, title, shown=in_page))
     return found
-
-
-def of_run(drawing: Drawing, run: Run) -> Figure | None:
-    """A figure with texts, of one run; None where the run lacks what it needs."""
-    if not set(drawing.probes) <= set(run.probes):
-        return None
-    results = read_results(run.directory, probe=drawing.probes)
-    if not drawable_from(drawing, results):
-        return None
-    results = named(results, [class_names(run.directory)])
-    return draw(drawing, results, read_examples(run.directory, split=run.split))
 
 
 def picture(figure: Figure, name: str, words: str, directory: Path, title: str = "", *, shown: bool = True) -> Picture:

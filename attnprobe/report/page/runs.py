@@ -1,4 +1,4 @@
-"""The runs of a report: read once, the numbers apart from the weights per position, grouped by what may be pooled."""
+"""The runs of a report, grouped by what may be pooled; their numbers are read when they are asked for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,31 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from attnprobe.errors import UserError
+from attnprobe.report.numbers import StoredNumbers
 from attnprobe.results.checksums import DamagedRun
 from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
 from attnprobe.results.fingerprint import flattened
-from attnprobe.results.table import IMPORTANCES, told
 
 DOT = " · "
-POSITIONS = (
-    ("adversarial", "found_attention"),
-    ("adversarial", "optimum_attention"),
-    ("gradient", "gradient"),
-    ("gradient", "gradient_through_attention"),
-    ("gradient", "hidden_gradient"),
-    ("gradient", "hidden_gradient_through_attention"),
-    ("gradient", "attention_gradient"),
-    ("leave_one_out", "leave_one_out"),
-    ("single_weight", "effect_js"),
-    ("single_weight", "effect_flip"),
-    ("erasure", "smallest_set"),
-)
-"""(probe, metric) with a number per position. Only the browser reads them, run by run: of 25,000 texts of 200 words they
-would fill the memory many times over."""
 EXAMINED = "test"
 """The split of a run without probes."""
 MOST_DIFFERENCES = 3
@@ -40,42 +22,39 @@ OF_THE_SEED = ("seed", "teacher")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run; `numbers` is its long table without `POSITIONS`, in the order of the manifest's probes."""
+    """A finished run. `numbers` are read when they are asked for; `identity` is of its first number, and `split` the one
+    whose examples were probed: training curves are of another one."""
 
     directory: Path
     manifest: Mapping[str, Any]
-    numbers: pd.DataFrame
+    numbers: StoredNumbers
+    identity: Mapping[str, Any]
+    split: str
 
     @property
     def run_id(self) -> str:
         """Its name, unique among the runs of a report."""
-        return str(self.numbers["run_id"].iloc[0])
+        return str(self.identity["run_id"])
 
     @property
     def data(self) -> str:
         """The data set's name."""
-        return str(self.numbers["data"].iloc[0])
+        return str(self.identity["data"])
 
     @property
     def model(self) -> str:
         """The model's name."""
-        return str(self.numbers["model"].iloc[0])
+        return str(self.identity["model"])
 
     @property
     def seed(self) -> int:
         """The seed of training and probes."""
-        return int(self.numbers["seed"].iloc[0])
-
-    @property
-    def split(self) -> str:
-        """The split whose examples were probed: training curves are of another one."""
-        of_examples = self.numbers.loc[self.numbers["example_id"] >= 0, "split"]
-        return str(of_examples.iloc[0]) if len(of_examples) else EXAMINED
+        return int(self.identity["seed"])
 
     @property
     def probes(self) -> list[str]:
         """The probes that it has numbers of."""
-        return [str(probe) for probe in self.numbers["probe"].unique()]
+        return self.numbers.probes
 
 
 @dataclass(frozen=True)
@@ -99,8 +78,8 @@ class Group:
         return sorted(run.seed for run in self.runs)
 
     @property
-    def numbers(self) -> pd.DataFrame:
-        """The runs' long tables together."""
+    def numbers(self) -> StoredNumbers:
+        """The runs' numbers together."""
         return together(self.runs)
 
 
@@ -131,41 +110,21 @@ def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
 
 
 def read_run(directory: Path) -> Run:
-    """One finished run."""
+    """One finished run.
+
+    Raises:
+        UserError: its tables hold no number.
+    """
     run = RunDirectory(directory)
-    manifest, parts = run.manifest(), []
-    for probe in manifest["tables"]:
-        table = run.table(probe).to_pandas()
-        dropped = [metric for owner, metric in POSITIONS if owner == probe]
-        parts.append(table[~table["metric"].isin(dropped)] if dropped else table)
-    if not any(len(part) for part in parts):
+    numbers = StoredNumbers.of([run])
+    if not numbers.runs:
         raise UserError(f"the tables of {directory} hold no number: leave it out of the report, or probe it again")
-    return Run(directory, manifest, _one(parts))
+    return Run(directory, run.manifest(), numbers, numbers.runs[0], numbers.split or EXAMINED)
 
 
-def together(runs: Sequence[Run]) -> pd.DataFrame:
-    """The runs' long tables as one."""
-    numbers = _one([run.numbers for run in runs]).copy(deep=False)
-    numbers.attrs[IMPORTANCES] = told(run.manifest for run in runs)
-    return numbers
-
-
-def _one(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Long tables below each other; text columns stay categories."""
-    tables = [table for table in tables if len(table)]
-    if len(tables) == 1:
-        return tables[0]
-    columns = {}
-    for name in tables[0].columns:
-        parts = [table[name] for table in tables]
-        columns[name] = (
-            pd.api.types.union_categoricals(
-                [part.cat.remove_unused_categories() for part in parts], sort_categories=True
-            )
-            if isinstance(parts[0].dtype, pd.CategoricalDtype)
-            else np.concatenate([part.to_numpy() for part in parts])
-        )
-    return pd.DataFrame(columns)
+def together(runs: Sequence[Run]) -> StoredNumbers:
+    """The runs' numbers as one."""
+    return StoredNumbers.together(run.numbers for run in runs)
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
@@ -192,7 +151,7 @@ def notes(runs: Sequence[Run]) -> list[str]:
     known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
     told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
     found = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
-    experiments = [str(run.numbers["experiment"].iloc[0]) for run in runs]
+    experiments = [str(run.identity["experiment"]) for run in runs]
     for noted in (found, experiments):
         if len({(run.seed, run.split, note) for run, note in zip(runs, noted, strict=True)}) == len(runs):
             return noted

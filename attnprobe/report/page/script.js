@@ -2,7 +2,7 @@
 // The page's script: sortable tables, and the browser over examples. Every word from data goes through textContent.
 (() => {
   const PAGE_SIZE = matchMedia("(min-width: 900px)").matches ? 20 : 8;
-  const KEPT_BLOCKS = 24;
+  const KEPT_BLOCKS = 200;
   const SNIPPET = 24;
   const DEEP = 0.75; // from here on light letters are easier to read on the shade than dark ones
   const MINUS = "\u2212";
@@ -190,20 +190,19 @@
     async weights(row) {
       const rank = this.rank[row];
       if (rank < 0) return null;
-      const place = this.run.blocks.find(({ first, count }) => first <= rank && rank < first + count);
-      const { arrays } = await block(place.name, false);
+      const place = this.run.blocks.findIndex(({ first, count }) => first <= rank && rank < first + count);
+      const { first } = this.run.blocks[place];
       const { arrays: text } = this.texts;
-      const lengths = (key, r) =>
-        key === "word_attention" ? text.wordStarts[r + 1] - text.wordStarts[r] : text.items[r];
+      const length = (inner, r) => (inner ? text.wordStarts[r + 1] - text.wordStarts[r] : text.items[r]);
       const rows = [];
-      for (let r = 0; r < this.count; r++) if (this.rank[r] >= place.first && this.rank[r] < rank) rows.push(r);
-      const found = {};
-      for (const { key } of this.run.maps) {
-        const from = rows.reduce((sum, r) => sum + lengths(key, r), 0);
-        const part = arrays[key].subarray(from, from + lengths(key, row));
-        found[key] = Float64Array.from(part, (n) => (n > this.run.levels ? NaN : (n / this.run.levels) ** 2));
-      }
-      return found;
+      for (let r = 0; r < this.count; r++) if (this.rank[r] >= first && this.rank[r] < rank) rows.push(r);
+      const parts = this.run.maps.map(async ({ key, inner, block: name }) => {
+        const { arrays } = await block(`${name}-${place}`, false);
+        const from = rows.reduce((sum, r) => sum + length(inner, r), 0);
+        const part = arrays.weights.subarray(from, from + length(inner, row));
+        return [key, Float64Array.from(part, (n) => (n > this.run.levels ? NaN : (n / this.run.levels) ** 2))];
+      });
+      return Object.fromEntries(await Promise.all(parts));
     }
   }
 
@@ -492,9 +491,9 @@
       parts.push(element("p", { className: "asked" }, element("b", {}, "Candidates: "), candidates.map(visible).join(", ")));
     }
     const list = element("dl", { className: "measures" });
-    for (const { key, title, digits } of examples.run.measures) {
+    for (const { key, title, digits, truth } of examples.run.measures) {
       const value = examples.columns[key][row];
-      const text = key === "is_exact" || key === "never_flips" || key === "top_in_rationale" ? (value ? "yes" : "no") : number(value, digits);
+      const text = truth && !Number.isNaN(value) ? (value ? "yes" : "no") : number(value, digits);
       list.append(element("div", {}, element("dt", {}, title), element("dd", {}, text)));
     }
     parts.push(element("details", { open: true }, element("summary", {}, "Numbers of this example"), list));
@@ -503,6 +502,8 @@
 
   // ---------------------------------------------------------------- heat maps
 
+  // whether a map is over the words of a text whose items are sentences
+  const isInner = (key) => state.examples.run.maps.find((map) => map.key === key).inner;
   const digitsOf = () => (state.examples.run.levels > 255 ? 4 : 3);
 
   function mapOf(map, weights, examples, row) {
@@ -516,7 +517,7 @@
     }
     const words = examples.words(row);
     const sentences = examples.run.hierarchical ? examples.sentences(row) : null;
-    const bySentence = sentences && map.key !== "word_attention";
+    const bySentence = sentences && !map.inner;
     const labels = bySentence ? sentences.map(([from, to]) => words.slice(from, to).join(" ")) : words;
     const largest = own.reduce((most, value) => Math.max(most, value), 0);
     const scale = map.relative && largest > 0 ? largest : 1;
@@ -548,11 +549,11 @@
     const weights = $("browser-maps").weights;
     const map = token.parentElement.dataset.map;
     const i = Number(token.dataset.i);
-    const same = (key) => (key === "word_attention") === (map === "word_attention");
+    const inner = isInner(map);
     const lines = examples.run.maps
-      .filter(({ key }) => same(key) && !Number.isNaN(weights[key][i]))
+      .filter(({ key, inner: other }) => other === inner && !Number.isNaN(weights[key][i]))
       .map(({ key, title }) => [title, number(weights[key][i], digitsOf())]);
-    const text = examples.run.hierarchical && map !== "word_attention" ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}`;
+    const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}`;
     return { text, lines };
   }
 
@@ -568,8 +569,8 @@
     tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
     tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - height - 6)}px`;
     const alike = [...$("browser-maps").querySelectorAll(`.token[data-i="${token.dataset.i}"]`)];
-    const isWord = token.parentElement.dataset.map === "word_attention";
-    for (const other of alike) if ((other.parentElement.dataset.map === "word_attention") === isWord) other.classList.add("same");
+    const inner = isInner(token.parentElement.dataset.map);
+    for (const other of alike) if (isInner(other.parentElement.dataset.map) === inner) other.classList.add("same");
     token.setAttribute("aria-label", `${text}. ${lines.map((line) => line.join(" ")).join(", ")}`);
     token.setAttribute("role", "img");
   }

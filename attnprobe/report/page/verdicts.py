@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
-from attnprobe.report.claims import CRITERIA, UNDECIDED, Finding, put_to_test
+from attnprobe.report.claims import CRITERIA, UNDECIDED, Finding, findings
 from attnprobe.report.page.runs import Group
 from attnprobe.report.reading import Reading
 
@@ -110,14 +108,11 @@ def examine(
     found = []
     for group in groups:
         tell(f"claims on {group.title}")
-        numbers = group.numbers
-        by_probe = dict(list(numbers.groupby("probe", observed=True)))
         for reading in readings:
-            table: pd.DataFrame | None = by_probe.get(reading.probe)
-            if table is not None and reading.claims:
-                found += [
-                    Outcome(finding, group, f"test-{reading.probe}") for finding in put_to_test(reading.claims, table)
-                ]
+            found += [
+                Outcome(finding, group, f"test-{reading.probe}")
+                for finding in findings(reading.claims, group.numbers, reading.probe)
+            ]
     return found
 
 

@@ -1,5 +1,6 @@
 """Published numbers beside ours. The numbers are CSV files in this folder; each file's head says what they are."""
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.reading import Headline, present
-from attnprobe.report.wide import RUN
+from attnprobe.report.wide import RUN, by_run
 from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.results.statistics import interval
 
@@ -45,11 +47,11 @@ def published(data: str, model: str) -> pd.DataFrame:
     return rows[["metric", "group", "value", "source"]].reset_index(drop=True)
 
 
-def compare(results: pd.DataFrame) -> pd.DataFrame:
+def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
     """Every headline number of every run with its interval, the published value, and the difference.
 
     Args:
-        results: the long table of one run or several (`attnprobe.results.table.read_results`).
+        results: the numbers of one run or several; a long table (`attnprobe.results.table.read_results`) will do.
 
     Returns:
         One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted class where the
@@ -58,22 +60,28 @@ def compare(results: pd.DataFrame) -> pd.DataFrame:
         (macro F1, areas), which one run cannot give an interval for. `difference` = mean − published; NaN where
         nothing is published.
     """
+    numbers = numbers_of(results)
     rows: list[dict[str, Any]] = []
-    for reading in present(results):
-        table = results[(results["probe"] == reading.probe) & results["step"].isna()]
-        headlines = reading.headlines_of(table)
-        for key, run in table.groupby(list(RUN), observed=True, sort=True):
-            identity = dict(zip(RUN, key, strict=True)) | {"probe": reading.probe}
-            papers = published(str(identity["data"]), str(identity["model"]))
-            for headline in headlines:
-                for group, n, values in _aggregates(run, headline):
-                    fact = {"metric": headline.key, "title": headline.title, "group": group, "n": n}
-                    mean, low, high = values
-                    beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
-                    value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
-                    number = {"mean": mean, "low": low, "high": high, "published": value, "source": source}
-                    rows.append(identity | fact | number | {"difference": mean - value})
+    for reading in present(numbers):
+        of_runs: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
+        for headline in reading.headlines_of(numbers.outline(reading.probe)):
+            table = numbers.rows(reading.probe, headline.metrics)
+            for key, own in by_run(table, np.arange(len(table))):
+                of_runs.setdefault(key, []).extend(_lines(key, reading.probe, headline, table.iloc[own]))
+        rows += [line for key in sorted(of_runs) for line in of_runs[key]]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _lines(key: tuple[int | str, ...], probe: str, headline: Headline, run: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The rows of `compare` about one headline number of one run."""
+    identity = dict(zip(RUN, key, strict=True))
+    papers = published(str(identity["data"]), str(identity["model"]))
+    for group, n, (mean, low, high) in _aggregates(run, headline):
+        beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
+        value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
+        number = {"mean": mean, "low": low, "high": high, "published": value, "source": source}
+        fact = {"probe": probe, "metric": headline.key, "title": headline.title, "group": group, "n": n}
+        yield identity | fact | number | {"difference": mean - value}
 
 
 def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, tuple[float, float, float]]]:

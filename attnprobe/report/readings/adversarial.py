@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from attnprobe.report.claims import Claim, Evidence, mean_of, share_of
+from attnprobe.report.claims import Claim, Evidence, Measure, mean_of, share_of
 from attnprobe.report.figures import heatmap
 from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, from_zero, grid, title
 from attnprobe.report.figures.heatmap import heatmaps
 from attnprobe.report.figures.marks import box
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM
-from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading
 from attnprobe.report.wide import (
     MAX_ATTENTION_EDGES,
     Facet,
@@ -168,7 +168,7 @@ CLAIMS = (
         criterion="exclusivity",
         statement="For most examples a very different attention gives the same prediction",
         source="Jain & Wallace 2019, section 4.2.2",
-        measure=far_share,
+        measure=Measure(("optimum_jsd", "upper_bound"), far_share),
         quantity=f"share of the examples with such an attention, JSD > {FAR} nats within ε; more than half is asked for",
         threshold=0.5,
         speaks="against",
@@ -200,6 +200,22 @@ READING = Reading(
         "existence alone is weak evidence; compare it with the spread over seeds."
     ),
     claims=CLAIMS,
+    maps=(
+        HeatMap(
+            "found_attention",
+            "Adversary, found by search",
+            "gradient search for a distant attention with the same prediction",
+        ),
+        HeatMap("optimum_attention", "Farthest attention", "the most distant attention known with the same prediction"),
+    ),
+    columns=(
+        Column("optimum_jsd", "JSD of the farthest attention", leads=True),
+        Column("found_jsd", "JSD of the found adversary", leads=True),
+        Column("upper_bound", "upper bound of the JSD", sorts=False),
+        Column("is_exact", "farthest attention is exact", sorts=False, truth=True),
+        Column("found_tvd", "TVD of the found adversary", 4, sorts=False),
+        Column("optimum_tvd", "TVD of the farthest attention", 4, sorts=False),
+    ),
     headlines=(
         Headline("found_jsd", "largest JSD, gradient adversary", published="adversarial_max_jsd_mean", by_class=True),
         Headline("optimum_jsd", "largest JSD, farthest attention known", by_class=True),

@@ -13,7 +13,7 @@ from attnprobe.report.claims import HOLDS, Claim, Evidence, Measure, mean_of
 from attnprobe.report.figures.grid import around, class_handles, counted, from_zero, grid, title
 from attnprobe.report.figures.marks import FEWEST
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, INK
-from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.reading import Column, Drawing, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
 from attnprobe.report.wide import Facet, facets, per_example, split_by_class
 
@@ -247,7 +247,7 @@ def half_of_ceiling(pair: str) -> Measure:
         found = ceiling(table)
         return beside(table) if found is not None and found.exceeds(0) == HOLDS else None
 
-    return measure
+    return Measure(beside.metrics, measure)
 
 
 def claims_of(pair: str, words: str) -> tuple[Claim, ...]:
@@ -315,6 +315,10 @@ READING = Reading(
         "So this is called agreement, not faithfulness."
     ),
     claims=CLAIMS,
+    columns=(
+        Column("tau_attention_gradient", "disagreement with the gradient, 1 − τ", one_minus=True),
+        Column("tau_attention_leave_one_out", "disagreement with leave-one-out, 1 − τ", one_minus=True),
+    ),
     headlines=(
         *(number for pair, words in PAIRS.items() for number in headlines(pair, words)),
         floor("gradient", "gradient"),

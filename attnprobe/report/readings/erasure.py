@@ -15,7 +15,7 @@ from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, titl
 from attnprobe.report.figures.marks import box
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
-from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
+from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 from attnprobe.report.wide import Facet, facets, per_example
 from attnprobe.results.statistics import interval
 
@@ -372,6 +372,12 @@ READING = Reading(
     ),
     claims=CLAIMS,
     order=60,
+    maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
+    columns=(
+        Column("removed_count_optimal", "smallest flipping set, positions", 0),
+        Column("removed_count_attention", "erased until the flip, by attention", 0),
+        Column("never_flips", "no set flips it (proved, up to rounding)", sorts=False, truth=True),
+    ),
     headlines=(
         Headline("never_flips", "share that no set flips (proved, up to rounding)"),
         Headline("flip_by_bias", "share that the bias alone decides otherwise"),
@@ -394,6 +400,7 @@ READING = Reading(
             "items more than the smallest flipping set. Means with 95 % bootstrap intervals over the examples "
             "(Serrano & Smith 2019, section 5).",
             rank_rows,
+            ("never_flips", "removed_fraction_*", "regret_*"),
         ),
         Tabulation(
             "erasure_pairs",
@@ -401,6 +408,7 @@ READING = Reading(
             "Wilson's 95 % interval), as many, more, and in which neither flips the decision; matched-pairs rank-biserial "
             "correlation, 1 where the first always needs fewer.",
             pair_rows,
+            ("content_length", "removed_count_*"),
         ),
     ),
     drawings=(

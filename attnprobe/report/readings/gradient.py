@@ -1,6 +1,6 @@
 """Which tokens does the prediction react to most? (Jain & Wallace 2019, section 4.1)"""
 
-from attnprobe.report.reading import Headline, Reading
+from attnprobe.report.reading import Headline, HeatMap, Reading
 
 READING = Reading(
     probe="gradient",
@@ -12,5 +12,6 @@ READING = Reading(
         "one of the two measures that attention is compared with; it is no ground truth: a gradient describes small "
         "changes only, and fades where a prediction is saturated."
     ),
+    maps=(HeatMap("gradient", "Gradient", "share of the gradient, attention held fixed; sums to 1"),),
     headlines=(Headline("max_gradient", "largest share of the gradient on one token", by_class=True),),
 )

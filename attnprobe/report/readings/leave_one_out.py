@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from attnprobe.report.reading import Headline, Reading
+from attnprobe.report.reading import Headline, HeatMap, Reading
 
 
 def checked(notes: Sequence[Mapping[str, float]]) -> str:
@@ -45,6 +45,14 @@ READING = Reading(
         "variation distance: 0 (not at all) to 1. It is the other measure that attention is compared with. It is no ground "
         "truth either: a word that is said twice can be left out once at no cost, and a text with a gap is not one that "
         "the model was trained on."
+    ),
+    maps=(
+        HeatMap(
+            "leave_one_out",
+            "Leave-one-out",
+            "TVD of the prediction without this position; shaded relative to the largest",
+            relative=True,
+        ),
     ),
     headlines=(
         Headline("max_leave_one_out", "largest TVD without one token", by_class=True),

@@ -9,7 +9,7 @@ from attnprobe.report.claims import Claim, mean_of
 from attnprobe.report.figures.grid import NOTE_SIZE, around, class_handles, grid, title
 from attnprobe.report.figures.marks import violin
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT
-from attnprobe.report.reading import Drawing, Headline, Reading
+from attnprobe.report.reading import Column, Drawing, Headline, Reading
 from attnprobe.report.wide import MAX_ATTENTION_BINS, Facet, facets, max_attention_bin, per_example, split_by_class
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
@@ -90,6 +90,7 @@ READING = Reading(
         "and that an even attention has nothing to shuffle: read it beside the largest weight."
     ),
     claims=CLAIMS,
+    columns=(Column("median_tvd", "median TVD under permutation"),),
     headlines=(
         Headline("median_tvd", "median TVD under permutation", by_class=True),
         Headline("max_attention", "largest attention weight"),

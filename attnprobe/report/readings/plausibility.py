@@ -3,7 +3,7 @@
 import numpy as np
 
 from attnprobe.report.claims import Claim, mean_of
-from attnprobe.report.reading import Headline, Reading
+from attnprobe.report.reading import Column, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
 
 NAMES = {"attention": "attention", "gradient": "gradient", "leave_one_out": "leave-one-out"}
@@ -61,6 +61,7 @@ READING = Reading(
         "(Jacovi & Goldberg 2020): a faithful explanation of a wrong model looks wrong."
     ),
     claims=CLAIMS,
+    columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
     headlines=(
         Headline("rationale_share", "share of the text that is rationale (chance)"),
         *(Headline(f"top_in_rationale_{key}", f"top token in the rationale, {name}") for key, name in NAMES.items()),

@@ -14,7 +14,7 @@ from attnprobe.report.claims import Claim, mean_of, share_of
 from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
-from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
+from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 from attnprobe.report.wide import Facet, facets, per_example
 
 PROBE = "single_weight"
@@ -247,6 +247,16 @@ READING = Reading(
     ),
     claims=CLAIMS,
     order=50,
+    maps=(
+        HeatMap(
+            "effect_js",
+            "Effect of erasing one weight",
+            "JSD of the prediction, in nats; shaded relative to the largest",
+            relative=True,
+        ),
+        HeatMap("effect_flip", "Flips alone", "1 where erasing this weight alone flips the decision"),
+    ),
+    columns=(Column("delta_js_attention", "ΔJS, most attended − random"),),
     headlines=(
         *(headline for name, words in TOPS.items() for headline in of_importance(name, words)),
         Headline("tau_attention_effect", "tau(attention, effect of erasure)"),
@@ -259,6 +269,7 @@ READING = Reading(
             "random other one both do, only the top one does, only the random one, neither (Serrano & Smith 2019, "
             "table 2; the random item averaged over all others).",
             flip_rows,
+            ("flip_top_*", "flip_random_*"),
         ),
     ),
     drawings=(

@@ -13,11 +13,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from attnprobe.report.__main__ import main
-from attnprobe.report.claims import CRITERIA, Claim, Evidence, Finding, put_to_test
+from attnprobe.report.claims import CRITERIA, Claim, Evidence, Finding, findings, put_to_test
+from attnprobe.report.numbers import read_numbers
 from attnprobe.report.page import build
-from attnprobe.report.page.runs import read_runs
+from attnprobe.report.published import compare
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading
+from attnprobe.report.terminal import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
@@ -120,18 +122,20 @@ def test_the_verdicts_numbers_are_the_findings_numbers(make_run, tmp_path):
         assert build.number(finding.evidence.value) in text
 
 
-def test_no_claim_and_no_table_needs_the_weights_per_position(tmp_path):
+def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
     overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
     probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
     directory = run(small_run(tmp_path / "runs", *overrides, probes=probes))
-    whole, numbers = read_results(directory), read_runs(directory)[0].numbers
-    assert len(numbers) < len(whole)
+    whole, numbers = read_results(directory), read_numbers(directory)
+    pd.testing.assert_frame_equal(compare(whole), compare(numbers))
+    assert headline(whole) == headline(numbers)
     for reading in readings().values():
-        own = [table[table["probe"] == reading.probe] for table in (whole, numbers)]
-        first, second = (put_to_test(reading.claims, table) for table in own)
+        first = put_to_test(reading.claims, whole[whole["probe"] == reading.probe])
+        second = findings(reading.claims, numbers, reading.probe)
         assert [f.evidence for f in first] == [f.evidence for f in second]
         for table in reading.tables:
-            pd.testing.assert_frame_equal(table.build(whole), table.build(numbers))
+            own = numbers.rows(reading.probe, table.metrics)
+            pd.testing.assert_frame_equal(table.build(whole), table.build(own))
     # and a real run's page is made of it
     page = Page(build.write_report(tmp_path / "runs", tmp_path / "report.html"))
     assert {f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")} <= {

@@ -91,7 +91,7 @@ def test_no_page_is_wider_than_its_window(visit, runs, width):
 def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, runs, examples):
     driver = visit(runs[1])
     choose_run(driver, "sst")
-    put(driver, "sort", "farthest_jsd")
+    put(driver, "sort", "adversarial-optimum_jsd")
     expected = examples.sort_values(["jsd", "example_id"], ascending=[False, True])["example_id"].tolist()
     assert listed(driver) == expected[:20]
     head = "document.getElementById('browser-by-measure')"
@@ -100,7 +100,7 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
     assert driver.execute_script(f"return {head}.getAttribute('aria-sort')") == "ascending"
     expected = examples.sort_values(["jsd", "example_id"])["example_id"].tolist()
     assert listed(driver) == expected[:20]
-    put(driver, "sort", "flip_size")
+    put(driver, "sort", "erasure-removed_count_optimal")
     last = "document.getElementById('browser-after').click()"
     driver.execute_script(f"{last}; {last}")
     shown = driver.execute_script(
@@ -182,7 +182,10 @@ def test_heat_maps_show_the_weights_to_mouse_and_keyboard(visit, runs, examples)
         "return !document.querySelector('.tip').hidden && document.querySelector('.tip').textContent.includes('Gradient')"
     )
     focused.send_keys(Keys.ARROW_DOWN)
-    assert driver.execute_script("return document.activeElement.parentElement.dataset.map") == "found"
+    assert (
+        driver.execute_script("return document.activeElement.parentElement.dataset.map")
+        == "adversarial-found_attention"
+    )
     assert driver.execute_script("return document.activeElement.dataset.i") == "1"
 
 

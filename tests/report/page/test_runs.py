@@ -1,11 +1,9 @@
-import numpy as np
 import pytest
 
 from attnprobe.errors import UserError
 from attnprobe.report.claims import Claim, Evidence, Finding
 from attnprobe.report.page import build
-from attnprobe.report.page.runs import POSITIONS, grouped, read_runs, together
-from attnprobe.results.table import read_results
+from attnprobe.report.page.runs import grouped, read_runs
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_group(make_run, tmp_path):
@@ -45,7 +43,7 @@ def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_pat
     compared = []
 
     def compare(results):
-        compared.append(set(results["model"].astype(str)))
+        compared.append({run["model"] for run in results.runs})
         return [Finding(claim, Evidence(1.0, 0.5, 1.5, 20), "sst", "flanrnn, flannoenc")]
 
     monkeypatch.setattr(build, "compare_models", compare)
@@ -72,16 +70,3 @@ def test_a_run_that_is_there_twice_is_named(make_run, tmp_path):
         target.mkdir(parents=True, exist_ok=True) if part.is_dir() else target.write_bytes(part.read_bytes())
     with pytest.raises(UserError, match=r"run a is there twice, in .*Name one"):
         read_runs(tmp_path)
-
-
-def test_together_is_what_read_results_gives_without_positions(make_run, tmp_path):
-    make_run("a", count=9)
-    make_run("b", count=7, data="imdb")
-    found = together(read_runs(tmp_path))
-    every = read_results(tmp_path)
-    expected = every[~every["metric"].isin([metric for _, metric in POSITIONS])]
-    keys = ["run_id", "probe", "metric", "example_id", "step"]
-    for column in expected.columns:
-        ordered = [table.astype(dict.fromkeys(keys[:3], str)).sort_values(keys)[column] for table in (found, expected)]
-        assert list(map(str, ordered[0])) == list(map(str, ordered[1]))
-    assert found["value"].dtype == np.float64

@@ -54,7 +54,7 @@ def test_the_report_of_two_data_sets_three_encoders_two_attentions_and_two_seeds
     choose_run(driver, "hostile")
     until(driver, "return document.querySelector('#browser-list tbody button')")
     everything = count(driver)
-    put(driver, "sort", "farthest_jsd")
+    put(driver, "sort", "adversarial-optimum_jsd")
     sorted_by = "return document.getElementById('browser-by-measure').getAttribute('aria-sort') === 'descending'"
     assert until(driver, sorted_by)
     results = read_results(tmp_path / "runs", probe="adversarial")

@@ -1,10 +1,15 @@
 """Numbers for the page, small: arrays side by side in one block, compressed, as text that is safe inside a page."""
 
 import base64
-import gzip
+import io
 import json
-from collections.abc import Mapping
-from typing import Any
+import os
+import tempfile
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 import numpy as np
 from jaxtyping import Float, Shaped, UInt
@@ -22,26 +27,121 @@ ALIGNMENT = 8
 LEVEL = 6
 
 
+PIECE = 1 << 16
+"""Characters of a block that are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array of a block, made when it is written: `values()` → array of this type and length."""
+
+    name: str
+    type: str
+    length: int
+    values: Callable[[], Shaped[np.ndarray, " values"]]
+
+    @classmethod
+    def of(cls, name: str, array: Shaped[np.ndarray, " values"]) -> "Part":
+        """An array that is there."""
+        return cls(name, array.dtype.str[1:], len(array), lambda: array)
+
+
 def pack(arrays: Mapping[str, Shaped[np.ndarray, " values"]], facts: Mapping[str, Any] | None = None) -> str:
-    """Arrays and JSON facts as base64 of a gzip file: nothing in it can end a script element, or be read as markup.
+    """Arrays and JSON facts as a block (`written`), as one text."""
+    target = io.StringIO()
+    written(target, [Part.of(name, array) for name, array in arrays.items()], facts)
+    return target.getvalue()
+
+
+def written(target: TextIO, parts: Sequence[Part], facts: Mapping[str, Any] | None = None) -> None:
+    """Write arrays and JSON facts as base64 of a gzip file: nothing in it can end a script element, or be read as markup.
 
     The file: the header's length (4 bytes, little endian), the header (JSON: `facts`, and of each array its name, type,
-    length and offset after the header), and the arrays, little endian, each at a multiple of 8 bytes after the header.
+    length and offset after the header), and the arrays, little endian, each at a multiple of 8 bytes after the header. No
+    more than one array is in memory at a time.
 
     Raises:
         ValueError: an array of a type that browsers do not have.
     """
-    described, body = [], bytearray()
-    for name, array in arrays.items():
-        kind = array.dtype.str[1:]
-        if kind not in TYPES:
-            raise ValueError(f"{name}: expected an array of {', '.join(TYPES)}, got {array.dtype}")
-        body += b"\0" * (-len(body) % ALIGNMENT)
-        described.append({"name": name, "type": TYPES[kind], "length": len(array), "offset": len(body)})
-        body += np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+    described, offset = [], 0
+    for part in parts:
+        if part.type not in TYPES:
+            given = np.dtype(part.type)
+            raise ValueError(f"{part.name}: expected an array of {', '.join(TYPES)}, got {given}")
+        offset += -offset % ALIGNMENT
+        described.append({"name": part.name, "type": TYPES[part.type], "length": part.length, "offset": offset})
+        offset += part.length * np.dtype(part.type).itemsize
     header = json.dumps({"facts": facts or {}, "arrays": described}, ensure_ascii=True, separators=(",", ":")).encode()
-    content = len(header).to_bytes(4, "little") + header + bytes(body)
-    return base64.b64encode(gzip.compress(content, LEVEL, mtime=0)).decode("ascii")
+    block = _Block(target)
+    block.add(len(header).to_bytes(4, "little") + header)
+    length = 0
+    for part in parts:
+        block.add(b"\0" * (-length % ALIGNMENT))
+        length += -length % ALIGNMENT
+        array = part.values()
+        block.add(np.ascontiguousarray(array, np.dtype(part.type).newbyteorder("<")).data.cast("B"))
+        length += part.length * np.dtype(part.type).itemsize
+    block.end()
+
+
+class _Block:
+    """Bytes on their way through gzip and base64 into a text."""
+
+    def __init__(self, target: TextIO) -> None:
+        self.target = target
+        self.gzip = zlib.compressobj(LEVEL, wbits=31)  # without the time at which it was made
+        self.rest = b""
+
+    def add(self, content: bytes | memoryview) -> None:
+        """Take in some bytes."""
+        for start in range(0, len(content), PIECE):
+            self._encode(self.gzip.compress(content[start : start + PIECE]))
+
+    def _encode(self, content: bytes, *, last: bool = False) -> None:
+        content = self.rest + content
+        whole = len(content) if last else len(content) // 3 * 3
+        self.target.write(base64.b64encode(content[:whole]).decode("ascii"))
+        self.rest = content[whole:]
+
+    def end(self) -> None:
+        """All is there."""
+        self._encode(self.gzip.flush(), last=True)
+
+
+class Blocks(Mapping[str, str]):
+    """Blocks by name, on the disk until the page is written."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115 (open as long as this object)
+        self.places: dict[str, tuple[int, int]] = {}
+        weakref.finalize(self, self.file.close)
+
+    def add(self, name: str, parts: Sequence[Part], facts: Mapping[str, Any] | None = None) -> None:
+        """Add a block (`written`)."""
+        start = self.file.seek(0, os.SEEK_END)
+        written(self.file, parts, facts)
+        self.places[name] = (start, self.file.tell() - start)
+
+    def pieces(self, name: str) -> Iterator[str]:
+        """A block's text, a piece at a time."""
+        start, length = self.places[name]
+        for at in range(start, start + length, PIECE):
+            self.file.seek(at)
+            yield self.file.read(min(PIECE, start + length - at))
+
+    @property
+    def size(self) -> int:
+        """Characters of all blocks."""
+        return sum(length for _, length in self.places.values())
+
+    def __getitem__(self, name: str) -> str:
+        return "".join(self.pieces(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 def quantised(values: Float[np.ndarray, " values"], bits: int) -> UInt[np.ndarray, " values"]:

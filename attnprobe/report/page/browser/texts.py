@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int, UInt
 
-from attnprobe.report.page.browser.packing import pack
+from attnprobe.report.page.browser.packing import Part
+from attnprobe.results.directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,10 @@ class Texts:
     """
 
     items: UInt[np.ndarray, " examples"]
-    words: Int[np.ndarray, " words"]
+    words: UInt[np.ndarray, " words"]
     vocabulary: list[str] | None
     sentence: UInt[np.ndarray, " sentences"] | None = None
-    question: Int[np.ndarray, " asked"] = field(default_factory=lambda: np.zeros(0, np.int64))
+    question: UInt[np.ndarray, " asked"] = field(default_factory=lambda: np.zeros(0, np.uint32))
     question_length: UInt[np.ndarray, " examples"] | None = None
 
     @property
@@ -35,19 +36,23 @@ class Texts:
             return self.items
         return np.add.reduceat(np.append(self.sentence, 0), starts(self.items)).astype(np.uint32) * (self.items > 0)
 
-    def packed(self) -> str:
-        """The block of the page."""
-        arrays = {"items": self.items}
-        facts: dict[str, object] = {}
+    def parts(self) -> tuple[list[Part], dict[str, object]]:
+        """The arrays and the facts of its block."""
+        parts = [Part.of("items", self.items)]
         if self.sentence is not None:
-            arrays["sentence"] = self.sentence
-        if self.vocabulary is not None:
-            kind = np.uint16 if len(self.vocabulary) < 2**16 else np.uint32
-            facts["vocabulary"] = self.vocabulary
-            arrays["words"] = self.words.astype(kind)
-            if self.question_length is not None:
-                arrays |= {"question": self.question.astype(kind), "question_length": self.question_length}
-        return pack(arrays, facts)
+            parts.append(Part.of("sentence", self.sentence))
+        if self.vocabulary is None:
+            return parts, {}
+        kind = "u2" if len(self.vocabulary) < 2**16 else "u4"
+        parts.append(Part("words", kind, len(self.words), lambda: self.words.astype(kind)))
+        if self.question_length is not None:
+            parts.append(Part("question", kind, len(self.question), lambda: self.question.astype(kind)))
+            parts.append(Part.of("question_length", self.question_length))
+        return parts, {"vocabulary": self.vocabulary}
+
+    def without_words(self) -> "Texts":
+        """The lengths alone."""
+        return Texts(self.items, NO_WORD, None, self.sentence)
 
     @property
     def fingerprint(self) -> str:
@@ -65,48 +70,70 @@ def starts(lengths: UInt[np.ndarray, " examples"]) -> Int[np.ndarray, " examples
     return np.concatenate([[0], np.cumsum(lengths.astype(np.int64))[:-1]]) if len(lengths) else np.zeros(0, np.int64)
 
 
-def read_texts(examples: pa.Table, *, words: bool) -> Texts:
+class Vocabulary:
+    """Words numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def encoded(self, words: pa.ChunkedArray) -> UInt[np.ndarray, " words"]:
+        """The words' numbers; new ones get the next."""
+        found = [np.zeros(0, np.uint32)]
+        for chunk in words.chunks:
+            once = chunk.dictionary_encode()
+            known = [self.numbers.setdefault(word, len(self.numbers)) for word in once.dictionary.to_pylist()]
+            found.append(np.array(known, np.uint32)[once.indices.to_numpy(zero_copy_only=False)])
+        return np.concatenate(found)
+
+
+def read_texts(run: RunDirectory, split: str, *, words: bool) -> Texts:
     """The texts of a run's examples (`attnprobe.results.table`: `tokens`, and of a hierarchical model `words`).
 
     Args:
-        examples: the examples' table, in its order.
+        run: the run.
+        split: whose examples.
         words: False keeps the lengths only.
     """
-    hierarchical = "words" in examples.column_names
-    nested = examples["words" if hierarchical else "tokens"]
-    items = lengths_of(nested)
-    flat = pc.list_flatten(nested)
-    sentence = None
-    if hierarchical:
-        sentence, flat = lengths_of(flat), pc.list_flatten(flat)
-    if not words:
-        return Texts(items, np.zeros(0, np.int64), None, sentence)
-    asked = asked_of(examples)
-    question_length = None if asked is None else lengths_of(asked)
-    parts = [flat] if asked is None else [flat, pc.list_flatten(asked)]
-    every = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
-    encoded = every.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-    numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    names = run.example_columns(split).names
+    hierarchical, asked = "words" in names, words and "question" in names
+    column, vocabulary = "words" if hierarchical else "tokens", Vocabulary()
+    items, sentence, numbers = [NO_LENGTH], [NO_LENGTH], [NO_WORD]
+    for piece in run.example_pieces(split, [column]):
+        items.append(lengths_of(piece[column]))
+        flat = pc.list_flatten(piece[column])
+        if hierarchical:
+            sentence.append(lengths_of(flat))
+            flat = pc.list_flatten(flat)
+        if words:
+            numbers.append(vocabulary.encoded(flat))
+    question, question_length = [NO_WORD], [NO_LENGTH]
+    for piece in run.example_pieces(split, ["question"]) if asked else ():
+        lists = asked_of(piece["question"])
+        question_length.append(lengths_of(lists))
+        question.append(vocabulary.encoded(pc.list_flatten(lists)))
     return Texts(
-        items,
-        numbers[: len(flat)],
-        encoded.dictionary.to_pylist(),
-        sentence,
-        numbers[len(flat) :],
-        question_length,
+        np.concatenate(items),
+        np.concatenate(numbers),
+        list(vocabulary.numbers) if words else None,
+        np.concatenate(sentence) if hierarchical else None,
+        np.concatenate(question),
+        np.concatenate(question_length) if asked else None,
     )
 
 
-def asked_of(examples: pa.Table) -> pa.ChunkedArray | None:
-    """The questions' words where the table has questions, as text or as lists of words."""
-    if "question" not in examples.column_names:
-        return None
-    column = examples["question"]
-    return column if pa.types.is_list(column.type) else pc.utf8_split_whitespace(pc.fill_null(column, ""))
+def asked_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The questions' words, which are there as text or as lists of words."""
+    return column if is_list(column.type) else pc.utf8_split_whitespace(pc.fill_null(column, ""))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column holds lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def lengths_of(lists: pa.ChunkedArray) -> UInt[np.ndarray, " lists"]:
     """How long each list is."""
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.uint32)
+
+
+NO_LENGTH, NO_WORD = np.zeros(0, np.uint32), np.zeros(0, np.uint32)

@@ -4,7 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.errors import UserError
-from attnprobe.report.page.browser.choosing import browse, choose, spans
+from attnprobe.report.page.browser.browse import browse
+from attnprobe.report.page.browser.choosing import choose, spans
 from attnprobe.report.page.browser.packing import restored
 from attnprobe.report.page.runs import grouped, read_runs
 from attnprobe.results.table import read_examples, read_results
@@ -13,6 +14,10 @@ from tests.report.page.conftest import EVERYTHING
 from tests.runs import seal_again
 
 LEVELS = 2**16 - 2
+MAPS = (
+    ("adversarial", "found_attention"), ("adversarial", "optimum_attention"), ("gradient", "gradient"),
+    ("leave_one_out", "leave_one_out"), ("erasure", "smallest_set"),
+)  # fmt: skip
 
 
 def packed(run, **settings):
@@ -21,8 +26,11 @@ def packed(run, **settings):
 
 def maps_of(browser, run):
     """Every map's weights of one run, all blocks in a row."""
-    blocks = [read(browser.blocks[block["name"]])[1] for block in run["blocks"]]
-    return {m["key"]: restored(np.concatenate([block[m["key"]] for block in blocks])) for m in run["maps"]}
+    found = {}
+    for one in run["maps"]:
+        blocks = [read(browser.blocks[f"{one['block']}-{place}"])[1]["weights"] for place in range(len(run["blocks"]))]
+        found[one["key"]] = restored(np.concatenate(blocks))
+    return found
 
 
 def test_weights_are_those_of_the_tables_position_by_position(make_run):
@@ -30,8 +38,7 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run):
     browser = packed(directory)
     found = maps_of(browser, browser.index["runs"][0])
     results, examples = read_results(directory), read_examples(directory)
-    metrics = {"found": "found_attention", "farthest": "optimum_attention", "gradient": "gradient",
-               "leave_one_out": "leave_one_out", "smallest": "smallest_set"}  # fmt: skip
+    metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
     assert set(found) == {"attention", *metrics}
     place = 0
     for example in examples.itertuples():
@@ -57,11 +64,13 @@ def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
             results[results["metric"] == metric].drop_duplicates("example_id").set_index("example_id")["value"].loc[:22]
         )
 
-    for key, metric in {"farthest_jsd": "optimum_jsd", "flip_size": "removed_count_optimal", "never_flips": "never_flips",
-                        "median_tvd": "median_tvd", "max_attention": "max_attention"}.items():  # fmt: skip
+    for key, metric in {"adversarial-optimum_jsd": "optimum_jsd", "erasure-removed_count_optimal": "removed_count_optimal",
+                        "erasure-never_flips": "never_flips", "permutation-median_tvd": "median_tvd",
+                        "max_attention": "max_attention"}.items():  # fmt: skip
         np.testing.assert_allclose(columns[key], table(metric), atol=1e-6)
-    np.testing.assert_allclose(columns["against_gradient"], 1 - table("tau_attention_gradient"), atol=1e-6)
-    assert np.isnan(columns["flip_size"]).any()
+    tau = table("tau_attention_gradient")
+    np.testing.assert_allclose(columns["correlation-tau_attention_gradient"], 1 - tau, atol=1e-6)
+    assert np.isnan(columns["erasure-removed_count_optimal"]).any()
     examples = read_examples(directory)
     sure = np.sort(np.stack(examples["probability"]), axis=1)
     np.testing.assert_allclose(columns["margin"], sure[:, -1] - sure[:, -2], atol=1e-6)
@@ -134,20 +143,20 @@ def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_n
     weights, every = maps_of(fewer, run)["attention"], maps_of(whole, whole.index["runs"][0])["attention"]
     np.testing.assert_allclose(weights, every[np.repeat(kept, items)], atol=0.005)
     # the extremes of what the list can be sorted by are there
-    assert kept[np.nanargmax(columns["farthest_jsd"])]
-    assert kept[np.nanargmin(columns["farthest_jsd"])]
-    assert len(columns["farthest_jsd"]) == 200
+    assert kept[np.nanargmax(columns["adversarial-optimum_jsd"])]
+    assert kept[np.nanargmin(columns["adversarial-optimum_jsd"])]
+    assert len(columns["adversarial-optimum_jsd"]) == 200
 
 
 def test_chosen_examples_are_as_many_as_asked_half_of_them_evenly_spread():
     values = np.random.default_rng(0).random(1000)
-    kept = choose({"farthest_jsd": values}, 1000, 0.1)
+    kept = choose([values], 1000, 0.1)
     assert kept.sum() == 100
     assert kept[[0, 999]].all()
     extremes = np.flatnonzero(kept & ~np.isin(np.arange(1000), np.linspace(0, 999, 50).round().astype(int)))
     rank = values.argsort().argsort()[extremes]
     assert ((rank < 30) | (rank >= 970)).all()
-    assert choose({}, 7, 1.0).all()
+    assert choose([], 7, 1.0).all()
 
 
 def test_blocks_cover_all_examples_in_order():

@@ -1,0 +1,84 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnprobe.errors import UserError
+from attnprobe.report.numbers import StoredNumbers, numbers_of, read_numbers
+from attnprobe.report.wide import CLASSES
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import read_results
+
+KEYS = ["run_id", "probe", "metric", "example_id", "step"]
+
+
+def ordered(table):
+    names = ("run_id", "experiment", "data", "model", "split", "probe", "metric")
+    return table.astype(dict.fromkeys(names, str)).sort_values(KEYS, ignore_index=True)
+
+
+@pytest.fixture
+def two(make_run, tmp_path):
+    make_run("a", count=9)
+    make_run("b", count=7, data="imdb", seed=3, probes=("performance", "adversarial", "erasure"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("metrics", "stepped", "ids", "expected"),
+    [
+        (("found_jsd",), (), None, {"found_jsd"}),
+        (("found_*", "is_exact"), (), None, {"found_jsd", "found_tvd", "is_exact"}),
+        ((), ("found_attention",), None, {"found_attention"}),
+        (("max_attention",), ("*_attention",), [2, 5], {"max_attention", "found_attention", "optimum_attention"}),
+        (("no_such_metric",), (), None, set()),
+    ],
+)
+def test_what_is_read_is_what_the_whole_table_holds(two, metrics, stepped, ids, expected):
+    whole, stored = read_results(two), read_numbers(two)
+    found = stored.rows("adversarial", metrics, stepped=stepped, example_ids=ids)
+    assert set(found["metric"].unique()) == expected
+    rows = whole[(whole["probe"] == "adversarial") & whole["metric"].isin(expected)]
+    plain, with_step = rows[rows["step"].isna()], rows[rows["step"].notna()]
+    if ids is not None:
+        with_step = with_step[with_step["example_id"].isin(ids)]
+    parts = ([plain] if metrics else []) + ([with_step] if stepped else [])
+    pd.testing.assert_frame_equal(ordered(found), ordered(pd.concat(parts)))
+    held = numbers_of(whole).rows("adversarial", metrics, stepped=stepped, example_ids=ids)
+    pd.testing.assert_frame_equal(ordered(found), ordered(held))
+
+
+def test_both_kinds_know_what_there_is(two):
+    whole, stored = numbers_of(read_results(two)), read_numbers(two)
+    assert set(stored.probes) == set(whole.probes) == {"performance", "permutation", "adversarial", "erasure"}
+    for probe in stored.probes:
+        assert stored.metrics(probe) == whole.metrics(probe)
+    assert [(one["run_id"], one["data"], one["seed"]) for one in stored.runs] == [("a", "sst", 0), ("b", "imdb", 3)]
+    assert {one["run_id"] for one in whole.runs} == {"a", "b"}
+    assert stored.split == "test"
+    assert len(stored.each()) == 2
+
+
+def test_a_table_without_rows_is_no_probes(make_run):
+    directory = make_run("a", probes=("performance", "permutation"))
+    assert read_numbers(directory).rows("permutation", ("median_tvd",))["value"].notna().all()
+    assert read_numbers(directory).rows("erasure").empty
+    assert read_numbers(directory).metrics("erasure") == []
+
+
+def test_the_classes_names_go_with_the_rows(make_run):
+    named = read_numbers(make_run("a")).named([["bad", "good"]])
+    assert named.rows("permutation", ("median_tvd",)).attrs[CLASSES] == ["bad", "good"]
+    assert numbers_of(named.rows("permutation")).attrs[CLASSES] == ["bad", "good"]
+
+
+def test_several_runs_together_are_those_one_by_one(two):
+    runs = [RunDirectory(two / name) for name in ("a", "b")]
+    together = StoredNumbers.together([StoredNumbers.of([run]) for run in runs])
+    pd.testing.assert_frame_equal(together.rows("erasure"), read_numbers(two).rows("erasure"))
+    values = [numbers.rows("adversarial")["value"] for numbers in (together, StoredNumbers.of(runs))]
+    np.testing.assert_array_equal(*values)
+
+
+def test_no_finished_run_is_said_so(tmp_path):
+    with pytest.raises(UserError, match="no finished run"):
+        read_numbers(tmp_path)
