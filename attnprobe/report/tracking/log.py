@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,16 @@ import wandb
 
 from attnprobe.errors import UserError
 from attnprobe.report.figures.draw import draw_figures
+from attnprobe.report.numbers import Numbers, StoredNumbers, numbers_of, read_numbers
 from attnprobe.report.published import compare
 from attnprobe.report.quality import quality_of
 from attnprobe.report.terminal import headline
 from attnprobe.report.tracking.artifacts import model_artifact, results_artifact
-from attnprobe.report.tracking.examples import HEATMAPS, example_table
+from attnprobe.report.tracking.examples import example_table, is_heatmap
 from attnprobe.report.wide import RUN, class_of, per_example
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.saved import read_settings
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.table import read_examples, read_results
 
 Mode = Literal["online", "offline", "disabled"]
 EXAMPLES = 200
@@ -54,10 +54,10 @@ def log_run(
     """
     run_dir = Path(run_dir)
     RunDirectory(run_dir).manifest()
-    results = read_results(run_dir)
-    if results.empty:
+    found = read_numbers(run_dir).runs
+    if not found:
         raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
-    identity = {name: str(results[name].iloc[0]) for name in RUN}
+    identity = {name: str(found[0][name]) for name in RUN}
     where: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "group": group}
     run = open_run(identity, [], read_config(run_dir), run_dir, taken_up=True, **where)
     try:
@@ -157,14 +157,16 @@ def log_results(
     """
     if examples < 0:
         raise UserError(f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200")
-    results = read_results(run_dir)
+    results = read_numbers(run_dir)
     if "train/loss" not in dict(run.summary):
         log_curves(run, results)
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
         figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
         found = numbers(results) | pictures(figures)
-        found |= {name: as_table(table) for name, table in tables(run_dir, results, log_text, examples).items()}
+        compared = compare(results)
+        for name, table in tables(run_dir, results, compared, log_text=log_text, examples=examples):
+            found[name] = as_table(table, [name for name in map(str, table) if is_heatmap(name, results)])
         known = dict(run.summary.get(LOGGED) or {})
         fresh = {name: make() for name, (print_, make) in found.items() if known.get(name) != print_}
         if fresh:
@@ -172,7 +174,7 @@ def log_results(
         learnt = learnt_of(run_dir, log_text=log_text)
         classes = class_names(run_dir, log_text=log_text)
         logged = {name: print_ for name, (print_, _) in found.items()}
-        run.summary.update(scalars(results, classes) | learnt | {LOGGED: logged})
+        run.summary.update(scalars(compared, classes) | learnt | {LOGGED: logged})
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -182,9 +184,9 @@ def log_results(
     forget_unsent(run, run_dir)
 
 
-def log_curves(run: "wandb.Run", results: pd.DataFrame) -> None:
+def log_curves(run: "wandb.Run", results: Numbers) -> None:
     """The training's metrics by epoch, under the names that they have while training."""
-    curves = results[results["probe"] == "training"]
+    curves = results.rows("training", stepped=("*",))
     run.define_metric("train/*", step_metric="epoch")
     run.define_metric("validation/*", step_metric="epoch")
     for epoch, rows in curves.groupby("step", sort=True):
@@ -196,7 +198,7 @@ Logged = dict[str, tuple[str, Callable[[], Any]]]
 """What is to be logged: by name, a fingerprint of its content, and a function that makes it."""
 
 
-def numbers(results: pd.DataFrame) -> Logged:
+def numbers(results: Numbers) -> Logged:
     """The headline numbers."""
     return {name: (repr(value), partial(float, value)) for name, value in headline(results).items()}
 
@@ -210,14 +212,13 @@ def pictures(figures: Sequence[Path]) -> Logged:
     }
 
 
-def as_table(table: pd.DataFrame) -> tuple[str, Callable[[], Any]]:
+def as_table(table: pd.DataFrame, heatmaps: Sequence[str]) -> tuple[str, Callable[[], Any]]:
     """A table, its heat maps as HTML."""
-    return digest(table.to_csv(index=False).encode("utf-8", "replace")), partial(wandb_table, table)
+    return digest(table.to_csv(index=False).encode("utf-8", "replace")), partial(wandb_table, table, heatmaps)
 
 
-def wandb_table(table: pd.DataFrame) -> wandb.Table:
-    """W&B's own table of the same cells."""
-    heatmaps = set(HEATMAPS) & set(table)
+def wandb_table(table: pd.DataFrame, heatmaps: Sequence[str]) -> wandb.Table:
+    """W&B's own table of the same cells; those of some columns are heat maps."""
     if not heatmaps:
         return wandb.Table(dataframe=table)
     columns = [[html(cell) for cell in table[name]] if name in heatmaps else table[name].tolist() for name in table]
@@ -235,23 +236,21 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:10]
 
 
-def tables(run_dir: Path, results: pd.DataFrame, log_text: bool, examples: int) -> dict[str, pd.DataFrame]:
-    """The run's tables by name: one per probe, chosen examples, and published versus measured."""
-    found = {}
-    for probe in sorted(map(str, results["probe"].unique())):
+def tables(
+    run_dir: Path, results: StoredNumbers, compared: pd.DataFrame, *, log_text: bool, examples: int
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The run's tables with their names: one per probe, chosen examples, and published versus measured."""
+    for probe in sorted(results.probes):
         table = probe_table(results, probe)
         if not table.empty:
-            found[f"tables/{probe}"] = table
-    for split in sorted(map(str, results.loc[results["example_id"] != WHOLE_SPLIT, "split"].unique())):
-        own = results[results["split"] == split]
-        chosen = example_table(own, read_examples(run_dir, split=split), most=examples, log_text=log_text)
-        found[f"tables/examples_{split}"] = chosen
-    compared = compare(results).drop(columns=list(RUN))
+            yield f"tables/{probe}", table
+    split = results.split
+    if split is not None:
+        chosen = example_table(results, RunDirectory(run_dir), split, most=examples, log_text=log_text)
+        yield f"tables/examples_{split}", chosen
     names = class_names(run_dir, log_text=log_text)
-    found["tables/published_versus_measured"] = compared.assign(
-        group=[group if group == "overall" else class_of(group, names) for group in compared["group"]]
-    )
-    return found
+    groups = [group if group == "overall" else class_of(group, names) for group in compared["group"]]
+    yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
 
 
 def class_names(run_dir: Path, *, log_text: bool) -> list[str]:
@@ -267,14 +266,14 @@ def forget_unsent(run: "wandb.Run", run_dir: Path) -> None:
             shutil.rmtree(folder)
 
 
-def scalars(results: pd.DataFrame, classes: Sequence[str] = ()) -> dict[str, float]:
+def scalars(compared: pd.DataFrame, classes: Sequence[str] = ()) -> dict[str, float]:
     """The summary's numbers: every headline, with its interval and the published value where there are such.
 
     A predicted class is called by its name in `classes`, a slash in it (which W&B takes for a section) made a dash; by its
     number (`class_1`) where there are no names.
     """
     numbers: dict[str, float] = {}
-    rows: list[Any] = compare(results).to_dict("records")
+    rows: list[Any] = compared.to_dict("records")
     for row in rows:
         name = f"{row['probe']}/{row['metric']}"
         if row["group"] != "overall":
@@ -294,12 +293,13 @@ def learnt_of(run_dir: Path, *, log_text: bool) -> dict[str, float | str]:
     return {"performance/majority": measured.majority, "performance/warning": shown.warning}
 
 
-def probe_table(results: pd.DataFrame, probe: str) -> pd.DataFrame:
+def probe_table(results: pd.DataFrame | Numbers, probe: str) -> pd.DataFrame:
     """One row per example and a column per metric of one probe; numbers with a step (a weight per position) are left
     to the run directory. Whole-split metrics are headlines, not rows."""
-    rows = results[(results["probe"] == probe) & results["step"].isna() & (results["example_id"] != WHOLE_SPLIT)]
+    rows = numbers_of(results).rows(probe)
+    rows = rows[rows["example_id"] != WHOLE_SPLIT]
     metrics = sorted(map(str, rows["metric"].unique()))
-    return per_example(results, probe, metrics).drop(columns=list(RUN))
+    return per_example(rows, probe, metrics).drop(columns=list(RUN))
 
 
 def tags(identity: dict[str, str], probes: list[str]) -> list[str]:

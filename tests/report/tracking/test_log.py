@@ -170,7 +170,7 @@ def test_examples_are_heat_maps_in_cells(make_run, offline, no_figures):
         example = examples.loc[row["example_id"]]
         assert row["text"] == example["text"]
         found = moved[moved["example_id"] == row["example_id"]].sort_values("step")["value"]
-        for column, weights in (("attention", example["attention"]), ("adversarial attention", found)):
+        for column, weights in (("attention", example["attention"]), ("Adversary, found by search", found)):
             html = table[row[column]["path"]].read_text(encoding="utf-8")
             cells = re.findall(r'<i[^>]* title="(\d+): (.*?) — (\S+)">(.*?)</i>', html)
             assert [unescape(word) for _, _, _, word in cells] == list(example["tokens"])
