@@ -22,6 +22,8 @@ from attnprobe.results.directory import (
 from attnprobe.results.files import write_sealed, write_table
 
 WORDLESS = (WEIGHTS, CONFIG, TRAINED)
+WORDS_OF_MANIFEST = ("classes", "counts", "data_section")
+"""What the manifest says in the data's own words: names of classes, above all."""
 WITH_WORDS = (VOCABULARY, PIPELINE)
 """The vocabulary; and the names of the classes, which for a question are words of the text."""
 
@@ -47,7 +49,7 @@ def results_artifact(run_dir: Path, folder: Path, *, log_text: bool) -> wandb.Ar
     Args:
         run_dir: the finished run.
         folder: an empty one, for what is sent without its words; W&B has its copies when this returns.
-        log_text: False leaves out words, the names of the classes and the counts per class.
+        log_text: False leaves out words, the names of the classes, the counts per class and what was found in the data.
     """
     run = RunDirectory(run_dir)
     manifest = run.verify()
@@ -56,7 +58,7 @@ def results_artifact(run_dir: Path, folder: Path, *, log_text: bool) -> wandb.Ar
         "results",
         metadata=facts(manifest) | {"model_artifact": name("model", manifest)},
     )
-    sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in ("classes", "counts")}
+    sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in WORDS_OF_MANIFEST}
     in_model = WORDLESS + (WITH_WORDS if log_text else ())
     files = {name: record for name, record in manifest["files"].items() if name in in_model}
     for one in map(table_file, manifest["tables"]):
