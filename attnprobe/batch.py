@@ -4,6 +4,7 @@ Glossary of axis words, used in every shape annotation of the package:
 
     batch    examples of one batch
     seq      positions that attention is spread over: tokens, or sentences in a hierarchical model
+    pieces   what a pretrained model's tokenizer cuts the words into
     tokens   tokens of the text, where they differ from `seq` (hierarchical models) or belong to the question
     hidden   features of one encoder state
     embed    features of one word vector
@@ -40,6 +41,7 @@ class Axis(StrEnum):
     EXAMPLE = "example"  # one entry per example
     TOKENS = "tokens"  # one per token of the text, markers and padding included
     QUESTION = "question"  # one per token of the question
+    PIECES = "pieces"  # one per piece of a pretrained model's tokenizer, its special tokens and padding included
     CLASSES = "classes"  # one bool per class; given as the numbers of the classes
 
 
@@ -60,7 +62,9 @@ class Batch:
     given. `question`, `question_mask` and
     `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
     answered with. `teacher_attention` (0 outside `content`) and `teacher_probability` are what another run, the teacher,
-    says about these texts; they are there where a teacher is named. `extra` holds the data's own numbers per word
+    says about these texts; they are there where a teacher is named. `pieces`, their words (`piece_word`: a
+    position of `ids`, −1 of no word, −2 padding) and `piece_kind` (1: of the second text of a pair) are there for models
+    with a tokenizer of their own. `extra` holds the data's own numbers per word
     (`data.per_word`) by name, NaN at markers, padding and texts without them.
     """
 
@@ -77,6 +81,9 @@ class Batch:
     candidates: Bool[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.CLASSES))
     teacher_attention: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
     teacher_probability: Float[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.EXAMPLE))
+    pieces: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
+    piece_word: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES, -2))
+    piece_kind: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
     extra: dict[str, Float[Tensor, "batch tokens"]] = field(default_factory=dict, metadata=over(Axis.TOKENS, torch.nan))
 
     def __len__(self) -> int:

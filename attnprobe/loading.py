@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from attnprobe.results.table import IMPORTANCES
 from attnprobe.running.allowed import check_classes
 
 PARTS = ("encoder", "attention", "decoder")
-"""What every model consists of."""
+"""What a model of three stages consists of."""
 EXPLAINED = ("gradient", "leave_one_out")
 """Importances that `TrainedRun.explain` gives beside the attention where neither the call nor the run names any."""
 
@@ -216,6 +216,8 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     run.verify([CONFIG, VOCABULARY, PIPELINE, WEIGHTS])
     config = checked_settings(run.path, trusted)
     pipeline = TextPipeline.load(run.path)
+    if is_whole(config["model"]):
+        return with_tokenizer(run, config, pipeline)
     try:
         weights = load_file(run / WEIGHTS)
         # zero word vectors of the saved ones' shape, to be overwritten by them
@@ -235,6 +237,18 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     return TrainedRun(classifier.eval(), pipeline, config, run.path)
 
 
+def with_tokenizer(run: RunDirectory, config: dict[str, Any], pipeline: TextPipeline) -> TrainedRun:
+    """A run of a model with a tokenizer of its own; its architecture and tokenizer are read from where its settings say,
+    never over the network."""
+    whole = instantiate(config["model"])
+    classifier: TrainedModel = whole(class_names=pipeline.classes, task=pipeline.task, trains=True, offline=True)
+    try:
+        classifier.load_state_dict(load_file(run / WEIGHTS))
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    return TrainedRun(classifier.eval(), replace(pipeline, pieces=classifier.reader), config, run.path)
+
+
 def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
     """A run's settings, of which every class has been checked and none is constructed yet."""
     try:
@@ -242,25 +256,44 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
     except OSError:
         raise UserError(f"{directory} holds no config.yaml: expected a run directory as it was written") from None
     check_classes(config, RunDirectory(directory) / CONFIG, trusted)
+    if is_whole(config.get("model")):
+        return config
     if absent := [part for part in PARTS if not isinstance(config.get("model"), dict) or part not in config["model"]]:
         raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
     return config
 
 
 def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
-    """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator."""
-    return construct(
-        config["model"],
-        data.embeddings(),
-        classes=len(data.classes),
-        task=data.task,
-        class_weight=data.class_weight,
-        recipe=instantiate(config["training"]["recipe"]),
-    )
+    """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator.
+
+    A model with a tokenizer of its own reads the data's words with it, and looks at itself on a few of the texts.
+
+    Raises:
+        UserError: there is no such model for these data.
+    """
+    facts = {
+        "task": data.task,
+        "class_weight": data.class_weight,
+        "recipe": instantiate(config["training"]["recipe"]),
+    }
+    if is_whole(config["model"]):
+        trains = config["training"]["epochs"] > 0
+        classifier: TrainedModel = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
+    else:
+        classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
+    if classifier.reader is not None:
+        data.read_pieces(classifier.reader)
+    classifier.prepare(data.sample())
+    return classifier
+
+
+def is_whole(model: Any) -> bool:
+    """Whether settings name the class of a whole model, and not those of its parts."""
+    return isinstance(model, Mapping) and "_target_" in model
 
 
 def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> TrainedModel:
-    """An untrained classifier as conf/model describes it; `facts` follow from the data and the recipe."""
+    """An untrained classifier of three stages as conf/model describes it; `facts` follow from the data and the recipe."""
     question = model.get("question_encoder")
     return AttentionClassifier(
         embeddings=embeddings,

@@ -97,6 +97,11 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
         facts = declared.get(name, declared["extra"])
         if facts["axis"] is Axis.TOKENS:
             value = per_word(given, ids.shape, facts["pad"])
+        elif facts["axis"] is Axis.PIECES:
+            width = max(map(len, given))
+            value = torch.full((len(given), width), facts["pad"], dtype=torch.long)
+            for row, numbers in enumerate(given):
+                value[row, : len(numbers)] = torch.from_numpy(numbers)
         elif facts["axis"] is Axis.CLASSES:
             value = candidate_mask(given, classes)
         else:

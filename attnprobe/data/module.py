@@ -6,6 +6,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float
@@ -18,6 +19,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.checks import Check
 from attnprobe.data.files import SPLITS, find_path
 from attnprobe.data.fingerprint import data_fingerprint
+from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.sampling import BucketSampler, SortedSampler
 from attnprobe.data.settings import DataSettings
@@ -107,6 +109,19 @@ class TextDataModule(LightningDataModule):
     def classes(self) -> Sequence[str]:
         """Names of the classes, in the order of the logits."""
         return self.pipeline.classes
+
+    def read_pieces(self, reader: PieceReader) -> None:
+        """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted."""
+        for split, part in self.splits.items():
+            self.splits[split], facts = with_pieces(part, reader)
+            self.counts[split] |= facts
+        self.pipeline = replace(self.pipeline, pieces=reader)
+
+    def sample(self) -> Batch:
+        """A few test examples of different lengths, the shortest among them."""
+        part = self.splits["test"]
+        order = np.argsort(part.words.lengths, kind="stable")
+        return part[sorted({int(order[place]) for place in (0, len(order) // 2, 3 * len(order) // 4)})]
 
     def attach_teacher(self, teacher: Teacher) -> None:
         """Put what a teacher says about the examples into every batch.

@@ -17,6 +17,7 @@ import numpy as np
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import collate
 from attnprobe.data.patterns import check_pattern, matching
+from attnprobe.data.pieces import PieceReader, Pieces
 from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
 from attnprobe.data.tokenizers import blank, language_tokens
 from attnprobe.data.vocabulary import Vocabulary
@@ -148,6 +149,7 @@ class TextPipeline:
         max_tokens: longer texts are cut.
         question: every text comes with a question.
         candidates_pattern: words of the text that match it in full are the classes it may be answered with.
+        pieces: cuts words into the pieces that a pretrained model reads; not saved, the model has it.
     """
 
     rules: TextRules
@@ -157,10 +159,12 @@ class TextPipeline:
     max_tokens: int | None = None
     question: bool = False
     candidates_pattern: str | None = None
+    pieces: PieceReader | None = None
 
     def tokens(self, text: str | Sequence[str]) -> list[str]:
         """The words at the content positions of this text, out-of-vocabulary words as they are."""
-        return self.rules.tokens(text)[: self.max_tokens]
+        words = self.rules.tokens(text)[: self.max_tokens]
+        return words if self.pieces is None else with_a_piece(words, self.pieces.read([words])[0])
 
     def batch_of(
         self,
@@ -188,6 +192,15 @@ class TextPipeline:
         labels = np.zeros((len(texts), len(self.classes)), np.float32) if multi else np.zeros(len(texts), np.int64)
         limit = self.max_tokens
         asked = self._questions(texts, questions)
+        pieces = None
+        if self.pieces is not None:
+            pieces = self.pieces.read([words[:limit] for words, _ in read], asked)
+            if none := [number for number, one in enumerate(pieces) if not one.kept.any()]:
+                raise UserError(f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out")
+            read = [
+                (with_a_piece(words[:limit], one), None if of is None else with_a_piece(of[:limit], one))
+                for (words, of), one in zip(read, pieces, strict=True)
+            ]
         columns: dict[str, Any] = {
             "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
             "labels": labels,
@@ -199,6 +212,9 @@ class TextPipeline:
             columns["question"] = [np.array(self.vocabulary.encode(words)) for words in asked]
         if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
             columns["candidates"] = allowed
+        if pieces is not None:
+            columns |= {"pieces": [one.ids for one in pieces], "piece_word": [one.word for one in pieces]}
+            columns["piece_kind"] = [one.kind for one in pieces]
         return collate(columns, len(self.classes))
 
     def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
@@ -290,6 +306,11 @@ class TextPipeline:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is not the pipeline.json of a run: {error!r}") from None
+
+
+def with_a_piece(values: Sequence[Any], pieces: Pieces) -> list[Any]:
+    """What belongs to the words that have a piece."""
+    return [value for value, kept in zip(values, pieces.kept, strict=True) if kept]
 
 
 def check_texts(texts: object) -> None:

@@ -20,7 +20,8 @@ class Gradients:
     Attributes:
         embedding: of the word vectors, the attention held fixed (the paper's).
         embedding_through_attention: the same, the attention reacting too.
-        hidden: of the encoder's states, the attention held fixed: |α_t ∂ŷ/∂v · h_t| with v the attended vector.
+        hidden: of the encoder's states, the attention held fixed: |α_t ∂ŷ/∂v · h_t| with v the attended vector; NaN where
+            the model shows no states on the way to its prediction.
         hidden_through_attention: the same, the attention reacting too.
     """
 
@@ -54,13 +55,15 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
         result = []
         for outputs in (held, reacting):
             probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
-            of_embedding = torch.zeros_like(inputs[..., 0]).detach()
+            of_embedding = torch.zeros_like(outputs.content, dtype=inputs.dtype)
             of_hidden = of_embedding.clone()
             for target in _targets(probability, batch, classifier.task):
                 chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
-                at_hidden, at_input = torch.autograd.grad(chosen, (hidden, inputs), retain_graph=True)
-                of_hidden += (at_hidden * hidden).sum(-1).abs().detach()
-                of_embedding += (at_input * inputs).sum(-1).abs().detach()
+                # a model whose states are not on the way to its prediction has none to differentiate
+                wanted = (inputs, hidden) if hidden.requires_grad else (inputs,)
+                at_input, *at_hidden = torch.autograd.grad(chosen, wanted, retain_graph=True)
+                of_embedding += classifier.per_position(batch, (at_input * inputs).sum(-1)).abs().detach()
+                of_hidden += (at_hidden[0] * hidden).sum(-1).abs().detach() if at_hidden else torch.nan
             outside = ~outputs.content
             result.append((of_embedding.masked_fill(outside, 0), of_hidden.masked_fill(outside, 0)))
     (fixed, hidden_fixed), (through, hidden_through) = result

@@ -21,6 +21,10 @@ class ValueNorm(Importance):
     colour: ClassVar[str] = "#CC79A7"
     shares: ClassVar[bool] = True
 
+    def is_defined(self, subject: Subject) -> bool:
+        """Not of a model that does not show what it attends to."""
+        return subject.outputs.hidden.shape[-1] > 0
+
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """0 or more."""
         return subject.readout.attention * subject.outputs.hidden.detach().double().norm(dim=-1)

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -27,14 +26,15 @@ class Model(LightningModule, ABC):
     Attributes:
         task: one class per text, or any subset of the labels.
         classes: their number, 2 or more.
-        precision: what it is examined in: float64, unless the model is too large for that.
-        sites: names of the attentions that can be meant, the first one being the default; one unnamed where a model has
-            only one.
     """
 
-    precision: ClassVar[torch.dtype] = torch.float64
     task: Task
     classes: int
+
+    @property
+    def precision(self) -> torch.dtype:
+        """What it is examined in: float64, unless the model is too large for that."""
+        return torch.float64
 
     @property
     def unit(self) -> Unit:
@@ -43,7 +43,7 @@ class Model(LightningModule, ABC):
 
     @property
     def sites(self) -> Sequence[str]:
-        """Names of the attentions that can be meant."""
+        """Names of the attentions that can be meant, this model's own first; one unnamed where there is only one."""
         return ("",)
 
     @abstractmethod
@@ -55,14 +55,18 @@ class Model(LightningModule, ABC):
         """The frozen map "attention → probabilities" of this batch."""
 
     @abstractmethod
-    def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
-        """The vectors that gradients are taken at, one per token: those of its words."""
+    def inputs(self, batch: Batch) -> Float[Tensor, "batch parts embed"]:
+        """The vectors that gradients are taken at: one per word, or per piece of a word."""
+
+    def per_position(self, batch: Batch, values: Float[Tensor, "batch parts"]) -> Float[Tensor, "batch seq"]:
+        """What belongs to the parts that `inputs` has, summed for each word."""
+        return values
 
     @abstractmethod
     def outputs_from(
         self,
         batch: Batch,
-        inputs: Float[Tensor, "batch tokens embed"],
+        inputs: Float[Tensor, "batch parts embed"],
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
         """As `forward`, with other vectors in the place of the text's own, and on request another attention."""

@@ -34,6 +34,7 @@ class Recipe:
         selection_metric: the validation metric whose best epoch is kept: `accuracy`, of several labels `exact_match` or
             `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the objective's lowest.
         skip_epochs: epochs at the start that are never chosen (unless there are no others).
+        warmup: the learning rate rises from 0 in this share of all steps and then falls to 0, both linearly; None: neither.
         scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
     """
 
@@ -44,6 +45,7 @@ class Recipe:
     skip_epochs: int = 1
     scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
     objective: Objective = field(default_factory=CrossEntropy)
+    warmup: float | None = None
 
     def __post_init__(self) -> None:
         if self.reduction not in ("sum", "mean"):
@@ -54,6 +56,11 @@ class Recipe:
             raise UserError(
                 f"training.recipe.attention_weight_decay={self.attention_weight_decay}: expected 0 or more, or null for the "
                 f"optimizer's"
+            )
+        if self.warmup is not None and (not 0 <= self.warmup < 1 or self.scheduler is not None):
+            raise UserError(
+                f"training.recipe.warmup={self.warmup}: expected a share of the steps from 0 to below 1, such as 0.1, and no "
+                f"scheduler beside it"
             )
         known = ("accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
         if self.selection_metric not in known:

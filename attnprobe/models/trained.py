@@ -1,11 +1,14 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.data.pieces import PieceReader
 from attnprobe.errors import UserError
 from attnprobe.halving import Halving
 from attnprobe.models.base import Model
@@ -27,6 +30,8 @@ class TrainedModel(Model):
     """
 
     class_weight: Tensor | None
+    reader: PieceReader | None = None
+    """What cuts words into the pieces that this model reads, where it reads pieces."""
 
     def __init__(
         self, classes: int, task: Task, class_weight: Float[Tensor, "classes"] | None, recipe: "Recipe | None"
@@ -107,6 +112,18 @@ class TrainedModel(Model):
         self.performance = self.test_performance.compute()
         self.test_performance.reset()
 
+    def prepare(self, batch: Batch) -> None:
+        """Called before anything is trained, with a few texts of different lengths.
+
+        Raises:
+            UserError: this model cannot be examined.
+        """
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest should say about this model, beside its settings."""
+        return {}
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """What the optimizer is given; a model with parts of different settings extends it."""
         return [{"params": [p for p in self.parameters() if p.requires_grad]}]
@@ -115,7 +132,23 @@ class TrainedModel(Model):
         """The recipe's optimizer over `parameter_groups`, and its scheduler."""
         assert self.recipe is not None
         optimizer = build("training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups())
+        if self.recipe.warmup is not None:
+            rate = partial(linear, warmup=self.recipe.warmup, steps=int(self.trainer.estimated_stepping_batches))
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": LambdaLR(optimizer, rate), "interval": "step"},
+            }
         if self.recipe.scheduler is None:
             return optimizer
         scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "validation/selection"}}
+
+
+def linear(step: int, *, warmup: float, steps: int) -> float:
+    """The share of the learning rate at a step: up from 0 in the first `warmup` of all steps, then down to 0.
+
+    >>> [linear(step, warmup=0.2, steps=10) for step in (0, 1, 2, 6, 10)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    rising = warmup * steps
+    return step / rising if step < rising else max(0.0, (steps - step) / max(1.0, steps - rising))

@@ -25,12 +25,14 @@ from attnprobe.models.classifier import Recipe
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.objectives import Objective
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe
 from attnprobe.results.saved import entries, shown
 
 BASES = (
     TextDataModule,
     Source,
+    TrainedModel,
     TextEncoder,
     Attention,
     Decoder,
@@ -84,6 +86,8 @@ def check_classes(settings: Mapping[str, Any], path: Path, trusted: Sequence[str
 def check_place(content: Any, place: tuple[str, ...], path: Path, trusted: Sequence[str]) -> None:
     """Check one part of the settings, whose own place is no object's argument, and everything within."""
     wanted = PLACES.get(place) or (PLACES.get((*place[:-1], "*")) if place else None)
+    if place == ("model",) and isinstance(content, Mapping) and "_target_" in content:
+        wanted = (TrainedModel, True)
     if wanted is not None and content is not None:
         check_object(content, place, wanted, path, trusted)
         return

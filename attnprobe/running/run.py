@@ -16,6 +16,7 @@ from lightning import seed_everything
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
@@ -152,9 +153,9 @@ def carry_out(
     if not helps_to_train():
         tell_section(str(data.name), data.section)
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
+    classifier = untrained(config, data)
     if teacher is not None:
         data.attach_teacher(teacher)
-    classifier = untrained(config, data)
     for probe in probes:
         probe.refuse(classifier)
     for importance in importances.values():
@@ -209,6 +210,7 @@ def carry_out(
         "teacher": None if teacher is None else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
         "tables": tables,
         "halved_batches": classifier.halving.count,
+        "model_facts": classifier.facts,
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},
@@ -251,23 +253,26 @@ def train(
             )
         classifier.load_state_dict(load_file(directory / WEIGHTS))
         return trained
-    directory.folder(CHECKPOINTS)
-    epoch, curve = fit(
-        classifier,
-        data,
-        directory=directory.path,
-        epochs=settings.config["training"]["epochs"],
-        gradient_clip=settings.config["training"]["gradient_clip"],
-        patience=settings.config["training"].get("patience"),
-        hardware=settings.config["trainer"],
-        callbacks=[ExampleProgress(data.sizes)],
-        logger=logger,
-    )
-    shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
+    epoch: int | None = None
+    curve: list[dict[str, float]] = []
+    if settings.config["training"]["epochs"]:
+        directory.folder(CHECKPOINTS)
+        epoch, curve = fit(
+            classifier,
+            data,
+            directory=directory.path,
+            epochs=settings.config["training"]["epochs"],
+            gradient_clip=settings.config["training"]["gradient_clip"],
+            patience=settings.config["training"].get("patience"),
+            hardware=settings.config["trainer"],
+            callbacks=[ExampleProgress(data.sizes)],
+            logger=logger,
+        )
+        shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
     names = [VOCABULARY, PIPELINE, WEIGHTS, *(outputs_file(split) for split in SPLITS)]
     directory.declare(*names)
     data.pipeline.save(directory.path)
-    write_atomically(directory / WEIGHTS, lambda path: save_file(classifier.state_dict(), path))
+    write_atomically(directory / WEIGHTS, lambda path: save_file(separate(classifier), path))
     lessons = LessonCollector()
     predict(classifier, data, hardware=settings.config["trainer"], callbacks=[lessons])
     lessons.write(data, {split: directory / outputs_file(split) for split in SPLITS})
@@ -280,6 +285,11 @@ def train(
         "curve": curve,
     }
     return directory.finish_training(trained, names)
+
+
+def separate(classifier: TrainedModel) -> dict[str, Tensor]:
+    """The weights, those that share memory copied: a file of safetensors holds each once."""
+    return {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
 
 
 def training_rows(curve: list[dict[str, float]]) -> Rows:

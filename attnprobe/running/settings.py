@@ -75,8 +75,9 @@ class Settings:
         """Whether a teacher decides the weights: its attention is imposed, or the objective follows it."""
         objective: dict[str, str] = self.config["training"]["recipe"].get("objective") or {}
         goal: type[Objective] = get_class(objective.get("_target_", "attnprobe.models.objectives.CrossEntropy"))
-        attention: type[Attention] = get_class(self.config["model"]["attention"]["_target_"])
-        return goal.taught or attention.imposed
+        part = self.config["model"].get("attention")  # a whole model has none of its own
+        attention: type[Attention] | None = None if part is None else get_class(part["_target_"])
+        return goal.taught or (attention is not None and attention.imposed)
 
     @property
     def teacher_id(self) -> str:

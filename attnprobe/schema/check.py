@@ -25,8 +25,8 @@ from attnprobe.shown import visible
 HYDRA = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 """Hydra's own keys of a part."""
 GIVEN_LATER = {"data": ("seed",)}
-PARTIAL = ("encoder", "attention", "decoder", "question_encoder", "word_encoder", "word_attention", "sentence_encoder",
-           "optimizer", "scheduler")  # fmt: skip
+PARTIAL = ("model", "encoder", "attention", "decoder", "question_encoder", "word_encoder", "word_attention",
+           "sentence_encoder", "optimizer", "scheduler")  # fmt: skip
 """Parts that are constructed later, with what the data decide: these need `_partial_: true`."""
 NAMED = ("probe.", "importance.")
 """Groups whose parts have names of their own."""
@@ -42,7 +42,7 @@ def check(config: Mapping[str, Any]) -> None:
         UserError: one line with the setting, its value, what was expected, and the nearest known name.
     """
     check_keys("", config, schema.TOP, needed=schema.TOP)
-    check_keys("model", config["model"], schema.MODEL, needed=("name", "encoder", "attention", "decoder"), others=True)
+    check_model(config["model"], config["training"])
     check_keys("training", config["training"], schema.TRAINING, needed=("epochs", "gradient_clip", "recipe"))
     check_keys("task", config["task"], schema.TASK, needed=schema.TASK)
     check_named("logger", config["logger"], schema.LOGGERS)
@@ -63,6 +63,26 @@ def check(config: Mapping[str, Any]) -> None:
         check_part(f"importance.{name}", part)
     if config["study"] is not None:
         check_part("study", config["study"])
+
+
+def check_model(model: Mapping[str, Any], training: Mapping[str, Any]) -> None:
+    """A model of three stages, or a whole one, which may be trained already."""
+    if "_target_" not in model:
+        check_keys("model", model, schema.MODEL, needed=("name", "encoder", "attention", "decoder"), others=True)
+        if training.get("epochs") == 0:
+            raise UserError(
+                "training.epochs=0: expected a whole number of at least 1; only a model that is trained already "
+                "(model=pretrained) can be taken as it is"
+            )
+        return
+    check_keys("model", model, {"name": schema.MODEL["name"]}, needed=("name",), others=True)
+    check_part("model", model)
+    recipe = training.get("recipe")
+    if training.get("epochs") and isinstance(recipe, Mapping) and recipe.get("warmup") is None:
+        raise UserError(
+            f"model={shown(model['name'])} is trained already, and this recipe is for models from scratch: take it as it is "
+            f"with training=none, or fine-tune it with training=finetune"
+        )
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
@@ -224,6 +244,7 @@ def example(path: str) -> str:
     examples = {
         "data": "attnprobe.data.module.TextDataModule",
         "data.source": "attnprobe.data.sources.FileSource",
+        "model": "attnprobe.models.pretrained.model.PretrainedClassifier",
         "model.encoder": "attnprobe.models.encoders.LSTMEncoder",
         "model.attention": "attnprobe.models.attention.AdditiveAttention",
         "model.decoder": "attnprobe.models.decoders.LinearDecoder",

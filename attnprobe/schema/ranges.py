@@ -79,6 +79,13 @@ CLASSES: dict[str, dict[str, Any]] = {
     "attnprobe.models.encoders.NoEncoder": {"dropout": Dropout},
     "attnprobe.models.encoders.CNNEncoder": {"kernel_sizes": list[Count], "filters": Size, "dropout": Dropout},
     "attnprobe.models.encoders.AverageEncoder": {"hidden_size": Size},
+    "attnprobe.models.pretrained.model.PretrainedClassifier": {
+        "name": Name,
+        "heads": list[Whole] | None,
+        "rows": Literal["pooled", "all"],
+        "max_pieces": Annotated[int, Ge(8)] | None,
+        "removal": Literal["delete", "mask"],
+    },
     "attnprobe.models.transformer.TransformerEncoder": {
         "hidden_size": Size,
         "layers": Annotated[int, Ge(1), Le(1000)],
@@ -93,6 +100,7 @@ CLASSES: dict[str, dict[str, Any]] = {
         "reduction": Literal["sum", "mean"],
         "selection_metric": Literal["accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss"],
         "skip_epochs": Whole,
+        "warmup": Annotated[Number, Ge(0), Lt(1)] | None,
     },
     "attnprobe.models.objectives.Divergence": {"weight": NotNegative},
     "attnprobe.probes.permutation.Permutation": {"samples": Count},
@@ -118,6 +126,7 @@ CLASSES: dict[str, dict[str, Any]] = {
         "weights": list[NotNegative],
     },
     "torch.optim.adam.Adam": OPTIMIZER,
+    "torch.optim.adamw.AdamW": OPTIMIZER,
     "torch.optim.lr_scheduler.ReduceLROnPlateau": {
         "factor": Share,
         "patience": Whole,

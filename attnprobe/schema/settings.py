@@ -47,7 +47,7 @@ MODEL: dict[str, Any] = {
     "question_encoder": Part | None,
 }
 TRAINING: dict[str, Any] = {
-    "epochs": Annotated[int, Ge(1), Le(1_000_000)],
+    "epochs": Annotated[int, Ge(0), Le(1_000_000)],
     "gradient_clip": Positive | None,
     "patience": Whole | None,
     "recipe": Part,
@@ -93,6 +93,7 @@ PARAMETERS: dict[str, Any] = {
 BASES = {
     "data": "attnprobe.data.module.TextDataModule",
     "data.source": "attnprobe.data.sources.Source",
+    "model": "attnprobe.models.trained.TrainedModel",
     "model.encoder": "attnprobe.models.encoders.TextEncoder",
     "model.question_encoder": "attnprobe.models.encoders.Encoder",
     "model.attention": "attnprobe.models.attention.Attention",

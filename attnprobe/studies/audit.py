@@ -24,12 +24,16 @@ class Audit(Study):
         seeds: further seeds, beside the command line's.
         probes: probes of the first run.
         minutes: about what the audit may take on this machine.
+        epochs: of a training; 0: the model is trained already, and examined as it is.
+        model_class: of a whole model, whose attention cannot be exchanged for a uniform one; None: one of three stages.
     """
 
     name: ClassVar[str] = "audit"
     seeds: Sequence[int] = (1, 2)
     probes: Sequence[str] = ()
     minutes: float = 30.0
+    epochs: int = 1
+    model_class: str | None = None
 
     def __post_init__(self) -> None:
         if not self.minutes > 0:
@@ -46,15 +50,14 @@ class Audit(Study):
         """As many rows as the time allows, and what that means in words."""
         config = compose([self.examined])
         costs, epochs = measure(config), int(config.training.epochs)
-        trainings = 2 * (1 + len(self.seeds))
+        trainings = (1 if self.model_class else 2) * (1 + len(self.seeds)) if epochs else 0
         kept = rows_within(costs, epochs, trainings, self.minutes * 60)
         most = dict(config.data.most or {}) | kept
         sizes = costs.rows | kept
         estimate = Costs(sizes, costs.training, costs.probing, costs.device).seconds(epochs, trainings)
-        words = (
-            f"{trainings} trainings of {epochs} epochs on {sizes['train']:,} texts, {len(self.probes)} probes on "
-            f"{sizes['test']:,}: about {duration(estimate)} on this machine ({costs.device})"
-        )
+        work = f"{trainings} trainings of {epochs} epochs on {sizes['train']:,} texts" if epochs else "nothing to train"
+        probing = f"{len(self.probes)} probes on {sizes['test']:,}"
+        words = f"{work}, {probing}: about {duration(estimate)} on this machine ({costs.device})"
         if kept:
             full = duration(costs.seconds(epochs, trainings))
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
@@ -65,10 +68,15 @@ class Audit(Study):
         """The examined run; the same with other seeds, and with uniform attention."""
         further = [other for other in self.seeds if other != seed]
         yield [Member("base", seed, (self.examined,))]
+        if not self.epochs:
+            return
         base = f"teacher={done[0].directory}"
         yield [
             *(Member("base", other, ("probe=[teacher]", base)) for other in further),
-            *(Member("uniform", other, ("model/attention=uniform", "probe=[]")) for other in [seed, *further]),
+            *(
+                Member("uniform", other, ("model/attention=uniform", "probe=[]"))
+                for other in ([] if self.model_class else [seed, *further])
+            ),
         ]
 
 
@@ -91,7 +99,8 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     if test < costs.rows["test"]:
         kept["test"] = test
     left = seconds - min(test, costs.rows["test"]) * costs.probing
-    train = max(FEWEST["train"], int(left / (trainings * epochs * costs.training)))
+    row = trainings * epochs * costs.training
+    train = max(FEWEST["train"], int(left / row)) if row else costs.rows["train"]
     if train < costs.rows["train"]:
         kept["train"] = train
     return kept

@@ -18,7 +18,7 @@ CONF = Path(__file__).parent.parent.parent / "conf"
     [
         (["seed=abc"], "seed=abc: expected a whole number of at least 0"),
         (["seed=true"], "seed=true: expected a whole number"),
-        (["training.epochs=two"], "training.epochs=two: expected a whole number of at least 1"),
+        (["training.epochs=two"], "training.epochs=two: expected a whole number of at least 0"),
         (["model.encoder.hidden_size=abc"], "model.encoder.hidden_size=abc: expected a whole number of at least 1"),
         (["model.encoder.hidden_size=-1"], "model.encoder.hidden_size=-1: expected a whole number of at least 1"),
         (["data.max_tokens=[1]"], r"data.max_tokens=\[1\]: expected a whole number of at least 1 or null"),
@@ -63,6 +63,7 @@ def test_a_wrong_setting_is_one_line(overrides, line):
     assert "\n" not in str(raised.value)
 
 
+PRETRAINED = ["model=pretrained", "model.path=there"]
 CHOICES = [
     f"{'+' * (group == 'experiment')}{group}={path.stem}"
     for group in ("data", "model", "training", "trainer", "logger", "launcher", "experiment", "task", "model/attention")
@@ -73,7 +74,27 @@ CHOICES = [
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_of_conf_passes(choice):
-    check(resolved(composed(choice)))
+    further = {"model=pretrained": ["model.path=there", "training=finetune"], "training=none": PRETRAINED}.get(
+        choice, []
+    )
+    check(resolved(composed(choice, *further)))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (
+            ["training=none"],
+            "training.epochs=0: expected a whole number of at least 1; only a model that is trained already",
+        ),
+        (PRETRAINED, "take it as it is with training=none, or fine-tune it with training=finetune"),
+        ([*PRETRAINED, "training=none", "model.rows=some"], "model.rows=some: expected pooled or all"),
+        ([*PRETRAINED, "training=none", "+model.hedas=[1]"], r"takes no such argument; did you mean heads\?"),
+    ],
+)
+def test_models_that_are_trained_already(overrides, line):
+    with pytest.raises(UserError, match=line):
+        check(resolved(composed(*overrides)))
 
 
 def test_every_range_is_of_an_argument_that_there_is():

@@ -1,0 +1,205 @@
+"""Open a checkpoint of `transformers`: safetensors only, no code of its own, offline where a cache has it."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from attnprobe.batch import Task
+from attnprobe.data.pieces import PieceReader
+from attnprobe.errors import UserError
+
+LONGEST = 512
+"""Pieces of a text where nobody says otherwise, if the model takes that many."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A classifier as `transformers` opened it.
+
+    Attributes:
+        network: its `…ForSequenceClassification`, on the CPU, in float32.
+        reader: cuts words into its pieces.
+        order: the network's output for each of the data's classes.
+        mask: the piece that stands for a masked one, None where its tokenizer has none.
+        padding: the piece that fills up short texts.
+    """
+
+    network: Any
+    reader: PieceReader
+    order: list[int]
+    mask: int | None
+    padding: int
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[Any]:
+    """The library, without its remarks on new heads and unused weights, which concern no user of this program."""
+    try:
+        import transformers
+    except ImportError:
+        raise UserError(
+            "model=pretrained needs the package transformers: pip install 'attnprobe[transformers]'"
+        ) from None
+    before = transformers.logging.get_verbosity()
+    progress = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.logging.set_verbosity(logging.CRITICAL)
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield transformers
+    finally:
+        transformers.logging.set_verbosity(before)
+        if progress:
+            transformers.utils.logging.enable_progress_bar()
+
+
+def open_checkpoint(
+    path: str, classes: Sequence[str], task: Task, *, trains: bool, max_pieces: int | None = None, offline: bool = False
+) -> Checkpoint:
+    """Open a folder, or a name on the hub.
+
+    Args:
+        path: a folder as `save_pretrained` writes it, or `owner/name`.
+        classes: names of the data's classes.
+        task: one class per text, or any subset of the labels.
+        trains: it will be fine-tuned: a head for these classes is added where it has none.
+        offline: the hub is not asked, only its cache.
+        max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
+
+    Raises:
+        UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
+    """
+    with quiet_transformers() as library:
+
+        def opened(read: Callable[[dict[str, Any]], Any]) -> Any:
+            return opened_from(path, read, offline)
+
+        settings = opened(lambda local: library.AutoConfig.from_pretrained(path, **local))
+        tokenizer = opened(lambda local: library.AutoTokenizer.from_pretrained(path, **local))
+        if not tokenizer.is_fast:
+            raise UserError(
+                f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is no fast one, "
+                f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
+            )
+        order = label_order(settings, classes)
+        facts: dict[str, Any] = {}
+        if order is None and trains:
+            facts = {
+                "num_labels": len(classes),
+                "id2label": dict(enumerate(classes)),
+                "label2id": {name: number for number, name in enumerate(classes)},
+                "ignore_mismatched_sizes": True,
+            }
+        if order is None and not trains:
+            raise UserError(
+                f"model.path={path}: its labels are {', '.join(map(str, settings.id2label.values()))}, those of the data "
+                f"{', '.join(classes)}. Name the data's as the checkpoint's, with data.labels='{{value in the data: label of "
+                f"the checkpoint, …}}', or train it on them with training=finetune"
+            )
+        network, loading = opened(
+            lambda local: library.AutoModelForSequenceClassification.from_pretrained(
+                path,
+                use_safetensors=True,
+                output_loading_info=True,
+                dtype="float32",
+                attn_implementation="eager",
+                **facts,
+                **local,
+            ),
+        )
+        if not trains and loading["missing_keys"]:
+            absent = ", ".join(sorted(loading["missing_keys"]))[:200]
+            raise UserError(
+                f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
+                f"with training=finetune"
+            )
+    padding = padding_piece(tokenizer, network)
+    network.config.pad_token_id = padding
+    longest = longest_text(network, tokenizer)
+    if max_pieces is not None and max_pieces > longest:
+        raise UserError(f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces")
+    return Checkpoint(
+        network,
+        PieceReader(tokenizer, max_pieces or min(longest, LONGEST)),
+        list(range(len(classes))) if order is None else order,
+        tokenizer.mask_token_id,
+        padding,
+    )
+
+
+def opened_from(path: str, read: Callable[[dict[str, Any]], Any], offline: bool) -> Any:
+    """What `read` gives, without the network first, and with it where nothing is there.
+
+    Raises:
+        UserError: neither gives anything.
+    """
+    where = {"trust_remote_code": False}
+    local = Path(path).is_dir()
+    try:
+        return read(where | {"local_files_only": True})
+    except (OSError, ValueError) as error:
+        failure: Exception = error
+    if not local and Path(path).exists():
+        raise UserError(f"model.path={path}: expected a folder as save_pretrained writes it, or a name on the hub")
+    if not local and not offline and "trust_remote_code" not in str(failure):
+        try:
+            return read(where)
+        except (OSError, ValueError) as error:
+            failure = error
+    reason = " ".join(str(failure).split())[:300]
+    if "trust_remote_code" in reason or "custom code" in reason:
+        raise UserError(f"model.path={path}: it brings code of its own, which attnprobe never runs ({reason[:150]})")
+    if local:
+        raise UserError(
+            f"model.path={path}: transformers cannot open it ({reason}). Expected a folder with config.json, "
+            f"model.safetensors (no .bin: pickles are not loaded) and tokenizer.json, as save_pretrained writes them"
+        ) from failure
+    raise UserError(
+        f"model.path={path}: there is no such folder, and the hub gives nothing ({reason}). Without a network: "
+        f"`hf download {path} --local-dir FOLDER` where there is one, and model.path=FOLDER here"
+    ) from failure
+
+
+def label_order(settings: Any, classes: Sequence[str]) -> list[int] | None:
+    """Which output of a checkpoint is each of the classes, by name; None where the names do not match one to one.
+
+    Names are compared without regard to case, spaces, - and _. LABEL_0, LABEL_1, … stand for the classes 0, 1, …
+    """
+    named = {int(number): plain(str(label)) for number, label in settings.id2label.items()}
+    wanted = [plain(name) for name in classes]
+    for names in (named, {number: label.removeprefix("label") for number, label in named.items()}):
+        places = {label: number for number, label in names.items()}
+        if len(places) == len(names) == len(set(wanted)) and set(places) == set(wanted):
+            return [places[name] for name in wanted]
+    return None
+
+
+def plain(name: str) -> str:
+    """A label without what differs from one writer to another.
+
+    >>> plain("Very Negative") == plain("very_negative")
+    True
+    """
+    return "".join(letter for letter in name.casefold() if letter not in " -_")
+
+
+def padding_piece(tokenizer: Any, network: Any) -> int:
+    """The piece that fills up short texts; where there is none, the end of a text, which is masked all the same."""
+    for number in (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0):
+        if number is not None:
+            return int(number)
+    raise AssertionError
+
+
+def longest_text(network: Any, tokenizer: Any) -> int:
+    """How many pieces the network has positions for: RoBERTa's begin after the padding's number."""
+    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
+    for name, module in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            positions = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+            break
+    return int(min(positions, tokenizer.model_max_length))

@@ -1,0 +1,132 @@
+"""The seam of a pretrained classifier: what it predicts under another attention per word."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.batch import Batch, Outputs
+from attnprobe.errors import UserError
+from attnprobe.models.pretrained.doors import Pass
+from attnprobe.models.pretrained.rows import lifted, membership
+from attnprobe.models.pretrained.short_way import ShortWay
+from attnprobe.models.pretrained.site import Selection
+from attnprobe.readout import Readout
+
+if TYPE_CHECKING:
+    from attnprobe.models.pretrained.model import PretrainedClassifier
+
+
+def readout_of(model: "PretrainedClassifier", batch: Batch, outputs: Outputs, tail: ShortWay | None) -> Readout:
+    """The map "attention per word → probabilities" of a batch.
+
+    Args:
+        tail: what follows the last attention, where that is enough; None: whole passes.
+    """
+    states: list[Tensor] = []
+    with torch.no_grad():
+        if tail is None:
+            one = model.recorded(batch)
+        else:
+            with tail.state_in(keep=states):
+                one = model.recorded(batch)
+    assert one.recorded is not None
+    assert batch.piece_word is not None
+    chosen = model.selection(batch, one.recorded.shape[1])
+    member = membership(batch.piece_word, batch.content)
+    replacing = Replacing(model, batch, chosen, member, chosen.of(one.recorded), one.recorded, one.values)
+    attention = outputs.attention.detach().double()
+    return Readout(
+        attention=attention / attention.sum(-1, keepdim=True),
+        content=outputs.content,
+        example_id=batch.example_id,
+        task=model.task,
+        decode=replacing.by_whole_passes if tail is None else replacing.by_the_tail(tail, states[-1]),
+        recorded=outputs.logits.detach().double(),
+        activations=replacing.activations(whole=tail is None),
+    )
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """The rows of one batch, to be replaced.
+
+    Attributes:
+        chosen: where the site's rows are in the attention's weights.
+        member: which piece belongs to which word.
+        rows, weights, values: as recorded: the site's rows, all of that attention, and what it sums up.
+    """
+
+    model: "PretrainedClassifier"
+    batch: Batch
+    chosen: Selection
+    member: Float[Tensor, "batch pieces seq"]
+    rows: Float[Tensor, "batch rows pieces"]
+    weights: Float[Tensor, "batch heads queries pieces"]
+    values: Float[Tensor, "batch heads pieces size"] | None
+
+    def lifted(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch rows pieces"]:
+        """The rows that show this attention."""
+        return lifted(attention, self.rows, self.member, self.chosen.valid)
+
+    def by_whole_passes(
+        self, attention: Float[Tensor, "*samples batch seq"]
+    ) -> Float[Tensor, "*samples batch classes"]:
+        """Logits of the whole network with these rows at the site."""
+        rows = self.lifted(attention)
+        shape, count = rows.shape[:-3], len(self.batch)
+        rows = rows.flatten(0, -3)
+        times = len(rows) // count
+        many = self.batch.rows(torch.arange(count, device=rows.device).repeat(times))
+        site = self.chosen.repeated(times)
+        one = Pass(self.model.call, lambda own: site.put(own, rows))
+        return self.model.run(many, one).double().unflatten(0, (*shape, count))
+
+    def by_the_tail(self, tail: ShortWay, states: Float[Tensor, "batch pieces hidden"]) -> Callable[[Tensor], Tensor]:
+        """The same from what follows the last attention: `states` went into its layer."""
+        assert self.values is not None
+        assert self.chosen.query is not None
+        text = torch.arange(len(self.batch), device=states.device)
+        own, values = self.weights[text, :, self.chosen.query], self.values
+        state = states[text, self.chosen.query]
+        piece = padded(self.batch, self.model.padding)[0][:, 0]
+
+        def decode(attention: Tensor) -> Tensor:
+            rows = self.lifted(attention).to(values.dtype)
+            every = own.expand(*rows.shape[:-3], -1, -1, -1).clone()
+            every[..., self.chosen.heads, :] = rows
+            attended = torch.einsum("...bhk,bhkd->...bhd", every, values)
+            shape = attended.shape[:-2]
+            logits = tail(
+                attended.flatten(0, -3),
+                state.expand(*shape, -1).flatten(0, -2),
+                piece.expand(shape).flatten(),
+            )
+            return logits[:, self.model.order].double().unflatten(0, shape)
+
+        return decode
+
+    def activations(self, *, whole: bool) -> int:
+        """How many numbers are held for one attention of every text, about."""
+        count, heads, _, pieces = self.weights.shape
+        width = int(getattr(self.model.network.config, "hidden_size", 768))
+        lifting = 4 * count * self.rows.shape[1] * (pieces + self.batch.ids.shape[1])
+        passing = count * pieces * (8 * width + 4 * heads * pieces) if whole else 12 * count * width
+        return lifting + passing
+
+
+def padded(batch: Batch, padding: int) -> tuple[Int[Tensor, "batch pieces"], Bool[Tensor, "batch pieces"]]:
+    """The pieces with this one as padding, and which are none.
+
+    Raises:
+        UserError: the batch has no pieces.
+    """
+    if batch.pieces is None or batch.piece_word is None:
+        raise UserError(
+            "this model reads pieces of words, and the batch has none: its data have to be read by it first"
+        )
+    mask = batch.piece_word != -2
+    return torch.where(mask, batch.pieces, padding), mask

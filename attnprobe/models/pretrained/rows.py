@@ -1,0 +1,94 @@
+"""From rows of attention over pieces to one weight per word, and back by the least change.
+
+A site's rows are those of some heads at some queries. What a reader is shown is their mean, per word, over the words of the
+text: e_w = mean over rows of Σ a_rp over the pieces of w; α = e / Σ e. Another α' is shown by the rows that are nearest to
+the recorded ones (smallest Σ KL) of those that keep, each, its mass on the text and the shares of a word's pieces, and whose
+mean is α' times the recorded mean mass: matrix scaling (Sinkhorn & Knopp 1967) of the words' masses.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+TINY = 1e-30
+"""Least mass of a word in a row: what underflowed to 0 can be scaled up again."""
+SWEEPS, TOLERANCE = 1000, 1e-12
+"""The scaling ends when no word's mass is off by more, or after that many sweeps."""
+
+
+def membership(
+    piece_word: Int[Tensor, "batch pieces"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch pieces seq"]:
+    """1 where a piece belongs to a word of the text, else 0."""
+    position = torch.arange(content.shape[1], device=content.device)
+    return ((piece_word.unsqueeze(-1) == position) & content.unsqueeze(1)).double()
+
+
+def masses(
+    rows: Float[Tensor, "batch rows pieces"], member: Float[Tensor, "batch pieces seq"]
+) -> Float[Tensor, "batch rows seq"]:
+    """What each row gives to each word, 0 to 1; the rest is on special tokens and the other text."""
+    return rows.to(member.dtype) @ member
+
+
+def shown(
+    mass: Float[Tensor, "batch rows seq"], valid: Bool[Tensor, "batch rows"]
+) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
+    """The explanation, one weight per word that sums to 1, and the share of all attention that is on the text."""
+    mean = (mass * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
+    total = mean.sum(-1, keepdim=True)
+    return mean / total, total.squeeze(-1)
+
+
+def lifted(
+    attention: Float[Tensor, "*samples batch seq"],
+    rows: Float[Tensor, "batch rows pieces"],
+    member: Float[Tensor, "batch pieces seq"],
+    valid: Bool[Tensor, "batch rows"],
+) -> Float[Tensor, "*samples batch rows pieces"]:
+    """The rows that show another attention, nearest to the recorded ones.
+
+    Args:
+        attention: one weight per word; sums to 1 (an attention of sum s gives every row s times its mass).
+        rows: as recorded.
+        member: see `membership`.
+        valid: which rows there are; others are padding, and stay as they are.
+    """
+    rows = rows.to(member.dtype)
+    words = member.sum(1, keepdim=True) > 0
+    mass = torch.where(words, masses(rows, member).clamp_min(TINY), 0)
+    totals = mass.sum(-1, keepdim=True)
+    alone = rows.shape[1] == 1
+    wanted = attention.unsqueeze(-2) * totals if alone else scaled(attention, mass, totals, valid)
+    # each piece keeps its share of its word's mass; of a word that underflowed, all the same share
+    share = rows @ member
+    count = member.sum(1, keepdim=True).clamp_min(1)
+    factor = torch.where(share >= TINY, wanted / share.clamp_min(TINY), 0)
+    even = torch.where(share >= TINY, 0, wanted / count)
+    back = member.transpose(-1, -2)
+    of_text = member.sum(-1).unsqueeze(1)
+    result = rows * (factor @ back) + even @ back + rows * (1 - of_text)
+    return torch.where(valid.unsqueeze(-1), result, rows)
+
+
+def scaled(
+    attention: Float[Tensor, "*samples batch seq"],
+    mass: Float[Tensor, "batch rows seq"],
+    totals: Float[Tensor, "batch rows 1"],
+    valid: Bool[Tensor, "batch rows"],
+) -> Float[Tensor, "*samples batch rows seq"]:
+    """Matrix scaling: columns to the attention's share of all mass, rows to their own mass, by turns."""
+    there = valid.unsqueeze(-1).to(mass.dtype)
+    mass = mass * there
+    size = attention.sum(-1, keepdim=True).unsqueeze(-1)  # 1, but where weights are taken for free inputs
+    column = attention.unsqueeze(-2) * (totals * there).sum(-2, keepdim=True)
+    row = totals * there * size
+    current = mass.expand(*attention.shape[:-1], *mass.shape[-2:])
+    for _ in range(SWEEPS):
+        sums = current.sum(-2, keepdim=True)
+        current = current * torch.where(sums > 0, column / torch.where(sums > 0, sums, 1), 0)
+        sums = current.sum(-1, keepdim=True)
+        current = current * torch.where(sums > 0, row / torch.where(sums > 0, sums, 1), 0)
+        if ((current.sum(-2, keepdim=True) - column).abs().amax() <= TOLERANCE * column.detach().amax()).item():
+            break
+    return current

@@ -1,0 +1,110 @@
+"""Tiny classifiers of many families of `transformers`, built from a configuration: nothing is downloaded."""
+
+import string
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+import torch
+
+WORDS = "a the film was fine dull long story of people and music un able to see ing".split()  # noqa: SIM905
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SIZE = {"vocab_size": 96, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32,
+        "max_position_embeddings": 48}  # fmt: skip
+DECODER = SIZE | {"num_key_value_heads": 2, "head_dim": 6, "eos_token_id": 3, "bos_token_id": 2}
+SEQUENCE = {"vocab_size": 96, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 48,
+            "eos_token_id": 3, "bos_token_id": 2, "decoder_start_token_id": 3, "forced_eos_token_id": 3}  # fmt: skip
+T5 = {"vocab_size": 96, "d_model": 24, "d_kv": 6, "d_ff": 32, "num_layers": 2, "num_heads": 4, "eos_token_id": 3,
+      "decoder_start_token_id": 0}  # fmt: skip
+FAMILIES = {
+    "bert": ("bert", SIZE),
+    "roberta": ("roberta", SIZE | {"max_position_embeddings": 50}),
+    "distilbert": ("distilbert", {"vocab_size": 96, "dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 32,
+                                  "max_position_embeddings": 48}),
+    "albert": ("albert", SIZE | {"embedding_size": 12}),
+    "electra": ("electra", SIZE | {"embedding_size": 12}),
+    "xlm-roberta": ("xlm-roberta", SIZE | {"max_position_embeddings": 50}),
+    "mpnet": ("mpnet", SIZE | {"max_position_embeddings": 50}),
+    "deberta": ("deberta", SIZE | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
+    "deberta-v2": ("deberta-v2", SIZE | {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
+    "modernbert-cls": ("modernbert", SIZE | {"classifier_pooling": "cls", "local_attention": 8}),
+    "modernbert-mean": ("modernbert", SIZE | {"classifier_pooling": "mean", "local_attention": 8}),
+    "gpt2": ("gpt2", {"vocab_size": 96, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 48, "eos_token_id": 3,
+                      "bos_token_id": 2}),
+    "llama": ("llama", DECODER),
+    "qwen2": ("qwen2", DECODER),
+    "qwen3": ("qwen3", DECODER),
+    "gemma": ("gemma", DECODER),
+    "t5": ("t5", T5),
+    "bart": ("bart", SEQUENCE),
+}  # fmt: skip
+"""Name → the library's name of the family, and settings of a tiny one."""
+
+
+def tokenizer():
+    """Word pieces of a small vocabulary, letters included, [CLS] … [SEP] and pairs."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase), "##able", "##ing", "."]
+    vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS, *letters])}
+    inner = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer()
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", eos_token="[SEP]", model_max_length=48,
+    )  # fmt: skip
+
+
+@cache
+def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) -> Path:
+    """A folder with an untrained classifier of this family, as `save_pretrained` writes it."""
+    transformers = pytest.importorskip("transformers")
+    name, settings = FAMILIES[family]
+    pad = {} if name in ("roberta", "xlm-roberta", "mpnet") else {"pad_token_id": 0}
+    config = transformers.AutoConfig.for_model(
+        name, **settings, **pad, id2label=dict(enumerate(labels)), label2id={k: v for v, k in enumerate(labels)}
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = transformers.AutoModelForSequenceClassification.from_config(config)
+        for parameter in network.parameters():  # what is initialised is too small for attention to matter
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.25)
+    path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
+    network.save_pretrained(path)
+    made = tokenizer()
+    kinds = ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
+    made.model_input_names = ["input_ids", "attention_mask", *kinds]
+    made.save_pretrained(path)
+    return path
+
+
+TEXTS = ["the film was fine", "a long and dull story of people unable to see the music", "fine"]
+
+
+def classifier(family: str = "bert", labels: tuple[str, ...] = ("negative", "positive"), **settings: object):
+    """The same as a model of ours, in eval mode."""
+    from attnprobe.models.pretrained.model import PretrainedClassifier
+
+    return PretrainedClassifier(
+        name=family, path=str(checkpoint(family, labels)), class_names=settings.pop("class_names", labels), **settings
+    ).eval()  # fmt: skip
+
+
+def batch_of(model, texts=TEXTS, questions=None):
+    """Texts as this model reads them."""
+    from attnprobe.data.text import TextPipeline, TextRules
+    from attnprobe.data.vocabulary import Vocabulary
+
+    pipeline = TextPipeline(
+        TextRules(tokenizer="whitespace", token_rules=()), Vocabulary(WORDS), [str(n) for n in range(model.classes)],
+        question=questions is not None, pieces=model.reader,
+    )  # fmt: skip
+    return pipeline.batch_of(texts, questions)

@@ -1,0 +1,190 @@
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.importance.gradient import gradients
+from attnprobe.importance.leave_one_out import leave_one_out
+from attnprobe.models.pretrained.doors import Pass
+from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier
+
+SHORT = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta", "modernbert-cls", "gpt2", "llama", "qwen2",
+         "qwen3", "gemma"}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def examined(request):
+    model = classifier(request.param)
+    batch = batch_of(model)
+    model.prepare(batch)
+    assert model.precision == (torch.float32 if request.param.startswith("modernbert") else torch.float64)
+    model.to(model.precision)
+    model.prepare(batch)
+    with torch.no_grad():
+        outputs = model(batch)
+    return request.param, model, batch, outputs
+
+
+def test_what_is_read_and_put_back_is_what_the_network_computes_with(examined):
+    family, model, batch, outputs = examined
+    with torch.no_grad():
+        model.network.set_attn_implementation("eager")
+        own = model.run(batch, Pass())
+        if model.found.door == "interface":
+            model.network.set_attn_implementation("attnprobe")
+    least = 1e-10 if model.precision is torch.float64 else 2e-6
+    torch.testing.assert_close(outputs.logits, own, atol=least, rtol=0)
+    assert max(model.found.differences.values()) < least
+    torch.testing.assert_close(outputs.attention.sum(-1), torch.ones(3, dtype=outputs.attention.dtype))
+    assert (outputs.attention[~batch.content] == 0).all()
+    readout = model.readout(batch, outputs)
+    torch.testing.assert_close(readout.logits(readout.attention), outputs.logits.double(), atol=5e-6, rtol=0)
+    assert (model.tail is not None) == (family in SHORT)
+
+
+def test_another_attention_gives_another_prediction_by_either_way(examined):
+    _, model, batch, outputs = examined
+    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
+    several = torch.stack([even, outputs.attention, (even + outputs.attention) / 2])
+    with torch.no_grad():
+        whole = model.readout(batch, outputs, short=False).logits(several)
+        torch.testing.assert_close(model.readout(batch, outputs).logits(several), whole, atol=5e-6, rtol=0)
+        again = model.outputs_from(batch, model.inputs(batch), even)
+    torch.testing.assert_close(whole[1], outputs.logits.double(), atol=5e-6, rtol=0)
+    torch.testing.assert_close(again.logits.double(), whole[0], atol=5e-6, rtol=0)
+    assert (whole[0] - whole[1]).abs().max() > 1e-3
+    gradient = model.readout(batch, outputs).gradient()
+    assert (gradient[~batch.content] == 0).all()
+    assert gradient.abs().max() > 0
+
+
+def test_padding_and_batch_change_no_number(examined):
+    _, model, _, outputs = examined
+    for row, text in enumerate(TEXTS):
+        with torch.no_grad():
+            alone = model(batch_of(model, [text]))
+        torch.testing.assert_close(alone.logits[0], outputs.logits[row], atol=5e-6, rtol=0)
+        width = alone.attention.shape[1]
+        torch.testing.assert_close(alone.attention[0], outputs.attention[row, :width], atol=1e-6, rtol=0)
+
+
+def test_leave_one_out_is_the_text_without_the_word(examined):
+    _, model, batch, outputs = examined
+    found = leave_one_out(model, batch, outputs)
+    assert found.check.reencoded
+    before = outputs.logits.softmax(-1)
+    words = TEXTS[1].split()
+    for place in (0, 7, len(words) - 1):
+        text = " ".join(words[:place] + words[place + 1 :])
+        with torch.no_grad():
+            after = model(batch_of(model, [text])).logits.softmax(-1)
+        expected = (after[0] - before[1]).abs().sum() / 2
+        assert abs(found.distance[1, place + 1] - expected) < 1e-6
+    assert found.distance[2, 1].isnan()  # nothing is left
+
+
+def test_gradients_are_those_of_scaling_a_words_pieces():
+    model = classifier().double()
+    batch = batch_of(model)
+    found = gradients(model, batch).embedding_through_attention
+    vectors, word = model.inputs(batch).detach(), 8  # "unable" has two pieces
+    of_word = (batch.piece_word == word).unsqueeze(-1)
+    assert of_word[1].sum() == 2
+
+    def positive(scale):
+        changed = torch.where(of_word, vectors * scale, vectors)
+        with torch.no_grad():
+            return model.outputs_from(batch, changed).logits.softmax(-1)[:, 1]
+
+    expected = ((positive(1 + 1e-6) - positive(1 - 1e-6)) / 2e-6).abs()
+    torch.testing.assert_close(found[:, word], expected, atol=1e-7, rtol=0)
+
+
+def test_masking_keeps_every_place():
+    model = classifier(removal="mask").double()
+    batch = batch_of(model)
+    text = model.without(batch, torch.tensor([1]), torch.tensor([8]))
+    assert (text.pieces[0] == 4).sum() == 2
+    torch.testing.assert_close(text.piece_word[0], batch.piece_word[1])
+    deleted = classifier().without(batch, torch.tensor([1]), torch.tensor([8]))
+    assert deleted.pieces[0].tolist()[-2:] == [0, 0]
+    assert (
+        batch_of(model, ["a long and dull story of people to see the music"]).pieces[0].tolist()
+        == (deleted.pieces[0].tolist()[:-2])
+    )
+
+
+def test_heads_layers_and_rows():
+    model = classifier(layer=0, heads=[1, 3], rows="all").double()
+    batch = batch_of(model)
+    outputs = model(batch)
+    one = model.recorded(batch)
+    by_hand = torch.zeros_like(outputs.attention)
+    for row in range(3):
+        count = int((batch.piece_word[row] != -2).sum())
+        for piece in range(count):
+            place = int(batch.piece_word[row, piece])
+            if place > 0:
+                by_hand[row, place] += one.recorded[row, [1, 3], :count, piece].sum()
+    torch.testing.assert_close(outputs.attention, by_hand / by_hand.sum(-1, keepdim=True))
+    assert model.tail is None
+    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
+    with torch.no_grad():
+        shown = model.outputs_from(batch, None, even)
+        readout = model.readout(batch, outputs)
+        torch.testing.assert_close(readout.logits(even), shown.logits)
+        assert (readout.logits(even) - outputs.logits).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layer": 3}, r"model\.layer=3: this model has 3 attentions"),
+        ({"heads": [4]}, r"model\.heads names 4: this layer has 4 heads"),
+        ({"heads": []}, r"model\.heads=\[\]"),
+        ({"rows": "some"}, r"model\.rows=some"),
+        ({"removal": "blank"}, r"model\.removal=blank"),
+        ({"max_pieces": 4}, r"model\.max_pieces=4"),
+        ({"max_pieces": 49}, r"at most 48"),
+        (
+            {"class_names": ("negative", "neutral")},
+            "its labels are negative, positive, those of the data negative, neutral",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(settings, message):
+    batch = batch_of(classifier())
+    with pytest.raises(UserError, match=message):
+        classifier(**settings)(batch)
+
+
+def test_labels_are_matched_by_name_whatever_their_order():
+    labels = ("very bad", "so-so", "Good", "great")
+    straight = classifier("distilbert", labels).double()
+    other = classifier("distilbert", labels, class_names=("GREAT", "good", "Very Bad", "so_so")).double()
+    batch = batch_of(straight)
+    torch.testing.assert_close(other(batch).logits, straight(batch).logits[:, [3, 2, 0, 1]])
+    numbered = classifier("bert", ("LABEL_0", "LABEL_1"), class_names=("1", "0"))
+    assert numbered.order == [1, 0]
+
+
+def test_checkpoints_that_cannot_be_opened(tmp_path):
+    from attnprobe.models.pretrained.model import PretrainedClassifier
+
+    def opened(path):
+        return PretrainedClassifier(name="x", path=str(path), class_names=["negative", "positive"], offline=True)
+
+    with pytest.raises(UserError, match="transformers cannot open it"):
+        opened(tmp_path)
+    with pytest.raises(UserError, match=r"hf download nobody/nothing --local-dir"):
+        opened("nobody/nothing")
+    (tmp_path / "config.json").write_text('{"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}')
+    with pytest.raises(UserError, match="brings code of its own"):
+        opened(tmp_path)
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    for file in checkpoint("bert").iterdir():
+        if file.suffix == ".json":
+            (pickled / file.name).write_bytes(file.read_bytes())
+    (pickled / "pytorch_model.bin").write_bytes(b"no pickle is ever opened")
+    with pytest.raises(UserError, match=r"model\.safetensors"):
+        opened(pickled)

@@ -1,0 +1,99 @@
+"""Whole runs of pretrained classifiers, from a file of texts to the tables."""
+
+import csv
+
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.loading import load_run
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.running.run import run
+from tests.models.pretrained.families import WORDS, checkpoint
+from tests.runs import SMALL_ADVERSARY, composed
+
+pytest.importorskip("transformers")
+LABELS = ("very bad", "so-so", "Good", "great")
+PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "reviews.csv"
+    generator = torch.Generator().manual_seed(0)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for number in range(80):
+            length = int(torch.randint(3, 9, (), generator=generator))
+            words = [WORDS[int(torch.randint(len(WORDS), (), generator=generator))] for _ in range(length)]
+            writer.writerow([" ".join([*words, "unable"]), ["Great", "good", "so_so", "very bad"][number % 4]])
+    return path
+
+
+def config(texts, folder, *overrides):
+    return composed(
+        "model=pretrained", "data=files", f"data.path={texts}", "trainer.accelerator=cpu", "figures=false",
+        f"output={folder}", *overrides,
+    )  # fmt: skip
+
+
+def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
+    path = checkpoint("distilbert", LABELS)
+    settings = [f"model.path={path}", "model.name=theirs", "training=none", PROBES, *SMALL_ADVERSARY]
+    directory = run(config(texts, tmp_path, *settings))
+    results = read_results(directory)
+    assert set(results["probe"]) >= {"permutation", "adversarial", "gradient", "leave_one_out", "erasure"}
+    assert set(results["model"]) == {"theirs"}
+    manifest = RunDirectory(directory).manifest()
+    assert manifest["model_facts"]["short_way"]
+    assert manifest["model_facts"]["differences"]["replaced"] < 1e-9
+    assert manifest["chosen_epoch"] is None
+    assert set(manifest["classes"]) == {"Great", "good", "so_so", "very bad"}
+    values = results[results["metric"] == "median_tvd"]["value"]
+    assert values.between(0, 1).all()
+    assert values.max() > 1e-3
+
+    # what the library's own pipeline says of the same texts
+    import transformers
+
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    examples = read_examples(directory)
+    for tokens, probability in zip(examples["tokens"][:5], examples["probability"][:5], strict=True):
+        with torch.no_grad():
+            theirs = network(**tokenizer(" ".join(tokens), return_tensors="pt")).logits.softmax(-1)[0]
+        order = [LABELS.index(name) for name in ("great", "Good", "so-so", "very bad")]
+        by_name = dict(zip(["Great", "good", "so_so", "very bad"], theirs[order].tolist(), strict=True))
+        expected = torch.tensor([by_name[name] for name in manifest["classes"]])
+        torch.testing.assert_close(torch.tensor(list(probability)).float(), expected, atol=1e-5, rtol=0)
+
+    explained = load_run(directory).explain(["the film was unable to see", "fine"])
+    assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
+    assert abs(sum(explained["attention"][0]) - 1) < 1e-5
+    assert len(explained["leave_one_out"][0]) == 6
+
+
+def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(texts, tmp_path):
+    path = checkpoint("bert")
+    settings = [f"model.path={path}", "training=finetune", "training.epochs=2", "probe=[permutation]"]
+    with pytest.raises(UserError, match="training=none, or fine-tune it with training=finetune"):
+        run(config(texts, tmp_path, f"model.path={path}", "probe=[permutation]"))
+    directory = run(config(texts, tmp_path, *settings))
+    manifest = RunDirectory(directory).manifest()
+    assert manifest["chosen_epoch"] in (0, 1)
+    assert len(manifest["classes"]) == 4  # a new head: the checkpoint's had two
+    loaded = load_run(directory).classifier
+    import transformers
+
+    before = transformers.AutoModelForSequenceClassification.from_pretrained(path).bert.state_dict()
+    after = loaded.network.bert.state_dict()
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, tmp_path):
+    path = checkpoint("bert")
+    with pytest.raises(UserError, match="its labels are negative, positive, those of the data"):
+        run(config(texts, tmp_path, f"model.path={path}", "training=none", "probe=[permutation]"))
+    assert not list(tmp_path.rglob("manifest.json"))
