@@ -1,12 +1,18 @@
 """Rates over models against counts by hand, scipy and simulated models."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from attnprobe.report.calibration.collect import shipped
+from attnprobe.report import calibration
+from attnprobe.report.calibration.collect import SHIPPED, shipped
+from attnprobe.report.calibration.models import RIGHTNESS
 from attnprobe.report.calibration.published import PUBLISHED, nearer_optimum, removed_earlier
 from attnprobe.report.calibration.rates import clopper_pearson, held_out, power_curve, rates, separation, separations
 
@@ -127,3 +133,15 @@ def test_published_criteria_by_hand():
     assert answer["value"] == pytest.approx(0.2 - 0.05)
     assert criterion.answer(table.assign(value=0.01 * table["value"]))["met"] == 0
     assert np.isnan(criterion.answer(table.assign(metric="other"))["met"])
+
+
+def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made():
+    path = Path(calibration.__file__).parent.parent / "calibration.parquet"
+    table = pd.read_parquet(path)
+    assert table.columns.tolist() == SHIPPED
+    assert not table.duplicated(["criterion", "level", "encoder", "rightness"]).any()
+    assert ((table["meets"] <= table["models"]) & (table["models"] <= table["asked"])).all()
+    assert set(table["rightness"]) <= set(RIGHTNESS)
+    facts = json.loads(pq.read_schema(path).metadata[b"attnprobe"])
+    assert "+experiment=calibration" in facts["made_by"]
+    assert int(facts["models"]) == table.groupby(["criterion", "level"])["asked"].sum().max()
