@@ -1,0 +1,39 @@
+"""Intervals, and what may be decided by them: everything statistical of the report is in this room.
+
+`interval`, `resampled` and `resampled_runs`: means, F1 and other numbers made of sums over texts, by the bootstrap over
+texts, and over seeds as well where there are several. `over_pairs`: numbers of two runs each, every run a base in turn.
+`wilson`, `clopper_pearson`, `paired_difference`: shares. `p_value`, `holm`: many decisions at a time. `is_too_rare`: when
+nothing may be said. How often their intervals hold the truth: tests/results/statistics/test_coverage.py.
+"""
+
+from attnprobe.results.statistics.multiplicity import holm, p_value
+from attnprobe.results.statistics.pairs import over_pairs
+from attnprobe.results.statistics.rare import bernstein, is_too_rare
+from attnprobe.results.statistics.resampling import (
+    f1_of,
+    interval,
+    mean_of_parts,
+    ratio_of,
+    resampled,
+    resampled_runs,
+    student,
+)
+from attnprobe.results.statistics.shares import clopper_pearson, paired_difference, wilson
+
+__all__ = [
+    "bernstein",
+    "clopper_pearson",
+    "f1_of",
+    "holm",
+    "interval",
+    "is_too_rare",
+    "mean_of_parts",
+    "over_pairs",
+    "p_value",
+    "paired_difference",
+    "ratio_of",
+    "resampled",
+    "resampled_runs",
+    "student",
+    "wilson",
+]
