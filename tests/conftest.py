@@ -20,7 +20,7 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
 
 # for good: the package imports its parts when they are first asked for. Only rooms of tensors: beartype warns of
 # omegaconf's own annotations.
-ROOMS = ("batch", "erasure", "exact", "importance", "measures", "models", "probes", "readout")
+ROOMS = ("batch", "erasure", "exact", "importance", "measures", "models", "nulls", "probes", "readout")
 install_import_hook([f"attnprobe.{room}" for room in ROOMS], "beartype.beartype")
 
 

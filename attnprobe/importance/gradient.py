@@ -57,7 +57,7 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
             probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
             of_embedding = torch.zeros_like(outputs.content, dtype=inputs.dtype)
             of_hidden = of_embedding.clone()
-            for target in _targets(probability, batch, classifier.task):
+            for target in targets(probability, batch, classifier.task):
                 chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
                 # a model whose states are not on the way to its prediction has none to differentiate
                 wanted = (inputs, hidden) if hidden.requires_grad else (inputs,)
@@ -70,7 +70,7 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
     return Gradients(fixed, through, hidden_fixed, hidden_through)
 
 
-def _targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Task) -> list[Int[Tensor, "batch"]]:
+def targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Task) -> list[Int[Tensor, "batch"]]:
     """The classes whose probabilities are differentiated, one per example and pass."""
     predicted = probability.argmax(-1)
     if batch.question is not None:

@@ -1,0 +1,71 @@
+"""Agreement beyond what an attention without meaning has."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import Evidence, Measure, mean_of, skill_of
+from attnprobe.report.reading import Headline, Reading
+
+SMALLEST = 0.1
+"""Of the way from an attention without meaning to the best order of the same weights, what is worth a word."""
+CEILING = 0.2
+"""τ of gradient and leave-one-out below which they measure no one thing, and no agreement can be asked of attention."""
+WORDS = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
+
+
+def agreement(measure: str) -> Measure:
+    """A measure: skill of τ; not asked where gradient and leave-one-out do not agree with each other."""
+    skill, ceiling = skill_of(f"tau_{measure}"), mean_of("tau_ceiling", reach=2.0)
+
+    def measured(table: pd.DataFrame) -> Evidence | None:
+        found, most = skill(table), ceiling(table)
+        if found is None or most is None or most.value >= CEILING:
+            return found
+        return replace(found, unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})")
+
+    return measured
+
+
+READING = Reading(
+    probe="agreement",
+    order=45,
+    title="Agreement beyond chance: more than an attention without meaning would?",
+    about=(
+        "A gradient with the attention held fixed has each position's weight as a factor, and leave-one-out often nearly so: "
+        "both agree with any attention, also with one that means nothing. Here they are taken again in the same model under "
+        "its own weights in random order, and τ with each attention is compared: 0 is as much agreement as such an attention "
+        "has, 1 the best order of the same weights. Beside it stands a gradient in which attention is no factor, that under "
+        "equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. 2021)."
+    ),
+    claims=tuple(
+        Claim(
+            name=f"agrees_with_{measure}",
+            criterion="agreement",
+            statement=f"Attention and {words} rank the words more alike than they do under an attention without meaning",
+            source="Jain & Wallace 2019, section 4.1, with a null that keeps the mechanism",
+            measure=agreement(measure),
+            quantity=f"skill of Kendall's τ-b: 0 under the own weights in random order, 1 at best; up to {SMALLEST} is no "
+            f"relevant difference",
+            speaks="for",
+            level="word",
+            smallest=SMALLEST,
+            primary=measure == "leave_one_out",
+        )
+        for measure, words in WORDS.items()
+    ),
+    headlines=(
+        *(
+            Headline(f"tau_{measure}_{kind}", f"{start}tau(attention, {words}){ending}")
+            for measure, words in WORDS.items()
+            for kind, start, ending in (
+                ("own", "", ""),
+                ("null", "  ", ": weights in random order"),
+                ("best", "  ", ": best order"),
+            )
+        ),
+        Headline("tau_free_gradient", "tau(attention, gradient under equal weights)"),
+        Headline("tau_ceiling", "tau(gradient, leave-one-out)"),
+    ),
+)

@@ -1,0 +1,40 @@
+import torch
+
+from attnprobe.nulls.attentions import even, is_top, over_ties, permuted, random_like, spread_of, top_of
+from attnprobe.randomness import Draws
+
+CONTENT = torch.tensor([[False, True, True, True, True, False, False]])
+ATTENTION = torch.tensor([[0.0, 0.1, 0.4, 0.4, 0.1, 0.0, 0.0]], dtype=torch.float64)
+IDS = torch.tensor([3])
+
+
+def draws(samples, kind="uniform"):
+    return getattr(Draws(0, "x"), kind)(samples, CONTENT, IDS)
+
+
+def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_equally_often():
+    drawn = permuted(ATTENTION, CONTENT, *draws(8000).split(4000))
+    assert (drawn.attention[:, 0, 1:5].sort(-1).values == ATTENTION[0, 1:5].sort().values).all()
+    assert (drawn.attention.gather(-1, drawn.top.unsqueeze(-1)) == 0.4).all()
+    counts = drawn.top.flatten().bincount(minlength=7)
+    assert counts[[0, 5, 6]].sum() == 0
+    assert counts[1:5].min() > 880  # 1,000 expected each, standard deviation 27
+
+
+def test_random_weights_are_as_spread_out_as_the_texts_own():
+    drawn = random_like(ATTENTION, CONTENT, draws(4000, "normal"))
+    torch.testing.assert_close(drawn.attention.sum(-1), torch.ones(4000, 1, dtype=torch.float64))
+    assert (drawn.attention[..., [0, 5, 6]] == 0).all()
+    # log weights are the scores up to a constant: their variance over the content is the scores'
+    variance = drawn.attention[:, 0, 1:5].log().var(-1).mean()
+    own = ATTENTION[0, 1:5].log().var(correction=0)
+    torch.testing.assert_close(variance, own, rtol=0.05, atol=0)
+    torch.testing.assert_close(spread_of(ATTENTION, CONTENT)[0, 0] ** 2, own)
+
+
+def test_level_positions_share_the_top():
+    assert is_top(ATTENTION, CONTENT)[0].tolist() == [False, False, True, True, False, False, False]
+    values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]], dtype=torch.float64)
+    assert over_ties(values, is_top(ATTENTION, CONTENT)).tolist() == [3.0]
+    assert set(top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200)).flatten().tolist()) == {2, 3}
+    assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.erasure import erase_each
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Subject
+from attnprobe.importance.gradient import gradients
+from attnprobe.measures import kendall_tau
+from attnprobe.nulls.importances import aligned, gradients_under, removals_under
+from attnprobe.probes.agreement import Agreement
+from attnprobe.randomness import Draws
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+
+def measured(classifier, batch, **settings):
+    outputs, readout = toy_readout(classifier, batch)
+    subject = Subject(classifier, batch, outputs, readout)
+    return {m.metric: m.value for m in Agreement(**settings).examine(subject, Draws(0, "agreement"))}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_gradient_under_the_models_own_attention_is_its_gradient(classes):
+    classifier, batch = toy_classifier(spread=4, classes=classes), toy_batch([6, 4], classes=classes)
+    _, readout = toy_readout(classifier, batch)
+    own, other = readout.attention, readout.attention.flip(0)
+    found = gradients_under(classifier, batch, torch.stack([own, other]))
+    torch.testing.assert_close(found[0], gradients(classifier, batch).embedding, rtol=1e-9, atol=1e-12)
+    assert not torch.equal(found[1], found[0])
+
+
+def test_without_context_removing_a_word_under_an_attention_is_erasing_its_weight():
+    classifier, batch = toy_classifier("average", spread=4), toy_batch([6, 4, 1])
+    _, readout = toy_readout(classifier, batch)
+    found = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0), chunk=16)[0]
+    for row, item in batch.content.nonzero().tolist():
+        rest = readout.attention.clone()
+        rest[row, item] = 0
+        if rest[row].sum() == 0:
+            assert found[row, item].isnan()
+            continue
+        rest[row] /= rest[row].sum()
+        apart = readout.distance(readout.predict(rest), readout.prediction())[row]
+        assert float(found[row, item]) == pytest.approx(float(apart), abs=1e-9)
+    assert (found.isnan() == erase_each(readout).divergence.isnan()).all()
+
+
+def test_with_context_the_shortened_text_is_encoded():
+    classifier, batch = toy_classifier(spread=4), toy_batch([5])
+    _, readout = toy_readout(classifier, batch)
+    found = removals_under(classifier, batch, readout, readout.attention.unsqueeze(0))[0, 0]
+    text = classifier.without(batch, torch.tensor([0]), torch.tensor([3]))
+    weights = readout.attention[:, [0, 1, 2, 4, 5, 6]]
+    weights = weights / weights.sum(-1, keepdim=True)
+    other = classifier.outputs_from(text, classifier.inputs(text), weights).logits.softmax(-1)
+    expected = (other - readout.prediction()).abs().sum() / 2
+    assert float(found[3]) == pytest.approx(float(expected.detach()), abs=1e-12)
+
+
+def test_no_order_of_the_weights_agrees_better_than_the_aligned_one():
+    content = torch.tensor([[False, True, True, True, True, False]])
+    attention = torch.tensor([[0.0, 0.1, 0.4, 0.4, 0.1, 0.0]])
+    scores = torch.tensor([[9.0, 3.0, 1.0, 2.0, 4.0, 9.0]])
+    best = aligned(attention, scores, content)
+    assert best.tolist() == [[0.0, pytest.approx(0.4), pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.4), 0.0]]
+    top = kendall_tau(best, scores, content)
+    for order in torch.stack([torch.randperm(4) for _ in range(50)]):
+        other = attention.clone()
+        other[0, 1:5] = attention[0, 1:5][order]
+        assert kendall_tau(other, scores, content) <= top + 1e-6
+
+
+def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_so():
+    """Without context the gradient has the attention as a factor: τ of a random attention is far above 0, and so is the
+    null's, from which it is not told apart."""
+    classifier = toy_classifier("average", spread=0.01)
+    batch = toy_batch([20] * 60)
+    outputs, _ = toy_readout(classifier, batch)
+    random = Draws(3, "x").normal(1, batch.content, batch.example_id)[0].masked_fill(~batch.content, -torch.inf)
+    attention = (2 * random).softmax(-1)
+    meaningless = type(outputs)(**{**vars(outputs), "attention": attention})
+    subject = Subject(classifier, batch, meaningless, classifier.readout(batch, meaningless))
+    found = {
+        m.metric: m.value.double().mean() for m in Agreement(removals=False).examine(subject, Draws(0, "agreement"))
+    }
+    assert found["tau_gradient_own"] > 0.4
+    own, null, best = (found[f"tau_gradient_{kind}"] for kind in ("own", "null", "best"))
+    assert abs((own - null) / (best - null)) < 0.1
+    assert abs(found["tau_free_gradient"]) < 0.1
+
+
+def test_batch_and_padding_change_no_number_and_a_share_is_drawn_by_the_texts_number():
+    classifier, batch = toy_classifier(spread=4), toy_batch([6, 3, 5])
+    expected, wide = measured(classifier, batch), measured(classifier, toy_batch([6, 3, 5], padding=3))
+    alone = [measured(classifier, rows_of(batch, [row])) for row in range(3)]
+    for name, values in expected.items():
+        single = torch.cat([one[name].double() for one in alone])
+        np.testing.assert_allclose(values, wide[name], rtol=1e-6, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(values, single, rtol=1e-6, atol=1e-9, err_msg=name)
+    many = Agreement(share=0.3).chosen(torch.arange(1000), Draws(0, "agreement"))
+    assert 250 < int(many.sum()) < 350
+    part = measured(classifier, batch, share=0.5)
+    there = ~part["tau_gradient_own"].isnan()
+    assert there.tolist() == Agreement(share=0.5).chosen(batch.example_id, Draws(0, "agreement")).tolist()
+
+
+def test_settings_out_of_range_are_refused():
+    for settings in ({"samples": 1}, {"share": 0.0}, {"share": 1.5}):
+        with pytest.raises(UserError, match=r"probe\.agreement\."):
+            Agreement(**settings)
