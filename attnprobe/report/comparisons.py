@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from attnprobe.report.claims import FEWEST, Claim, Evidence, Finding, Measure, over_seeds, values_of
+from attnprobe.report.claims import Claim, Finding
+from attnprobe.report.evidence import Evidence, Measure, over_seeds, values_of
 from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.readings.erasure import needed
 
@@ -55,9 +56,7 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
             of_model[model] = over_seeds(pd.Series(values, rows.index))
         paired = (of_model[first] - of_model[second]).dropna()
         found = Evidence.of(paired)
-        if found.n == 0:
-            return None
-        return found if found.n >= FEWEST else Evidence(found.value, np.nan, np.nan, found.n)
+        return found if found.n else None
 
     return Measure(metrics, measure)
 

@@ -17,7 +17,7 @@ def judged(place: str | os.PathLike) -> tuple[dict[str, float], dict[str, str]]:
 
     Returns:
         numbers: `probe.metric` → headline number, and `criterion.claim` → the number that a claim goes by;
-        verdicts: criterion → verdict, of those that were tested.
+        verdicts: criterion → verdict, of those that were tested; `erasure.state` and `erasure.word`, which has two levels.
 
     Raises:
         UserError: no finished run there.
@@ -27,7 +27,7 @@ def judged(place: str | os.PathLike) -> tuple[dict[str, float], dict[str, str]]:
         return of_run(read_runs([path])[0])
     reading = read_study(path)
     runs = read_runs(reading.runs)
-    lines = verdicts(reading, runs)
+    lines = verdicts(reading, runs).lines
     return of_run(runs[0])[0] | of_claims(outcomes_of(lines)), by_criterion(lines)
 
 

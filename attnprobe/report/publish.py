@@ -13,10 +13,11 @@ from attnprobe.errors import answering_disk
 from attnprobe.report.page.build import notes_of_data, write_report
 from attnprobe.report.page.runs import Run, grouped, read_runs
 from attnprobe.report.page.studies import group_of, of_studies
-from attnprobe.report.page.verdicts import CANNOT_DECIDE, FAILS, MARKS, MEETS, NOT_TESTED, Line, cards, examine
+from attnprobe.report.page.verdicts import MARKS, Card, card, examine
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading, read_study, with_intervals, write_study
+from attnprobe.report.verdicts import NOT_TESTED
 from attnprobe.shown import visible
 
 PAGE = "report.html"
@@ -31,7 +32,9 @@ def publish_study(directory: Path) -> None:
     console = Console()
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
     runs = read_runs(reading.runs)
-    console.print(verdict_table(verdicts(reading, runs), lines))
+    found = verdicts(reading, runs)
+    console.print(safe(found.lead, style="bold"))
+    console.print(verdict_table(found, lines))
     for caption, table in reading.tables.items():
         shown = Table(title=safe(caption), title_justify="left", box=lines)
         compact = with_intervals(table)
@@ -59,28 +62,28 @@ def safe(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
-def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Sequence[Line]:
-    """One line per criterion, of the study and of the tests in the tables of its own `runs`."""
+def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Card:
+    """The card of the study's own model, by the study and by the tests in the tables of its own `runs`."""
     group = group_of(reading, grouped(runs))
-    own = [] if group is None else [group]
-    outcomes = examine(own, list(readings().values())) + of_studies([reading], own)
-    return cards(own, outcomes)[0].lines
+    assert group is not None  # it is made of these runs
+    outcomes = examine([group], list(readings().values())) + of_studies([reading], [group])
+    return card(group, outcomes)
 
 
-def verdict_table(lines: Sequence[Line], frame: box.Box) -> Table:
-    """What attention meets, fails, or cannot be decided by these numbers, each with the numbers it goes by."""
+def verdict_table(shown: Card, frame: box.Box) -> Table:
+    """What attention meets, fails, or cannot be decided by these numbers, each with the number it goes by."""
     table = Table(title=safe("May this attention be read as an explanation?"), title_justify="left", box=frame)
-    for name in ("criterion", "claim that speaks for or against it", ""):
+    for name in ("criterion", "level", "verdict", "by this claim"):
         table.add_column(name, overflow="fold")
     table.add_column("number", no_wrap=True)
-    for line in lines:
-        verdict = line.verdict if line.verdict == NOT_TESTED else f"{MARKS[line.verdict]} {line.verdict}"
-        table.add_section()
-        table.add_row(safe(line.criterion, style="bold"), safe(line.question), "", safe(verdict, style="bold"))
-        for one in line.outcomes:
-            evidence = one.finding.evidence
-            span = "" if np.isnan(evidence.low) else f" [{evidence.low:.3f}, {evidence.high:.3f}]"
-            mark = {True: MARKS[MEETS], False: MARKS[FAILS], None: MARKS[CANNOT_DECIDE]}[one.met]
-            number = f"{mark} {evidence.value:.3f}{span}"
-            table.add_row("", safe(one.finding.claim.statement), safe(one.finding.verdict), safe(number))
+    for line in shown.lines:
+        one = line.verdict
+        if one.state == NOT_TESTED:
+            words, number = f"{one.question} Not tested.", ""
+        else:
+            words = ". ".join(part for part in (one.statement, one.reason, one.track_record) if part)
+            span = "" if np.isnan(one.low) else f" [{one.low:.3f}, {one.high:.3f}]"
+            number = f"{one.value:.3f}{span}"
+        state = safe(f"{MARKS[one.state]} {one.state}", style="bold")
+        table.add_row(safe(one.criterion, style="bold"), safe(one.level), state, safe(words), safe(number))
     return table

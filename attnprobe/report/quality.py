@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.statistics import wilson
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class Quality:
     Attributes:
         accuracy: share of right decisions, 0 to 1, with Wilson's 95 % interval `low`, `high` over the `n` texts.
         majority: share of the largest class among the labels, 0 to 1.
+        balanced, balanced_low, balanced_high: balanced accuracy, the mean over the classes of the share of their texts
+            that is right, with an interval out of Wilson's for each class (MOVER, Zou & Donner 2008).
+        chance: balanced accuracy of any guessing that does not look at the text: 1 / classes.
         only: the one class that is predicted for every text; None where several are.
     """
 
@@ -26,6 +29,26 @@ class Quality:
     majority: float
     n: int
     only: str | None
+    balanced: float
+    balanced_low: float
+    balanced_high: float
+    chance: float
+
+    @property
+    def better_than_guessing(self) -> bool:
+        """Whether the decisions are shown to depend on the text: balanced accuracy above chance by its whole interval.
+        Accuracy alone cannot say so: with one rare class a model that learnt something may be right no more often than one
+        that always names the other class, and with even classes the two agree."""
+        return self.balanced_low > self.chance
+
+    @property
+    def in_words(self) -> str:
+        """Both numbers beside what guessing reaches."""
+        return (
+            f"accuracy {self.accuracy:.3f} [{self.low:.3f}, {self.high:.3f}], always naming the largest class "
+            f"{self.majority:.3f}; balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "
+            f"{self.balanced_high:.3f}], guessing {self.chance:.3f}"
+        )
 
     @property
     def warning(self) -> str:
@@ -55,15 +78,24 @@ def quality(labels: Sequence[int], predictions: Sequence[int], names: Sequence[s
     if len(given) == 0:
         return None
     right = int((given == said).sum())
-    found = stats.binomtest(right, len(given)).proportion_ci(method="wilson")
+    accuracy, low, high = wilson(right, len(given))
     only = np.unique(said)
+    of_class = np.array(
+        [wilson(int((said[given == one] == one).sum()), int((given == one).sum())) for one in np.unique(given)]
+    )
+    balanced = float(of_class[:, 0].mean())
+    below, above = (float(np.sqrt(((of_class[:, 0] - of_class[:, end]) ** 2).sum())) / len(of_class) for end in (1, 2))
     return Quality(
-        accuracy=right / len(given),
-        low=float(found.low),
-        high=float(found.high),
+        accuracy=accuracy,
+        low=low,
+        high=high,
         majority=float(np.unique(given, return_counts=True)[1].max() / len(given)),
         n=len(given),
         only=None if len(only) > 1 else names[only[0]] if len(names) else f"class {only[0]}",
+        balanced=balanced,
+        balanced_low=balanced - below,
+        balanced_high=balanced + above,
+        chance=1 / max(2, len(of_class)),
     )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnprobe.report.page.runs import Run, grouped
-from attnprobe.report.page.verdicts import NOT_TESTED, Line, cards, examine
+from attnprobe.report.page.verdicts import Line, cards, examine
 from attnprobe.report.reading import present
+from attnprobe.report.verdicts import NOT_TESTED
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,16 @@ class State:
 
 
 def states(lines: Sequence[Line]) -> tuple[State, ...]:
-    """The lines of a card in words."""
-    return tuple(State(line.criterion, line.question, line.verdict) for line in lines)
+    """The lines of a card in words; a criterion that is asked at two levels is called `erasure.state` and `erasure.word`."""
+    criteria = [line.verdict.criterion for line in lines]
+    return tuple(
+        State(
+            one.criterion if criteria.count(one.criterion) == 1 else f"{one.criterion}.{one.level}",
+            one.question,
+            one.state,
+        )
+        for one in (line.verdict for line in lines)
+    )
 
 
 def lines_of(run: Run) -> Sequence[Line]:

@@ -181,8 +181,8 @@ def finding_row(where: str, finding: Finding) -> dict[str, object]:
     number = {"value": evidence.value, "low": evidence.low, "high": evidence.high, "n": evidence.n}
     return {
         "data": finding.data, "model": finding.model, "where": where, "criterion": claim.criterion,
-        "claim": claim.statement, **number, "threshold": claim.threshold, "verdict": finding.verdict,
-        "speaks": claim.speaks, "quantity": claim.quantity, "source": claim.source,
+        "claim": claim.statement, **number, "threshold": claim.threshold, "smallest": claim.smallest, "level": claim.level,
+        "verdict": finding.verdict, "speaks": claim.speaks, "quantity": claim.quantity, "source": claim.source,
     }  # fmt: skip
 
 
@@ -194,6 +194,7 @@ HEADLINES = (
 PUBLISHED = ("published", "Measured beside published numbers; the interval is the measured one's.")
 FINDINGS = (
     "findings",
-    "Published claims put to the test. A claim holds where the whole 95 % interval lies above the threshold, fails where "
-    "all of it is at or below, and is undecided otherwise.",
+    "Published claims put to the test. A claim holds where the whole 95 % interval lies above the threshold by more than the "
+    "smallest difference of interest, and fails where none of it does; with all of it that close to the threshold there is "
+    "no relevant difference, and else it is undecided.",
 )

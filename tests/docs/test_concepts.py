@@ -5,43 +5,52 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.report import claims
+from attnprobe.report import claims, evidence
 from attnprobe.report.reading import readings
-from attnprobe.report.readings import adversarial, permutation, single_weight
-from attnprobe.report.studies import wiegreffe
+from attnprobe.report.readings import adversarial, agreement, permutation, plausibility, skill
+from attnprobe.report.studies import stability, wiegreffe
+from attnprobe.report.verdicts import LINES
+from attnprobe.results.statistics import rare
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (\w+): (.*?)(?=^##)", PAGE, re.M | re.S))
 
 
-def test_the_questions_are_those_of_the_verdict_card():
+def test_the_questions_are_those_of_the_verdict_card_and_say_their_level():
     headings = {name.lower(): text.split("\n")[0] for name, text in SECTIONS.items()}
-    assert {key: question.removesuffix("?") for key, question in claims.CRITERIA.items()} == {
-        key: question.removesuffix("?") for key, question in headings.items()
+    levels = {name: " and ".join(level for of, level in LINES if of == name) for name in claims.CRITERIA}
+    expected = {name: f"{question} ({levels[name]})" for name, question in claims.CRITERIA.items()}
+    assert headings == {
+        name: heading.replace("state and word", "state, and word") for name, heading in expected.items()
     }
     assert list(headings) == list(claims.CRITERIA)
 
 
-@pytest.mark.parametrize("part", ["**Measure", "**For it**", "**Critique.**"])
+@pytest.mark.parametrize("part", ["**Measure", "**Meets**", "**Critique.**"])
 def test_every_question_has_its_parts(part):
     assert all(part in text for text in SECTIONS.values())
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_against_it_is_said_where_a_claim_is_against(name):
-    found = [claim for one in readings().values() for claim in one.claims if claim.criterion == name.lower()]
-    against = any(claim.speaks == "against" for claim in found)
-    assert ("**Against it**" in SECTIONS[name]) == against
+def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_run_have_one():
+    primary = [claim for one in readings().values() for claim in one.claims if claim.primary]
+    lines = [(claim.criterion, claim.level) for claim in primary]
+    of_studies = {("necessity", "model"), ("stability", "model"), ("transfer", "model")}
+    assert len(set(lines)) == len(lines)
+    assert set(lines) == set(LINES) - of_studies
+    assert all(claim.smallest > 0 for claim in primary)
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("Necessity", f"± {wiegreffe.MARGIN} F1"),
+        ("Necessity", f"{wiegreffe.MARGIN} at least"),
+        ("Stability", f"above {stability.SMALLEST}"),
+        ("Agreement", f"skill above {agreement.SMALLEST}"),
+        ("Agreement", f"by less than τ = {agreement.CEILING}"),
         ("Exclusivity", f"a mean above {permutation.SAME}"),
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
-        ("Exclusivity", f"passes a JSD of {wiegreffe.FAR} with a TVD below {wiegreffe.NEAR}"),
-        ("Erasure", f"a τ-b above {single_weight.IN_ORDER}"),
+        ("Erasure", f"skill above {skill.SMALLEST}"),
+        ("Plausibility", f"above {plausibility.SMALLEST}"),
     ],
 )
 def test_the_thresholds(name, sentence):
@@ -49,4 +58,6 @@ def test_the_thresholds(name, sentence):
 
 
 def test_how_few_are_too_few():
-    assert f"fewer than {claims.FEWEST} texts or 2 seeds" in " ".join(PAGE.split())
+    words = " ".join(PAGE.split())
+    assert f"fewer than {rare.FEWEST_NONZERO} are other than 0" in words
+    assert f"best and null are within {evidence.LEAST_GAIN} of each other" in words

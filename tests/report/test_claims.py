@@ -2,7 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.claims import Claim, Evidence, least, mean_of, put_to_test, share_of
+from attnprobe.report.claims import Claim, put_to_test
+from attnprobe.report.evidence import Evidence, least, mean_of, share_of, skill_of
+from attnprobe.results.statistics import paired_difference
 from attnprobe.results.table import Rows
 
 
@@ -15,42 +17,81 @@ def claim(**changes):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(0.1, 0.2, "holds"), (-0.2, -0.1, "fails"), (-0.1, 0.1, "undecided"), (np.nan, np.nan, "undecided"),
-     (0.0, 0.0, "fails"), (0.0, 0.1, "undecided")],
+    ("low", "high", "smallest", "verdict"),
+    [(0.1, 0.2, 0, "holds"), (-0.2, -0.1, 0, "fails"), (-0.1, 0.1, 0, "undecided"), (np.nan, np.nan, 0, "undecided"),
+     (0.0, 0.1, 0, "undecided"), (0.05, 0.2, 0.1, "undecided"), (0.11, 0.2, 0.1, "holds"),
+     (-0.05, 0.09, 0.1, "no relevant difference"), (-0.3, 0.05, 0.1, "fails"), (-0.3, 0.11, 0.1, "undecided")],
 )  # fmt: skip
-def test_only_a_whole_interval_decides(low, high, verdict):
-    assert Evidence(0.05, low, high, 9).exceeds(0.0) == verdict
+def test_only_a_whole_interval_beyond_the_smallest_difference_decides(low, high, smallest, verdict):
+    assert Evidence(0.05, low, high, 9).exceeds(0.0, smallest) == verdict
 
 
-@pytest.mark.parametrize(
-    ("speaks", "values", "met"),
-    [("for", [1.0, 1.1, 1.2], True), ("for", [-1.0, -1.1], False), ("against", [1.0, 1.1], False),
-     ("against", [-1.0, -1.1], True), ("neither", [1.0, 1.1], None), ("for", [-5.0, 5.0, 0.0], None)],
-)  # fmt: skip
-def test_a_criterion_is_met_by_what_the_claim_speaks_for(speaks, values, met):
-    table = pd.DataFrame({"data": "sst", "model": "lstm", "value": values})
-    (finding,) = put_to_test((claim(speaks=speaks),), table)
-    assert finding.criterion_met is met
+def test_rare_samples_and_questions_that_cannot_be_asked_decide_nothing():
+    assert Evidence(1, 0.9, 1.1, 30, rare=True).exceeds(0) == "too rare to say"
+    assert Evidence(1, 0.9, 1.1, 30, unasked="why").exceeds(0) == "not asked"
+    assert np.isnan(Evidence(1, 0.9, 1.1, 30, rare=True).p(0))
+    for values in ([0.0] * 400, [1.0] * 400, [0.0] * 390 + [1.0] * 10):
+        assert Evidence.of(values, reach=1.0).exceeds(0, 0.05) == "too rare to say"
+
+
+def test_the_p_value_is_of_what_is_decided():
+    assert Evidence(0.3, 0.1, 0.5, 9).p(0, 0.1) == pytest.approx(0.05)
+    assert Evidence(0.0, -0.05, 0.1, 9).p(0, 0.1) == pytest.approx(0.05)  # the nearer end of the two
+    assert Evidence(-0.3, -0.5, 0.1, 9).p(0, 0.1) == pytest.approx(0.05)
+
+
+def test_skewed_values_within_a_known_reach_decide_by_an_interval_that_holds_for_any():
+    generator = np.random.default_rng(0)
+    values = np.where(generator.random(1000) < 0.03, generator.random(1000) * 0.05, 1e-6 * generator.random(1000))
+    found = Evidence.of(values, reach=1.0)
+    assert found.exceeds(0, 0.05) == "no relevant difference"
+    assert found.high > 0.009  # a value of 1 in a few of a thousand texts is not excluded
+    assert Evidence.of(values).exceeds(0, 0.05) == "too rare to say"
+
+
+def test_flips_have_a_score_interval_where_they_are_flips():
+    values = np.repeat([1.0, -1.0, 0.0], [30, 10, 60])
+    flips, mean = Evidence.of_flips(values), Evidence.of(values)
+    assert flips.value == mean.value == 0.2
+    assert (flips.low, flips.high) == paired_difference(30, 10, 100)[1:]
+    assert Evidence.of_flips(values / 2) == Evidence.of(values / 2)
+
+
+def test_skill_is_0_without_meaning_and_1_at_best():
+    null, best = np.random.default_rng(0).random((2, 100)) / 4
+    parts = {"a_null": null, "a_best": best + 0.5}
+    assert skill_of("a")(table(**parts, a_own=best + 0.5)).value == 1
+    assert skill_of("a")(table(**parts, a_own=null)).value == 0
+    half = skill_of("a")(table(**parts, a_own=(null + best + 0.5) / 2 + 0.1 * (null - best)))
+    gain = (best + 0.5 - null).mean()
+    assert half.value == pytest.approx(((best + 0.5 - null) / 2 + 0.1 * (null - best)).mean() / gain)
+    assert half.low < half.value < half.high
+    assert skill_of("a")(table(a_null=null)) is None
 
 
 def test_each_data_set_and_model_is_tested_apart_and_absent_numbers_say_nothing():
-    table = pd.DataFrame({"data": ["a", "a", "b", "b"], "model": "m", "value": [1.0, 2.0, -1.0, np.nan]})
+    values = np.r_[np.linspace(1, 2, 30), np.linspace(-2, -1, 30)]
+    data = pd.DataFrame({"data": ["a"] * 30 + ["b"] * 30, "model": "m", "value": values})
     absent = claim(measure=lambda rows: None)
-    found = put_to_test((claim(), absent), table)
-    assert [(f.data, f.verdict, f.evidence.n) for f in found] == [("a", "holds", 2), ("b", "fails", 1)]
+    found = put_to_test((claim(), absent), data)
+    assert [(f.data, f.verdict, f.evidence.n) for f in found] == [("a", "holds", 30), ("b", "fails", 30)]
 
 
-def test_a_claim_names_a_known_criterion():
-    with pytest.raises(ValueError, match="criterion='beauty': expected one of necessity"):
-        claim(criterion="beauty")
-    with pytest.raises(ValueError, match="speaks='yes'"):
-        claim(speaks="yes")
+def test_a_claim_is_well_formed():
+    for changes, message in (
+        ({"criterion": "beauty"}, "criterion='beauty': expected one of necessity"),
+        ({"speaks": "against"}, "speaks='against': expected for or neither"),
+        ({"level": "sky"}, "level='sky': expected one of model"),
+        ({"smallest": -1}, "smallest=-1: expected"),
+        ({"primary": True}, "primary=True: expected a claim that speaks for"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            claim(**changes)
 
 
-def table(**metrics):
+def table(run="r", **metrics):
     """One run's table of one probe."""
-    identity = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "p"}
+    identity = {"run_id": run, "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "p"}
     rows = Rows()
     for metric, values in metrics.items():
         rows.add(metric, np.arange(len(values)), np.array(values))
@@ -58,12 +99,21 @@ def table(**metrics):
 
 
 def test_means_pair_within_the_example_and_leave_out_what_is_undefined():
-    a, b = np.arange(12.0), np.arange(12.0) - np.linspace(1, 2, 12)
+    a, b = np.arange(40.0), np.arange(40.0) - np.linspace(1, 2, 40)
     a[0] = np.nan
     evidence = mean_of("a", "b", value=np.subtract)(table(a=a, b=b))
-    assert evidence.value == pytest.approx(np.linspace(1, 2, 12)[1:].mean())
-    assert evidence.n == 11
+    assert evidence.value == pytest.approx(np.linspace(1, 2, 40)[1:].mean())
+    assert evidence.n == 39
     assert 1 < evidence.low < evidence.value < evidence.high < 2  # the spread of a alone would be far wider
+
+
+def test_several_seeds_are_within_the_interval_and_no_further_examples():
+    values = np.random.default_rng(0).normal(0.5, 0.2, 60)
+    one = mean_of("a")(table(a=values))
+    apart = pd.concat([table(run, a=values + shift) for run, shift in (("r", -0.1), ("s", 0.0), ("t", 0.1))])
+    three = mean_of("a")(apart)
+    assert (three.value, three.n) == (pytest.approx(one.value), 60)
+    assert three.high - three.low > 3 * (one.high - one.low)
 
 
 def test_a_share_has_wilsons_interval():
@@ -75,9 +125,9 @@ def test_a_share_has_wilsons_interval():
     assert share_of("a")(table(a=[1.0] * 10)).low < 0.75  # ten of ten is not everything
 
 
-def test_few_examples_have_no_interval_and_none_no_number():
-    few = mean_of("a")(table(a=[1.0] * 9 + [np.nan] * 3))
-    assert (few.value, few.n, few.exceeds(0)) == (1.0, 9, "undecided")
+def test_few_examples_decide_nothing_and_none_have_no_number():
+    few = mean_of("a")(table(a=[*np.linspace(1, 2, 19), np.nan]))
+    assert (few.value, few.n, few.exceeds(0)) == (pytest.approx(1.5), 19, "too rare to say")
     assert mean_of("a")(table(a=[np.nan] * 12)) is None
     assert mean_of("b")(table(a=[1.0] * 12)) is None
     assert mean_of("a")(table(a=[1.0] * 12).iloc[:0]) is None

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from attnprobe.report.claims import Evidence
+from attnprobe.report.evidence import Evidence
 from attnprobe.report.figures.grid import NOTE_SIZE, around
 from attnprobe.report.figures.grid import title as panel_title
 from attnprobe.report.figures.marks import violin

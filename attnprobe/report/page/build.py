@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.errors import answering_disk
-from attnprobe.report.claims import CRITERIA, Finding
+from attnprobe.report.claims import CRITERIA, LEVELS, Finding
 from attnprobe.report.comparisons import compare_models
 from attnprobe.report.figures.style import paper_style
 from attnprobe.report.page.browser.browse import MEGABYTES, browse
-from attnprobe.report.page.formats import capital, count, number, short, signed
+from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
 from attnprobe.report.page.pictures import pictures
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import section
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
-from attnprobe.report.page.verdicts import KINDS, MARKS, cards, examine, in_words
+from attnprobe.report.page.verdicts import KINDS, MARKS, SAID, cards, examine, in_words, verdict_table
 from attnprobe.report.published import compare
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
@@ -107,12 +107,14 @@ def write_report(
     shown = [show_study(study, place, folder, groups) for place, study in enumerate(studies, start=1)]
     figures += [one.file for study in shown for one in study.pictures]
     tell("tables")
+    tested = [group for group in groups if any(one.group is group for one in outcomes)]
     findings = [(outcome.group.title, outcome.finding) for outcome in outcomes]
     findings += [(f"{finding.data}{DOT}{finding.model}", finding) for finding in across]
-    tables = [path.name for table in all_tables(numbers, compared, findings) for path in table.write(folder)]
+    shown_cards = cards(tested, outcomes)
+    written = [*all_tables(numbers, compared, findings), *verdict_table(shown_cards)]
+    tables = [path.name for table in written for path in table.write(folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
     tell("page")
-    tested = [group for group in groups if any(one.group is group for one in outcomes)]
     page = rendered(
         title=title,
         lead=lead(tested or groups),
@@ -120,7 +122,7 @@ def write_report(
         comparisons=by_claim([(f"{finding.data}{DOT}{finding.model}", finding) for finding in across]),
         studies=shown,
         warnings=[(group.title, warning) for group in groups for warning in warnings_of(group)],
-        cards=cards(tested, outcomes),
+        cards=shown_cards,
         untested=[group.title for group in groups if not any(one is group for one in tested)],
         runs=[run_row(group, compared) for group in groups],
         run_count=len(runs),
@@ -156,7 +158,9 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
+    environment.filters["p_value"] = p_value
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    environment.globals |= {"claim_words": SAID, "level_words": {level: f"{level}s" for level in LEVELS}}
     environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}
     return environment.get_template("page.html").stream(
         **parts,

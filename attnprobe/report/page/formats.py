@@ -43,6 +43,15 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
+def p_value(value: float) -> str:
+    """Two digits, and no more zeros than can be meant.
+
+    >>> p_value(0.0312), p_value(2e-9)
+    ('0.03', '< 0.001')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
 def capital(text: str) -> str:
     """The first letter large, the others as they are; a Greek one is a symbol and stays.
 

@@ -1,17 +1,45 @@
-"""The verdict card: which published criteria a model's attention meets, fails, or cannot be decided by these numbers."""
+"""The verdict card: every criterion's verdict for one model, with the claims that stand beside it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from attnprobe.report.claims import CRITERIA, UNDECIDED, Finding, findings
+import pandas as pd
+
+from attnprobe.report.claims import Finding, findings
+from attnprobe.report.evidence import FAILS as NOT_HELD
+from attnprobe.report.evidence import HOLDS, NEGLIGIBLE, UNDECIDED
 from attnprobe.report.page.runs import Group
 from attnprobe.report.reading import Reading
+from attnprobe.report.tables import Table
+from attnprobe.report.verdicts import (
+    CANNOT_DECIDE,
+    FAILS,
+    MEETS,
+    NO_DIFFERENCE,
+    NOT_INFORMATIVE,
+    NOT_MEANINGFUL,
+    NOT_TESTED,
+    TOO_RARE,
+    Verdict,
+    encoder_of,
+    first_sentence,
+    guessing,
+    verdict_rows,
+    verdicts,
+)
 
-MEETS, FAILS, MIXED, CANNOT_DECIDE, NOT_TESTED = "meets", "fails", "mixed", "cannot decide", "not tested"
-MARKS = {MEETS: "✓", FAILS: "✗", MIXED: "±", CANNOT_DECIDE: "?", NOT_TESTED: "–"}
+MARKS = {
+    MEETS: "✓", FAILS: "✗", NO_DIFFERENCE: "≈", CANNOT_DECIDE: "?", TOO_RARE: "?", NOT_INFORMATIVE: "○", NOT_MEANINGFUL: "○",
+    NOT_TESTED: "–",
+}  # fmt: skip
 """A sign for each, so that no verdict is told by its colour alone."""
-KINDS = {MEETS: "meets", FAILS: "fails", MIXED: "mixed", CANNOT_DECIDE: "open", NOT_TESTED: "none"}
+KINDS = {
+    MEETS: "meets", FAILS: "fails", NO_DIFFERENCE: "fails", CANNOT_DECIDE: "open", TOO_RARE: "open", NOT_INFORMATIVE: "none",
+    NOT_MEANINGFUL: "none", NOT_TESTED: "none",
+}  # fmt: skip
 """What each is called in the style sheet."""
+SAID = {HOLDS: "yes", NOT_HELD: "no", NEGLIGIBLE: "no relevant difference", UNDECIDED: "undecided"}
+"""A claim's verdict in a word; others are called what they are."""
 
 
 @dataclass(frozen=True)
@@ -23,73 +51,65 @@ class Outcome:
     section: str
 
     @property
-    def met(self) -> bool | None:
-        """Whether attention meets the criterion by this claim; None where that is open, or the claim is about neither."""
-        return self.finding.criterion_met
+    def is_verdict(self) -> bool:
+        """Whether the claim speaks for attention where it holds; else it is about the test itself."""
+        return self.finding.claim.speaks != "neither"
 
     @property
-    def is_verdict(self) -> bool:
-        """Whether the claim speaks for or against attention at all."""
-        return self.finding.claim.speaks != "neither"
+    def kind(self) -> str:
+        """What its badge is called in the style sheet."""
+        said = {HOLDS: MEETS, NOT_HELD: FAILS, NEGLIGIBLE: NO_DIFFERENCE}
+        return KINDS[said.get(self.finding.verdict, CANNOT_DECIDE)]
+
+    @property
+    def said(self) -> str:
+        """Its verdict in a word."""
+        return SAID.get(self.finding.verdict, self.finding.verdict)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One criterion on one card."""
+    """One criterion and level on one card, with the primary claim's finding and those of the others."""
 
-    criterion: str
-    question: str
-    outcomes: tuple[Outcome, ...]
+    verdict: Verdict
+    primary: Outcome | None
+    details: tuple[Outcome, ...]
 
     @property
-    def verdict(self) -> str:
-        """`meets`, `fails`, `mixed`, `cannot decide` or `not tested`."""
-        return verdict_of(self.outcomes)
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """All of its claims, the primary one first."""
+        return self.details if self.primary is None else (self.primary, *self.details)
 
 
 @dataclass(frozen=True)
 class Card:
-    """All criteria for one group of runs."""
+    """All criteria for one group of runs. `lead`: what to know first, in a sentence."""
 
     group: Group
     lines: tuple[Line, ...]
+    lead: str
 
 
-def verdict_of(tested: Iterable[Outcome]) -> str:
-    """What several claims of one criterion say together: they are never averaged.
+def card(group: Group, outcomes: Sequence[Outcome]) -> Card:
+    """The card of one group: a line for every criterion and level, those without a test included."""
+    own = [one for one in outcomes if one.group is group and one.is_verdict]
+    encoder = encoder_of(group.runs[0].manifest) if group.runs else ""
+    found = verdicts([one.finding for one in own], guessing=guessing(group.runs), encoder=encoder)
+    lines = []
+    for verdict in found:
+        there = [
+            one
+            for one in own
+            if (one.finding.claim.criterion, one.finding.claim.level) == (verdict.criterion, verdict.level)
+        ]
+        primary = next((one for one in there if one.finding.claim.primary), None)
+        lines.append(Line(verdict, primary, tuple(one for one in there if one is not primary)))
+    return Card(group, tuple(lines), first_sentence(found))
 
-    `mixed` as soon as one that is decided says that attention meets the criterion and another that it does not; claims
-    that are undecided do not take back what others decide. Claims that speak neither way count for nothing.
-    """
-    verdicts = [one.met for one in tested if one.is_verdict]
-    if not verdicts:
-        return NOT_TESTED
-    decided = {met for met in verdicts if met is not None}
-    if not decided:
-        return CANNOT_DECIDE
-    return MIXED if len(decided) > 1 else MEETS if decided == {True} else FAILS
 
-
-def cards(groups: Sequence[Group], tested: Sequence[Outcome]) -> list[Card]:
-    """A card for each group, with one line per criterion, those without a test included."""
-    return [
-        Card(
-            group,
-            tuple(
-                Line(
-                    criterion,
-                    question,
-                    tuple(
-                        one
-                        for one in tested
-                        if one.group is group and one.finding.claim.criterion == criterion and one.is_verdict
-                    ),
-                )
-                for criterion, question in CRITERIA.items()
-            ),
-        )
-        for group in groups
-    ]
+def cards(groups: Sequence[Group], outcomes: Sequence[Outcome]) -> list[Card]:
+    """A card for each group."""
+    return [card(group, outcomes) for group in groups]
 
 
 def examine(
@@ -116,59 +136,45 @@ def examine(
     return found
 
 
+def verdict_table(cards: Sequence[Card]) -> list[Table]:
+    """A row for every line of every card; no table without cards."""
+    rows = [
+        verdict_rows([line.verdict for line in card.lines]).assign(data=card.group.data, model=card.group.title)
+        for card in cards
+    ]
+    if not rows:
+        return []
+    table = pd.concat(rows, ignore_index=True)
+    ordered = table[["data", "model", *(name for name in table.columns if name not in ("data", "model"))]]
+    return [Table(*VERDICTS, ordered)]
+
+
+VERDICTS = (
+    "verdicts",
+    "Verdicts by criterion and level, each with its primary claim's number, 95 % interval and p-value adjusted for the other "
+    "claims of the model (Holm).",
+)
+
+
 def in_words(tested: Sequence[Outcome]) -> str:
-    """Two sentences on one test's claims: how many hold, and what that says of attention. It never says more than the
-    intervals do."""
+    """One sentence on one test's claims: how many say yes, and how many do not. What they mean for the attention is on the
+    card, after the questions that come first."""
     if not tested:
         return ""
     models = len({id(one.group) for one in tested})
     claims = len({one.finding.claim.name for one in tested})
-    counts = {
-        verdict: sum(one.finding.verdict == verdict for one in tested) for verdict in ("holds", "fails", UNDECIDED)
-    }
+    counts: dict[str, int] = {}
+    for one in tested:
+        counts[one.said] = counts.get(one.said, 0) + 1
     across = f" on {models} models (data set × model), {len(tested)} tests in all" if models > 1 else ""
-    parts = [
-        f"{counts['holds']} {_do(counts['holds'], 'holds', 'hold')}",
-        f"{counts['fails']} {_do(counts['fails'], 'does not', 'do not')}",
-        f"{counts[UNDECIDED]} cannot be decided by {_do(counts[UNDECIDED], 'its interval', 'their intervals')}",
-    ]
-    shown = [part for part, verdict in zip(parts, counts, strict=True) if counts[verdict]]
-    first = f"{claims} {_do(claims, 'claim was', 'claims were')} put to the test{across}: {_listed(shown)}."
-    return f"{first} {_for_attention(tested)}"
+    put = f"{claims} {'claim was' if claims == 1 else 'claims were'} put to the test{across}"
+    return f"{put}: {listed([f'{count} × {said}' for said, count in counts.items()])}."
 
 
-def _for_attention(tested: Sequence[Outcome]) -> str:
-    verdicts = [one for one in tested if one.is_verdict]
-    if not verdicts:
-        return "None of them speaks for or against reading the attention as an explanation: they are about the test itself."
-    by_group = {id(one.group): [other for other in verdicts if other.group is one.group] for one in verdicts}
-    found = [verdict_of(group) for group in by_group.values()]
-    criteria = _listed([f"“{name}”" for name in dict.fromkeys(one.finding.claim.criterion for one in verdicts)])
-    if len(found) == 1:
-        return {
-            MEETS: f"By what is decided, this attention meets {criteria}, as far as this test goes.",
-            FAILS: f"By what is decided, this attention does not meet {criteria}, as far as this test goes.",
-            MIXED: f"On {criteria} the claims disagree about this attention: some that are decided are met, some are not.",
-            CANNOT_DECIDE: f"On {criteria} nothing is decided for this attention.",
-        }[found[0]]
-    count = {verdict: found.count(verdict) for verdict in (MEETS, FAILS, MIXED, CANNOT_DECIDE)}
-    parts = [f"is met by {count[MEETS]} of {len(found)} models"]
-    parts += [f"failed by {count[FAILS]}"] * bool(count[FAILS])
-    more = [f"for {count[MIXED]} the claims disagree"] * bool(count[MIXED])
-    more += [f"for {count[CANNOT_DECIDE]} nothing is decided"] * bool(count[CANNOT_DECIDE])
-    return (
-        f"{'; '.join([f'By what is decided, {criteria} {_listed(parts)}', *more])}; this goes as far as this test does."
-    )
-
-
-def _do(count: int, one: str, more: str) -> str:
-    return one if count == 1 else more
-
-
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
     """Parts as a list in words.
 
-    >>> _listed(["a", "b", "c"])
+    >>> listed(["a", "b", "c"])
     'a, b and c'
     """
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)

@@ -5,7 +5,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnprobe.report.claims import Claim, mean_of
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import NOTE_SIZE, around, class_handles, grid, title
 from attnprobe.report.figures.marks import violin
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT
@@ -71,10 +72,12 @@ CLAIMS = (
         criterion="exclusivity",
         statement="Shuffling the attention weights over the words moves the prediction",
         source="Jain & Wallace 2019, section 4.2.1",
-        measure=mean_of("median_tvd"),
-        quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; more than {SAME} is asked for",
-        threshold=SAME,
+        measure=mean_of("median_tvd", reach=1.0),
+        quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no relevant difference",
         speaks="for",
+        level="state",
+        smallest=SAME,
+        primary=True,
     ),
 )
 

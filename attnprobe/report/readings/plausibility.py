@@ -2,31 +2,39 @@
 
 import numpy as np
 
-from attnprobe.report.claims import Claim, mean_of
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import beyond_chance, mean_of
 from attnprobe.report.reading import Column, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
 
 NAMES = {"attention": "attention", "gradient": "gradient", "leave_one_out": "leave-one-out"}
 
 SOURCE = "DeYoung et al. 2020, section 4"
+SMALLEST = 0.1
+"""Of what lies between chance and the whole rationale, what is worth a word."""
 CLAIMS = (
     Claim(
         name="top_token_in_rationale",
         criterion="plausibility",
         statement="The most attended word is in the rationale more often than a random one",
         source=SOURCE,
-        measure=mean_of("top_in_rationale_attention", "rationale_share", value=np.subtract),
-        quantity="share of the texts whose top word is in the rationale minus the rationale's share of the words, −1 to 1",
+        measure=beyond_chance("top_in_rationale_attention", "rationale_share"),
+        quantity="share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
         speaks="for",
+        level="word",
+        smallest=SMALLEST,
     ),
     Claim(
         name="mass_on_rationale",
         criterion="plausibility",
         statement="More attention lies on the rationale than a uniform attention would put there",
         source=SOURCE,
-        measure=mean_of("mass_in_rationale_attention", "rationale_share", value=np.subtract),
-        quantity="attention on the rationale minus the rationale's share of the words, mean of the texts, −1 to 1",
+        measure=beyond_chance("mass_in_rationale_attention", "rationale_share"),
+        quantity="attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
         speaks="for",
+        level="word",
+        smallest=SMALLEST,
+        primary=True,
     ),
     Claim(
         name="gradient_is_more_plausible",
@@ -35,6 +43,7 @@ CLAIMS = (
         source=SOURCE,
         measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract),
         quantity="difference of the shares of the texts, −1 to 1",
+        level="word",
     ),
 )
 

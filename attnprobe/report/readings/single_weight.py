@@ -10,7 +10,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-from attnprobe.report.claims import Claim, mean_of, share_of
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import mean_of, share_of
 from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
@@ -172,6 +173,8 @@ CLAIMS = (
         measure=mean_of("flip_top_attention", "flip_random_attention", value=np.subtract),
         quantity="difference of the shares of the examples that flip, paired, −1 to 1",
         speaks="for",
+        level="state",
+        smallest=0.02,
     ),
     Claim(
         name="delta_js_is_positive",
@@ -181,6 +184,8 @@ CLAIMS = (
         measure=mean_of("delta_js_attention"),
         quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
         speaks="for",
+        level="state",
+        smallest=0.001,
     ),
     Claim(
         name="effects_follow_attention",
@@ -191,15 +196,7 @@ CLAIMS = (
         quantity=f"Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than {IN_ORDER} is asked for",
         threshold=IN_ORDER,
         speaks="for",
-    ),
-    Claim(
-        name="gradient_attention_finds_more",
-        criterion="erasure",
-        statement="The top item by gradient × attention moves the prediction farther than the most attended one",
-        source=SOURCE,
-        measure=mean_of("js_top_gradient_attention", "js_top_attention", value=np.subtract),
-        quantity="difference of the JSDs that erasing each makes, mean of the examples, nats",
-        speaks="against",
+        level="state",
     ),
     # The two below hold for any long text, however good its attention: they speak neither way.
     Claim(
@@ -210,6 +207,7 @@ CLAIMS = (
         measure=share_of("flip_top_attention", value=stays),
         quantity="share of the examples whose decision stays; more than half is asked for",
         threshold=0.5,
+        level="state",
     ),
     Claim(
         name="small_differences_do_little",
@@ -219,6 +217,7 @@ CLAIMS = (
         measure=share_of("drawn_delta_js_attention", "drawn_delta_attention_attention", value=near_zero),
         quantity=f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for",
         threshold=0.5,
+        level="state",
     ),
 )
 

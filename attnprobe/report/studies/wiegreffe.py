@@ -8,24 +8,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from attnprobe.report import published
-from attnprobe.report.claims import FAILS, HOLDS, Claim, Evidence, Finding
+from attnprobe.report.claims import Claim, Finding
+from attnprobe.report.evidence import FAILS, HOLDS, NEGLIGIBLE, Evidence
 from attnprobe.report.figures.draw import class_names
 from attnprobe.report.figures.studies import curve, performances, spread
 from attnprobe.report.studies import StudyReading
+from attnprobe.report.studies.joint import confusion, difference, performance
+from attnprobe.report.studies.stability import CLAIM, of_pairs, stability
 from attnprobe.report.wide import MAX_ATTENTION_BINS, max_attention_bin, named
 from attnprobe.results.statistics import interval
 from attnprobe.results.table import read_results
 
+LN2 = float(np.log(2))
 PAPER = "Wiegreffe & Pinter 2019"
-FAR, NEAR = 0.4, 0.1
-"""An adversary counts as escaped with a JSD above the one (the paper's table 4) and a TVD below the other: the adversaries
-of that table have up to 0.036 in the released code's unit, which is half of ours for two classes, and plain distillation
-(λ = 0) has some 0.05 of its own."""
+FAR, NEAR = 0.4, 0.05
+"""An adversary counts as found with a JSD above the one (the paper's table 4) and a TVD no more than the other above that of
+plain distillation, λ = 0: imitating a model has a price of its own, some 0.05."""
 MARGIN = 0.01
-"""F1 that is no difference worth speaking of, for the test of equivalence."""
+"""F1 that is no difference worth speaking of, however little the seeds vary."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Members:
     def of(self, role: str) -> pd.DataFrame:
         """The runs of one role, in the order of the study."""
         return self.runs[self.runs["role"] == role]
+
+    def confusions(self, role: str) -> dict[int, np.ndarray]:
+        """By seed, what F1 is made of (`attnprobe.report.studies.joint`)."""
+        return {int(seed): confusion(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
 
     def by_seed(self, role: str) -> "pd.Series[float]":
         """F1 by seed."""
@@ -129,20 +135,11 @@ def choose(adversaries: Sequence[Path], above: float) -> Path:
     return max(adversaries, key=lambda run: reached[run]["jsd"])
 
 
-def difference(of: "pd.Series[float]", to: "pd.Series[float]") -> Evidence:
-    """Mean over the seeds that both have of the difference, paired by seed."""
-    return Evidence.of_seeds((of - to).dropna(), low=-1, high=1)
-
-
-def equivalence(differences: Sequence[float], margin: float) -> float:
-    """p-value of the two one-sided t-tests (TOST): small where the mean difference is within ± margin; NaN with fewer than
-    two differences, or equal ones."""
-    sample = np.asarray(differences, np.float64)
-    if len(sample) < 2 or np.ptp(sample) == 0:
-        return float("nan")
-    above = stats.ttest_1samp(sample, -margin, alternative="greater").pvalue
-    below = stats.ttest_1samp(sample, margin, alternative="less").pvalue
-    return float(max(above, below))
+def seeds_vary(members: Members) -> float:
+    """Standard deviation of the base's F1 over its seeds, at least `MARGIN`: a difference no larger is what another seed
+    makes as well."""
+    spread = members.by_seed("base").std(ddof=1)
+    return max(MARGIN, 0.0 if np.isnan(spread) else round(float(spread), 3))
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
@@ -153,9 +150,9 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         title=f"{data}, {model}: is attention needed, stable, transferable, and can it be escaped?",
         about=(
             "Wiegreffe & Pinter's four tests. F1 is of class 1 on the test split (macro F1 with more than two classes), "
-            "intervals of F1 are Student's over seeds, paired where two models are compared; intervals of distances are "
-            "bootstrapped over examples. JSD in nats, 0 to 0.693; TVD 0 to 1. Published values are quoted from memory and "
-            "not verified; they are of models with pretrained word vectors."
+            "intervals of F1 are over texts and seeds together, paired where two models are compared; intervals of "
+            "distances are bootstrapped over examples. JSD in nats, 0 to 0.693; TVD 0 to 1. Published values are quoted from "
+            "memory and not verified; they are of models with pretrained word vectors."
         ),
         data=data,
         model=model,
@@ -188,11 +185,9 @@ def add(reading: StudyReading, claim: Claim, evidence: Evidence, words: str) -> 
     return finding
 
 
-def statement(
-    name: str, criterion: str, text: str, section: str, quantity: str, speaks: str, threshold: float = 0.0
-) -> Claim:
-    """A claim whose number was computed from several runs and not from one table."""
-    return Claim(name, criterion, text, f"{PAPER}, {section}", lambda rows: None, quantity, threshold, speaks)
+def statement(name: str, criterion: str, text: str, section: str, quantity: str, speaks: str, **settings: Any) -> Claim:
+    """A claim whose number was computed from several runs and not from one table; `settings`: further fields of it."""
+    return Claim(name, criterion, text, f"{PAPER}, {section}", lambda rows: None, quantity, speaks=speaks, **settings)
 
 
 def shown(evidence: Evidence, digits: int = 3) -> str:
@@ -204,7 +199,7 @@ def shown(evidence: Evidence, digits: int = 3) -> str:
 def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
     """A line of a table of F1 values."""
     return {
-        "model": name, "seeds": evidence.n, "F1": evidence.value, "F1 low": evidence.low, "F1 high": evidence.high,
+        "model": name, "texts": evidence.n, "F1": evidence.value, "F1 low": evidence.low, "F1 high": evidence.high,
         "published (unverified)": paper, "difference": evidence.value - paper,
     }  # fmt: skip
 
@@ -214,24 +209,25 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
     base, even = members.by_seed("base"), members.by_seed("uniform")
     table = pd.DataFrame(
         [
-            row("learned attention", Evidence.of_seeds(base, low=0, high=1), papers.get("f1_base", np.nan)),
-            row("uniform attention", Evidence.of_seeds(even, low=0, high=1), papers.get("f1_uniform", np.nan)),
+            row("learned attention", performance(members.confusions("base")), papers.get("f1_base", np.nan)),
+            row("uniform attention", performance(members.confusions("uniform")), papers.get("f1_uniform", np.nan)),
         ]
     )
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
-    gain = difference(base, even)
+    gain, margin = difference(members.confusions("base"), members.confusions("uniform")), seeds_vary(members)
     claim = statement(
         "attention_is_needed", "necessity", "Learned attention classifies better than uniform attention",
-        "section 3.2", "difference of F1, learned − uniform", "for",
+        "section 3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
+        "difference", "for", smallest=margin, primary=True,
     )  # fmt: skip
-    p = equivalence((base - even).dropna().tolist(), MARGIN)
-    same = f" They are equivalent within ± {MARGIN} F1 (TOST, p = {p:.3f})." if p < 0.05 else ""
     words = {
         HOLDS: "Learned attention is better by {}: on this data set attention is of use, and tests of it can inform.",
         FAILS: "Learned attention is not better ({}): on this data set attention is not needed, and the other tests of it "
-        "say little.",
-    }.get(gain.exceeds(0), "The difference, {}, is not told apart from none over these seeds.")
-    add(reading, claim, gain, words.format(f"{shown(gain)} F1 over {gain.n} seeds") + same)
+        "are not informative.",
+        NEGLIGIBLE: "Learned and uniform attention differ by no more than another seed makes ({}): on this data set "
+        "attention is not needed, and the other tests of it are not informative.",
+    }.get(gain.exceeds(0, margin), "The difference, {}, is not told apart from none.")
+    add(reading, claim, gain, words.format(f"{shown(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"))
     groups = {"learned": base, "uniform": even}
     marks = {"learned": papers.get("f1_base", np.nan), "uniform": papers.get("f1_uniform", np.nan)}
     caption = (
@@ -246,6 +242,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
     if others.empty:
         reading.notes.append("No other seed was trained: whether attention is stable over seeds is not tested.")
         return
+    alike(reading, members)
     frame = named(by_seeds(members), [members.classes])
     searched = not members.single.empty
     names = {"seeds": "median over seeds"}
@@ -279,6 +276,23 @@ def seeds(reading: StudyReading, members: Members) -> None:
     reading.figures.append(("seeds", caption, spread(frame, reading.data, best)))
 
 
+def alike(reading: StudyReading, members: Members) -> None:
+    """The finding that the seeds attend to the same words, or do not."""
+    pairs = of_pairs(list(members.of("base")["path"]))
+    evidence = stability(pairs)
+    jsd, shuffled, same, chance = pairs[~np.eye(len(pairs), dtype=bool)].mean((0, 1))
+    verdict = {
+        HOLDS: "Seeds attend alike", FAILS: "Seeds attend no more alike than a shuffle of their weights",
+        NEGLIGIBLE: "Seeds attend no more alike than a shuffle of their weights",
+    }.get(evidence.exceeds(0, CLAIM.smallest), "Whether seeds attend alike is open")  # fmt: skip
+    words = (
+        f"{verdict}: any two of {len(pairs)} are {jsd:.3f} nats of JSD apart, and {shuffled:.3f} if the one's weights are "
+        f"shuffled; on a scale from 0, a shuffle, to 1, the same attention, this is {shown(evidence)}. The most attended "
+        f"word is the same in {100 * same:.0f} % of the texts ({100 * chance:.0f} % by chance)."
+    )
+    add(reading, CLAIM, evidence, words)
+
+
 def by_seeds(members: Members) -> pd.DataFrame:
     """The base's examples: `seeds` and `farthest seed`, the median and the largest JSD of other seeds' attention to the
     base's; `max_attention`, `predicted_class`; and `found_jsd`, `optimum_jsd` where the base was searched."""
@@ -293,17 +307,18 @@ def by_seeds(members: Members) -> pd.DataFrame:
 
 def beyond_seeds(reading: StudyReading, frame: pd.DataFrame, words: str, best: str) -> None:
     """The finding that adversaries of single predictions are farther out than other seeds, or are not."""
-    beyond = Evidence.of((frame["found_jsd"] - frame["seeds"]).to_numpy())
+    beyond = Evidence.of((frame["found_jsd"] - frame["seeds"]).to_numpy(), reach=2 * LN2)
     claim = statement(
         "seeds_are_nearer_than_adversaries", "stability",
         "Other seeds' attention is nearer to the base's than a single-prediction adversary's",
         "section 3.3", "difference of JSD in nats, adversary found by search − median over seeds", "for",
+        smallest=0.01,
     )  # fmt: skip
     outside = float((frame["optimum_jsd"] > frame["farthest seed"]).mean())
     verdict = {
         HOLDS: "The adversary is farther out, by {}: seeds do not explain what it finds.",
         FAILS: "The adversary is no farther out ({}): what it finds is within the spread of seeds.",
-    }.get(beyond.exceeds(0), "Whether the adversary is farther out is open ({}).")
+    }.get(beyond.exceeds(0, 0.01), "Whether the adversary is farther out is open ({}).")
     words += (
         f" {verdict.format(shown(beyond) + ' nats')} The farthest attention known ({best}) is beyond the farthest seed "
         f"in {100 * outside:.0f} % of the examples."
@@ -324,25 +339,34 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     groups = {name: members.by_seed(f"guide_{name}") for name in GUIDES}
     marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = pd.DataFrame(
-        [row(words, Evidence.of_seeds(groups[name], low=0, high=1), marks[name]) for name, words in GUIDES.items()]
+        [row(words, performance(members.confusions(f"guide_{name}")), marks[name]) for name, words in GUIDES.items()]
     ).dropna(axis="columns", how="all")
-    gain = difference(groups["base"], groups["uniform"])
+    gain, margin = (
+        difference(members.confusions("guide_base"), members.confusions("guide_uniform")),
+        seeds_vary(members),
+    )
     claim = statement(
         "attention_guides", "transfer", "The base's attention helps a model without context more than uniform attention does",
-        "section 3.4", "difference of F1, guided by the base − uniform", "for",
+        "section 3.4", f"difference of F1, guided by the base − uniform; up to {margin:g} is no relevant difference", "for",
+        smallest=margin, primary=True,
     )  # fmt: skip
-    own, lost = difference(groups["base"], groups["trained"]), difference(groups["base"], groups["adversary"])
-    verdict = {HOLDS: "It helps", FAILS: "It does not help"}.get(gain.exceeds(0), "Whether it helps is open")
+    own = difference(members.confusions("guide_base"), members.confusions("guide_trained"))
+    lost = difference(members.confusions("guide_base"), members.confusions("guide_adversary"))
+    no = "It does not help by more than another seed makes"
+    verdict = {HOLDS: "It helps", FAILS: no, NEGLIGIBLE: no}.get(gain.exceeds(0, margin), "Whether it helps is open")
     words = (
         f"{verdict}: guided by the base the model without context gains {shown(gain)} F1 over uniform attention, and "
-        f"{shown(own)} over attention of its own, over {gain.n} seeds."
+        f"{shown(own)} over attention of its own, over {len(groups['base'])} seeds."
     )
     add(reading, claim, gain, words)
     claim = statement(
         "adversary_guides_worse", "transfer", "The trained adversary's attention guides worse than the base's",
-        "section 3.4", "difference of F1, guided by the base − by the adversary", "for",
+        "section 3.4", f"difference of F1, guided by the base − by the adversary; up to {margin:g} is no relevant difference",
+        "for", smallest=margin,
     )  # fmt: skip
-    verdict = {HOLDS: "is clearly worse", FAILS: "is no worse"}.get(lost.exceeds(0), "is not told apart")
+    verdict = {HOLDS: "is worse", FAILS: "is no worse", NEGLIGIBLE: "is no worse by more than another seed makes"}.get(
+        lost.exceeds(0, margin), "is not told apart"
+    )
     add(reading, claim, lost, f"Guidance by the adversary {verdict}: the base's is ahead by {shown(lost)} F1.")
     caption = (
         "F1 of the model without context by the attention it is given: a dot per seed; cross: published (unverified)."
@@ -371,20 +395,26 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     quoted = pd.DataFrame([{name: papers.get(metric, np.nan) for name, metric in paper.items()}]).dropna()
     captioned = pd.concat([table.assign(source="measured"), quoted.assign(source="published, unverified")])
     reading.tables["Adversaries trained end to end (the paper's table 4 and figure 5)"] = captioned
-    text = f"An adversary trained end to end passes a JSD of {FAR} with a TVD below {NEAR}"
-    quantity = f"{NEAR} − TVD of the adversary chosen on the validation split; JSD − {FAR} if that is not above 0"
-    claim = statement("adversary_escapes", "exclusivity", text, "section 4", quantity, "against")
+    own = float(table.loc[table["lambda"] == 0, "TVD"].iloc[0]) if (table["lambda"] == 0).any() else NEAR
+    allowed = own + NEAR
+    text = f"An adversary trained end to end was found: a JSD above {FAR} nats at a TVD below {allowed:.3f}"
+    quantity = (
+        f"{allowed:.3f} (that of λ = 0 and {NEAR}) − TVD of the adversary chosen on the validation split; JSD − {FAR} if "
+        f"that is not above 0"
+    )
+    claim = statement("adversary_escapes", "exclusivity", text, "section 4", quantity, "neither")
     runs = dict(zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True))
     weight = float(runs[choose(list(runs), float(members.content["settings"]["above"]))])
     best = table[table["lambda"] == weight].iloc[0]
     if best["JSD low"] > FAR:
-        values = (NEAR - best["TVD"], NEAR - best["TVD high"], NEAR - best["TVD low"])
+        values = (allowed - best["TVD"], allowed - best["TVD high"], allowed - best["TVD low"])
     else:
         values = (best["JSD"] - FAR, best["JSD low"] - FAR, best["JSD high"] - FAR)
     evidence = Evidence(float(values[0]), float(values[1]), float(values[2]), n=compared.index.nunique())
-    verdict = {HOLDS: "It escapes", FAILS: "It does not escape"}.get(evidence.exceeds(0), "Whether it escapes is open")
+    none = "No adversary was found, which does not say that there is none"
+    found = "An adversary was found" if evidence.exceeds(0) == HOLDS else none
     words = (
-        f"{verdict}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {best['JSD']:.3f} "
+        f"{found}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {best['JSD']:.3f} "
         f"[{best['JSD low']:.3f}, {best['JSD high']:.3f}] nats while predictions move by a TVD of {best['TVD']:.3f} "
         f"[{best['TVD low']:.3f}, {best['TVD high']:.3f}]."
     )

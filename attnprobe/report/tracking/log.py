@@ -22,6 +22,7 @@ from attnprobe.report.quality import quality_of
 from attnprobe.report.terminal import headline
 from attnprobe.report.tracking.artifacts import model_artifact, results_artifact
 from attnprobe.report.tracking.examples import example_table, is_heatmap
+from attnprobe.report.verdicts import NOT_TESTED, verdicts_of
 from attnprobe.report.wide import RUN, class_of, per_example
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.saved import read_settings
@@ -174,7 +175,7 @@ def log_results(
         learnt = learnt_of(run_dir, log_text=log_text)
         classes = class_names(run_dir, log_text=log_text)
         logged = {name: print_ for name, (print_, _) in found.items()}
-        run.summary.update(scalars(compared, classes) | learnt | {LOGGED: logged})
+        run.summary.update(scalars(compared, classes) | learnt | verdicts_by_name(run_dir) | {LOGGED: logged})
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -291,6 +292,20 @@ def learnt_of(run_dir: Path, *, log_text: bool) -> dict[str, float | str]:
         return {}
     shown = measured if log_text or measured.only is None else replace(measured, only="name not logged")
     return {"performance/majority": measured.majority, "performance/warning": shown.warning}
+
+
+def verdicts_by_name(run_dir: Path) -> dict[str, str | float]:
+    """Every line of the run's card that was tested: `verdict/erasure/word` = `meets`, and its number with the interval's ends
+    as `…_value`, `…_low`, `…_high`."""
+    found: dict[str, str | float] = {}
+    for line in verdicts_of(run_dir):
+        if line.state == NOT_TESTED:
+            continue
+        name = f"verdict/{line.criterion}/{line.level}"
+        found[name] = line.state
+        ends = {"value": line.value, "low": line.low, "high": line.high}
+        found |= {f"{name}_{end}": number for end, number in ends.items() if not pd.isna(number)}
+    return found
 
 
 def probe_table(results: pd.DataFrame | Numbers, probe: str) -> pd.DataFrame:

@@ -1,7 +1,8 @@
 import pytest
 
 from attnprobe.errors import UserError
-from attnprobe.report.claims import Claim, Evidence, Finding
+from attnprobe.report.claims import Claim, Finding
+from attnprobe.report.evidence import Evidence
 from attnprobe.report.page import build
 from attnprobe.report.page.runs import grouped, read_runs
 

@@ -1,0 +1,210 @@
+"""What the claims say of one model's attention: one state per criterion and level, as data.
+
+The order of asking: is the model better than guessing at all? Is attention needed? Then each criterion's primary claim,
+corrected for how many there are (Holm). The page, the terminal, the tables and the loggers all show these.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.report.claims import CRITERIA, Finding
+from attnprobe.report.claims import findings as tested
+from attnprobe.report.evidence import FAILS as NOT_HELD
+from attnprobe.report.evidence import HOLDS, NEGLIGIBLE, RARE, UNASKED
+from attnprobe.report.page.runs import Run, read_run
+from attnprobe.report.quality import quality_of
+from attnprobe.report.reading import present
+from attnprobe.report.track_record import track_record
+from attnprobe.results.statistics import holm
+
+MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = STATES = (
+    "meets",
+    "fails",
+    "no relevant difference",
+    "cannot decide",
+    "too rare to say",
+    "not informative",
+    "not meaningful",
+    "not tested",
+)
+LEVEL = 0.05
+"""Of a false decision on a card, all its primary claims together."""
+LINES = (
+    ("necessity", "model"),
+    ("stability", "model"),
+    ("agreement", "word"),
+    ("exclusivity", "state"),
+    ("erasure", "state"),
+    ("erasure", "word"),
+    ("transfer", "model"),
+    ("plausibility", "word"),
+)
+"""Criterion and level of every line of a card."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of a card.
+
+    Attributes:
+        criterion, level: what is asked (`CRITERIA`), and of what (`attnprobe.report.claims.LEVELS`).
+        state: one of `STATES`; yes, `meets`, always speaks for the attention.
+        reason: why it is not decided, or empty.
+        claim, statement: the primary claim's name and sentence; empty where none was tested.
+        value, low, high: its number with the 95 % interval of this claim alone; NaN where there is none.
+        n: examples, or seeds.
+        threshold, smallest: what is asked for: more than their sum.
+        p: of the decision, adjusted for the card's other primary claims (Holm); NaN where nothing is decided by one.
+        track_record: how often this verdict was right on models whose attention is known to be right or wrong, in words.
+    """
+
+    criterion: str
+    level: str
+    state: str
+    reason: str = ""
+    claim: str = ""
+    statement: str = ""
+    value: float = float("nan")
+    low: float = float("nan")
+    high: float = float("nan")
+    n: int = 0
+    threshold: float = float("nan")
+    smallest: float = float("nan")
+    p: float = float("nan")
+    track_record: str = ""
+
+    @property
+    def question(self) -> str:
+        """What the criterion asks."""
+        return CRITERIA[self.criterion]
+
+    @property
+    def met(self) -> bool | None:
+        """Whether attention meets the criterion; None where that is not decided."""
+        return {MEETS: True, FAILS: False, NO_DIFFERENCE: False}.get(self.state)
+
+
+def verdicts(findings: Sequence[Finding], *, guessing: str = "", encoder: str = "") -> list[Verdict]:
+    """The lines of one model's card.
+
+    Args:
+        findings: its claims put to the test; only the primary ones decide. A criterion asked at a level of its own adds a
+            line.
+        guessing: why the model is no better than guessing, which makes everything meaningless; empty where it is better.
+        encoder: the kind of its encoder, such as `lstm`, for the track record.
+
+    Raises:
+        ValueError: two primary claims of one criterion and level.
+    """
+    primary: dict[tuple[str, str], Finding] = {}
+    keys = dict.fromkeys(LINES)
+    for finding in findings:
+        if finding.claim.speaks == "neither":
+            continue
+        key = finding.claim.criterion, finding.claim.level
+        keys.setdefault(key)
+        if finding.claim.primary and primary.setdefault(key, finding) is not finding:
+            raise ValueError(f"{finding.claim.name} and {primary[key].claim.name}: two primary claims of {key}")
+    adjusted = dict(zip(primary, holm([one.p for one in primary.values()]), strict=True))
+    judged = {key: _judged(finding, adjusted[key], encoder) for key, finding in primary.items()}
+    needed = judged.get(("necessity", "model"))
+    result = []
+    for criterion, level in keys:
+        one = judged.get((criterion, level), Verdict(criterion, level, NOT_TESTED))
+        if one.state != NOT_TESTED and guessing:
+            one = _changed(one, NOT_MEANINGFUL, guessing)
+        elif one.state != NOT_TESTED and criterion != "necessity" and needed is not None and needed.met is False:
+            one = _changed(
+                one, NOT_INFORMATIVE, "equal weights do as well, so these data cannot tell good attention from bad"
+            )
+        result.append(one)
+    return result
+
+
+def _judged(finding: Finding, p: float, encoder: str) -> Verdict:
+    """The verdict of a primary claim by itself."""
+    claim, evidence = finding.claim, finding.evidence
+    states = {HOLDS: MEETS, NOT_HELD: FAILS, NEGLIGIBLE: NO_DIFFERENCE, RARE: TOO_RARE, UNASKED: NOT_INFORMATIVE}
+    state, reason = states.get(finding.verdict, CANNOT_DECIDE), evidence.unasked
+    if state in (MEETS, FAILS, NO_DIFFERENCE) and not p <= LEVEL:
+        state, reason = CANNOT_DECIDE, "not beyond chance among all the claims of this card"
+    elif state == CANNOT_DECIDE:
+        reason = "there is no interval" if np.isnan(evidence.low) else "the interval reaches across what is asked for"
+    elif state == TOO_RARE:
+        reason = "too few texts carry the number"
+    decided = state in (MEETS, FAILS, NO_DIFFERENCE)
+    return Verdict(
+        claim.criterion, claim.level, state, reason, claim.name, claim.statement, evidence.value, evidence.low,
+        evidence.high, evidence.n, claim.threshold, claim.smallest, p,
+        track_record(claim.criterion, claim.level, encoder) if decided else "",
+    )  # fmt: skip
+
+
+def _changed(verdict: Verdict, state: str, reason: str) -> Verdict:
+    return Verdict(**asdict(verdict) | {"state": state, "reason": reason, "track_record": ""})
+
+
+def verdicts_of(directory: str | Path) -> list[Verdict]:
+    """The verdicts of one finished run by its own tables; what needs several runs is `not tested`."""
+    run = read_run(Path(directory))
+    findings = [
+        one for reading in present(run.numbers) for one in tested(reading.claims, run.numbers, reading.probe)
+    ]
+    return verdicts(findings, guessing=guessing([run]), encoder=encoder_of(run.manifest))
+
+
+def verdict_rows(lines: Sequence[Verdict]) -> pd.DataFrame:
+    """Verdicts as a table, a row each, in the fields of `Verdict`."""
+    return pd.DataFrame([asdict(line) for line in lines])
+
+
+def guessing(runs: Sequence[Run]) -> str:
+    """Why these runs of one model are no better than guessing; empty where each of them is better, or it is not known."""
+    for run in runs:
+        measured = quality_of(run.directory, run.split)
+        if measured is not None and not measured.better_than_guessing:
+            seed = f" (seed {run.seed})" if len(runs) > 1 else ""
+            return f"{measured.in_words}{seed}"
+    return ""
+
+
+def encoder_of(manifest: Mapping[str, object]) -> str:
+    """The kind of a run's encoder by its class, such as `lstm` for `LSTMEncoder`; empty where it is not known."""
+    found: object = manifest.get("training", {})
+    for key in ("model", "encoder", "_target_"):
+        found = found.get(key, {}) if isinstance(found, Mapping) else {}
+    return found.rpartition(".")[2].removesuffix("Encoder").lower() if isinstance(found, str) else ""
+
+
+def first_sentence(lines: Sequence[Verdict]) -> str:
+    """What a reader of a heat map has to know first, for one who has read none of the papers."""
+    by_line = {(line.criterion, line.level): line for line in lines}
+    first = next((line for line in lines if line.state == NOT_MEANINGFUL), None)
+    if first is not None:
+        return f"Do not read this attention: the classifier is no better than guessing ({first.reason})."
+    needed = by_line["necessity", "model"]
+    if needed.met is False:
+        return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
+    word, state = by_line["erasure", "word"], by_line["erasure", "state"]
+    if word.met:
+        return (
+            f"The word that this attention points at is by and large the one that decides: on a scale from 0, a random word, "
+            f"to 1, the word without which the prediction moves farthest, it reaches {word.value:.2f}."
+        )
+    if word.met is False and state.met:
+        return (
+            f"This attention points at states that decide, but not at words that do: deleting its top word reaches "
+            f"{word.value:.2f} on a scale from 0, a random word, to 1, the best. A heat map of it misleads."
+        )
+    if word.met is False:
+        return (
+            f"This attention does not point at the words that decide: deleting its top word reaches {word.value:.2f} on a "
+            f"scale from 0, a random word, to 1, the best."
+        )
+    if word.state == NOT_TESTED:
+        return "Whether this attention points at the words that decide was not tested: it needs the probe skill."
+    return f"Whether this attention points at the words that decide cannot be said: {word.reason}."

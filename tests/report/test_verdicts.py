@@ -1,0 +1,122 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnprobe.report.claims import Claim, Finding
+from attnprobe.report.evidence import Evidence
+from attnprobe.report.track_record import NONE, track_record
+from attnprobe.report.verdicts import (
+    CANNOT_DECIDE,
+    FAILS,
+    LINES,
+    MEETS,
+    NO_DIFFERENCE,
+    NOT_INFORMATIVE,
+    NOT_MEANINGFUL,
+    NOT_TESTED,
+    TOO_RARE,
+    encoder_of,
+    first_sentence,
+    verdict_rows,
+    verdicts,
+)
+
+ABOVE, BELOW, ACROSS, WITHIN = (0.5, 0.3, 0.7), (-0.5, -0.7, -0.3), (0.1, -0.2, 0.4), (0.0, -0.05, 0.05)
+
+
+def finding(numbers, criterion="erasure", level="word", *, primary=True, name="c", **evidence):
+    claim = Claim(
+        name, criterion, "A claim", "A paper", lambda _: None, "share, 0 to 1", speaks="for", level=level, smallest=0.1,
+        primary=primary,
+    )  # fmt: skip
+    return Finding(claim, Evidence(*numbers, n=100, **evidence), "sst", "lstm")
+
+
+def states(*findings, **settings):
+    return {(one.criterion, one.level): one.state for one in verdicts(findings, **settings)}
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [(finding(ABOVE), MEETS), (finding(BELOW), FAILS), (finding(ACROSS), CANNOT_DECIDE), (finding(WITHIN), NO_DIFFERENCE),
+     (finding((0.5, np.nan, np.nan)), CANNOT_DECIDE), (finding(ABOVE, rare=True), TOO_RARE),
+     (finding(ABOVE, unasked="why"), NOT_INFORMATIVE), (finding(ABOVE, primary=False), NOT_TESTED)],
+)  # fmt: skip
+def test_a_line_goes_by_its_primary_claim(given, state):
+    found = states(given, finding(BELOW, primary=False, name="d"))
+    assert found["erasure", "word"] == state
+    assert set(found) == set(LINES)
+    assert all(other == NOT_TESTED for key, other in found.items() if key != ("erasure", "word"))
+
+
+def test_a_card_is_corrected_for_the_number_of_its_claims():
+    barely = (0.3, 0.105, 0.495)  # p = 0.044 against the smallest difference, 0.1
+    assert states(finding(barely))["erasure", "word"] == MEETS
+    both = verdicts([finding(barely), finding(barely, "agreement")])
+    decided = [one for one in both if one.state != NOT_TESTED]
+    assert [one.state for one in decided] == [CANNOT_DECIDE] * 2
+    assert "among all the claims" in decided[0].reason
+    assert decided[0].p == pytest.approx(0.088, abs=2e-3)
+    clear = states(finding(ABOVE), finding(barely, "agreement"))
+    assert (clear["erasure", "word"], clear["agreement", "word"]) == (MEETS, MEETS)
+
+
+def test_a_model_that_guesses_has_no_verdict_at_all():
+    found = verdicts([finding(ABOVE), finding(BELOW, "necessity", "model")], guessing="accuracy 0.500")
+    assert {one.state for one in found} == {NOT_MEANINGFUL, NOT_TESTED}
+    assert first_sentence(found) == (
+        "Do not read this attention: the classifier is no better than guessing (accuracy 0.500)."
+    )
+
+
+@pytest.mark.parametrize(("numbers", "other"), [(WITHIN, NOT_INFORMATIVE), (BELOW, NOT_INFORMATIVE), (ACROSS, MEETS)])
+def test_where_attention_is_shown_not_to_be_needed_the_others_are_not_informative(numbers, other):
+    found = states(finding(ABOVE), finding(numbers, "necessity", "model"))
+    assert found["erasure", "word"] == other
+    assert found["necessity", "model"] != NOT_INFORMATIVE
+
+
+def test_two_primary_claims_of_one_line_are_a_mistake():
+    with pytest.raises(ValueError, match="d and c: two primary claims"):
+        verdicts([finding(ABOVE), finding(ABOVE, name="d")])
+
+
+def test_the_first_sentence_tells_states_from_words():
+    def said(word, state=None):
+        return first_sentence(verdicts([finding(word), *([finding(state, level="state")] if state else [])]))
+
+    sentences = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), first_sentence(verdicts([]))]
+    assert len(set(sentences)) == 5
+    assert sentences[0].startswith("The word that this attention points at is by and large the one that decides")
+    assert "states that decide, but not at words" in sentences[1]
+    assert sentences[2].startswith("This attention does not point at the words that decide")
+    assert "cannot be said" in sentences[3]
+    assert "not tested" in sentences[4]
+
+
+def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
+    table = pd.DataFrame(
+        [("erasure", "word", "lstm", "right", 40, 38), ("erasure", "word", "lstm", "wrong", 60, 3)],
+        columns=["criterion", "level", "encoder", "rightness", "models", "meets"],
+    )
+    assert track_record("erasure", "word", "lstm", table=table) == (
+        "On models of this kind whose attention was right this test said yes in 95 % [83, 99] of 40, on wrong ones in "
+        "5 % [1, 14] of 60."
+    )
+    assert track_record("erasure", "word", "cnn", table=table) == NONE
+    assert track_record("erasure", "word", "lstm", table=table.iloc[:1]) == NONE
+    assert verdicts([finding(ACROSS)])[5].track_record == ""  # nothing was decided
+
+
+def test_a_run_says_what_its_encoder_is():
+    named = {"training": {"model": {"encoder": {"_target_": "attnprobe.models.encoders.LSTMEncoder"}}}}
+    assert encoder_of(named) == "lstm"
+    assert encoder_of({}) == encoder_of({"training": {"model": None}}) == ""
+
+
+def test_verdicts_are_a_table():
+    rows = verdict_rows(verdicts([finding(ABOVE)]))
+    assert len(rows) == len(LINES)
+    assert rows.loc[5, ["criterion", "level", "state", "value", "smallest"]].tolist() == [
+        "erasure", "word", MEETS, 0.5, 0.1,
+    ]  # fmt: skip
