@@ -60,10 +60,15 @@ def test_flips_have_a_score_interval_where_they_are_flips():
 def test_skill_is_0_without_meaning_and_1_at_best():
     null, best = np.random.default_rng(0).random((2, 100)) / 4
     parts = {"a_null": null, "a_best": best + 0.5}
-    assert skill_of("a")(table(**parts, a_own=best + 0.5)).value == 1
-    assert skill_of("a")(table(**parts, a_own=null)).value == 0
-    half = skill_of("a")(table(**parts, a_own=(null + best + 0.5) / 2 + 0.1 * (null - best)))
+    at_best, at_null = (skill_of("a")(table(**parts, a_own=own)) for own in (best + 0.5, null))
+    # a hundred texts alike: 0.036 of all texts may be otherwise, by as much as the whole reach of 1
     gain = (best + 0.5 - null).mean()
+    assert (at_best.value, at_best.high) == (1, 1)
+    assert at_best.low == pytest.approx(1 - 0.0362 / gain, abs=5e-3)
+    assert at_best.exceeds(0, 0.1) == "holds"
+    assert (at_null.value, at_null.low, at_null.high) == (0, pytest.approx(-0.0362 / gain, abs=5e-3), -at_null.low)
+    assert at_null.exceeds(0, 0.1) == "no relevant difference"
+    half = skill_of("a")(table(**parts, a_own=(null + best + 0.5) / 2 + 0.1 * (null - best)))
     assert half.value == pytest.approx(((best + 0.5 - null) / 2 + 0.1 * (null - best)).mean() / gain)
     assert half.low < half.value < half.high
     assert skill_of("a")(table(a_null=null)) is None

@@ -17,7 +17,7 @@ WORDS = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
 
 def agreement(measure: str) -> Measure:
     """A measure: skill of τ; not asked where gradient and leave-one-out do not agree with each other."""
-    skill, ceiling = skill_of(f"tau_{measure}"), mean_of("tau_ceiling", reach=2.0)
+    skill, ceiling = skill_of(f"tau_{measure}", reach=2.0), mean_of("tau_ceiling", reach=2.0)
 
     def measured(table: pd.DataFrame) -> Evidence | None:
         found, most = skill(table), ceiling(table)

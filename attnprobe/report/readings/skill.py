@@ -12,6 +12,10 @@ STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "attnprobe: leave-one-out of the most attended word, beside a random one and the best one"
 
 
+REACH = {"state_drop": 2.0}
+"""Largest minus smallest value of a statistic, where that is not 1."""
+
+
 def claim(name: str, level: str, statement: str, statistic: str, *, primary: bool = False) -> Claim:
     """A claim that attention has this skill."""
     return Claim(
@@ -19,7 +23,7 @@ def claim(name: str, level: str, statement: str, statistic: str, *, primary: boo
         criterion="erasure",
         statement=statement,
         source=STATE if level == "state" else WORD,
-        measure=skill_of(statistic),
+        measure=skill_of(statistic, reach=REACH.get(statistic, 1.0)),
         quantity=f"{SCALE}; up to {SMALLEST} is no relevant difference, and it is not asked where the best is not ahead by "
         f"{LEAST_GAIN}",
         speaks="for",
