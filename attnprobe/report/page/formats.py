@@ -47,9 +47,9 @@ def p_value(value: float) -> str:
     """Two digits, and no more zeros than can be meant.
 
     >>> p_value(0.0312), p_value(2e-9)
-    ('0.03', '< 0.001')
+    ('p = 0.031', 'p < 0.001')
     """
-    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
 def capital(text: str) -> str:

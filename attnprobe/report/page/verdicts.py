@@ -38,7 +38,7 @@ KINDS = {
     NOT_MEANINGFUL: "none", NOT_TESTED: "none",
 }  # fmt: skip
 """What each is called in the style sheet."""
-SAID = {HOLDS: "yes", NOT_HELD: "no", NEGLIGIBLE: "no relevant difference", UNDECIDED: "undecided"}
+SAID = {HOLDS: "yes", NOT_HELD: "no", NEGLIGIBLE: "negligible", UNDECIDED: "undecided"}
 """A claim's verdict in a word; others are called what they are."""
 
 
