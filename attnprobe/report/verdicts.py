@@ -151,9 +151,7 @@ def _changed(verdict: Verdict, state: str, reason: str) -> Verdict:
 def verdicts_of(directory: str | Path) -> list[Verdict]:
     """The verdicts of one finished run by its own tables; what needs several runs is `not tested`."""
     run = read_run(Path(directory))
-    findings = [
-        one for reading in present(run.numbers) for one in tested(reading.claims, run.numbers, reading.probe)
-    ]
+    findings = [one for reading in present(run.numbers) for one in tested(reading.claims, run.numbers, reading.probe)]
     return verdicts(findings, guessing=guessing([run]), encoder=encoder_of(run.manifest))
 
 

@@ -25,7 +25,7 @@ def agreement(measure: str) -> Measure:
             return found
         return replace(found, unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})")
 
-    return measured
+    return Measure((*skill.metrics, *ceiling.metrics), measured)
 
 
 READING = Reading(

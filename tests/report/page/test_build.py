@@ -13,13 +13,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from attnprobe.report.__main__ import main
-from attnprobe.report.claims import CRITERIA, Claim, Evidence, Finding, findings, put_to_test
+from attnprobe.report.claims import CRITERIA, Claim, Finding, findings, put_to_test
+from attnprobe.report.evidence import Evidence
 from attnprobe.report.numbers import read_numbers
 from attnprobe.report.page import build
 from attnprobe.report.published import compare
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading
 from attnprobe.report.terminal import headline
+from attnprobe.report.verdicts import LINES
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
