@@ -16,7 +16,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         about=(
             "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
             "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "
-            "are Student's over seeds, those of distances are bootstrapped over examples."
+            "are over texts and seeds together, those of distances are bootstrapped over examples."
         ),
         data=data,
         model=model,
@@ -25,6 +25,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         runs=list(members.of("base")["path"]),
         notes=[f"Planned: {content['plan']}."] if content.get("plan") else [],
     )
-    uniform(reading, members, {})
+    if not members.of("uniform").empty:
+        uniform(reading, members, {})
     seeds(reading, members)
     return reading
