@@ -139,6 +139,22 @@ def test_only_listed_files_are_removed(tmp_path):
     assert not run.path.exists()
 
 
+def test_a_folder_that_was_never_made_or_is_a_link_by_now_is_left(tmp_path):
+    run, theirs = OwnRunDirectory(tmp_path / "run"), tmp_path / "theirs"
+    run.mark()
+    for name in ("checkpoints/", "training/", "wandb/"):
+        run.folder(name)
+    theirs.mkdir()
+    (theirs / "curve.csv").write_text("mine")
+    (run / "training/").symlink_to(theirs)
+    (run / "wandb/").mkdir()
+    (run / "wandb/").joinpath("log").write_text("the run's")
+    run.clear()
+    assert (run / "training/").is_symlink()
+    assert (theirs / "curve.csv").read_text() == "mine"
+    assert not (run / "wandb/").exists()
+
+
 def test_a_kill_while_the_list_is_written_leaves_a_usable_folder(tmp_path):
     run = OwnRunDirectory(tmp_path / "run")
     run.path.mkdir()
