@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from attnprobe.configuration import CONFIGURATION
 from attnprobe.errors import UserError
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -188,3 +189,10 @@ def test_checkpoints_that_cannot_be_opened(tmp_path):
     (pickled / "pytorch_model.bin").write_bytes(b"no pickle is ever opened")
     with pytest.raises(UserError, match=r"model\.safetensors"):
         opened(pickled)
+
+
+def test_the_table_of_the_documentation_has_every_family():
+    page = (CONFIGURATION.parent / "docs" / "transformers.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and " | " in line]
+    assert [row[0].removeprefix("| ") for row in rows[1:]] == list(FAMILIES)
+    assert {row[0].removeprefix("| ") for row in rows[1:] if row[-1] == "yes |"} == SHORT
