@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.report import claims, evidence
+from attnprobe.report import claims, evidence, stability
 from attnprobe.report.reading import readings
 from attnprobe.report.readings import adversarial, agreement, permutation, plausibility, skill
-from attnprobe.report.studies import stability, wiegreffe
+from attnprobe.report.studies import wiegreffe
 from attnprobe.report.verdicts import LINES
 from attnprobe.results.statistics import rare
 

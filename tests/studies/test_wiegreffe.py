@@ -78,7 +78,7 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path
 def test_the_studys_statements_have_numbers_and_words(finished):
     (reading,) = find_studies(finished.parent)
     assert [f.claim.criterion for f in reading.findings] == [
-        "necessity", "stability", "transfer", "transfer", "exclusivity",
+        "necessity", "stability", "stability", "transfer", "transfer", "exclusivity",
     ]  # fmt: skip
     for finding in reading.findings:
         assert f"{abs(finding.evidence.value):.3f}"[:4] in reading.readings[finding.claim.name] or finding.evidence.n

@@ -14,9 +14,9 @@ from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import FAILS, HOLDS, NEGLIGIBLE, Evidence
 from attnprobe.report.figures.draw import class_names
 from attnprobe.report.figures.studies import curve, performances, spread
+from attnprobe.report.joint import confusion, difference, performance
+from attnprobe.report.stability import CLAIM, of_pairs, stability
 from attnprobe.report.studies import StudyReading
-from attnprobe.report.studies.joint import confusion, difference, performance
-from attnprobe.report.studies.stability import CLAIM, of_pairs, stability
 from attnprobe.report.wide import MAX_ATTENTION_BINS, max_attention_bin, named
 from attnprobe.results.statistics import interval
 from attnprobe.results.table import read_results
@@ -51,7 +51,7 @@ class Members:
         return self.runs[self.runs["role"] == role]
 
     def confusions(self, role: str) -> dict[int, np.ndarray]:
-        """By seed, what F1 is made of (`attnprobe.report.studies.joint`)."""
+        """By seed, what F1 is made of (`attnprobe.report.joint`)."""
         return {int(seed): confusion(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
 
     def by_seed(self, role: str) -> "pd.Series[float]":

@@ -9,9 +9,9 @@ from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import f1_score
 
 from attnprobe.report.evidence import FAILS, HOLDS, NEGLIGIBLE, UNDECIDED, Evidence
+from attnprobe.report.joint import confusion, difference, f1_over_classes
+from attnprobe.report.stability import compared, halves, of_pairs, stability
 from attnprobe.report.studies import read_study
-from attnprobe.report.studies.joint import confusion, difference, f1_over_classes
-from attnprobe.report.studies.stability import compared, halves, of_pairs, stability
 from attnprobe.report.studies.wiegreffe import choose
 from attnprobe.results.files import write_sealed, write_table
 from attnprobe.results.table import Rows
