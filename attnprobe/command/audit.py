@@ -1,7 +1,6 @@
 """attnprobe audit FILE: the settings of an audit of one's own file, written out and carried out."""
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -9,10 +8,8 @@ from pathlib import Path
 
 from attnprobe.command.conditions import condition, judge
 from attnprobe.command.main import Parser, answering
+from attnprobe.overrides import quoted
 
-PLAIN = re.compile(r"[A-Za-z][\w./-]*", re.ASCII)
-WORDS = ("true", "false", "null", "nan", "inf")
-"""What Hydra's grammar reads as something else than text."""
 USAGE = "attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]"
 EPILOG = """examples:
   attnprobe audit reviews.csv --text review --label stars
@@ -90,17 +87,3 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     if asked.output is not None:
         overrides.append(f"output={quoted(asked.output)}")
     return [*overrides, *settings]
-
-
-def quoted(value: str) -> str:
-    r"""A value as Hydra's grammar reads it, whatever characters are in it.
-
-    >>> print(quoted("review"), quoted("umsatz=2024.csv"), quoted("it's (free)"), quoted("123"))
-    review 'umsatz=2024.csv' 'it\'s (free)' '123'
-    """
-    if PLAIN.fullmatch(value) and value.lower() not in WORDS:
-        return value
-    # within quotes a backslash means something only before a quote, the closing one included
-    body = re.sub(r"(\\*)'", lambda found: f"{found[1] * 2}{chr(92)}'", value)
-    body = re.sub(r"(\\+)$", lambda found: found[1] * 2, body)
-    return f"'{body}'"

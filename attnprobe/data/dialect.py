@@ -55,13 +55,14 @@ class Reading:
     sheet: str | None = None
 
     def __post_init__(self) -> None:
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            raise UserError(f"data.separator={self.separator!r}: expected one character, such as ; or '\\t'")
+        one = self.separator is None or (len(self.separator) == 1 and self.separator.isascii())
+        if not one or self.separator in ('"', "\r", "\n", "\0"):
+            raise UserError(f"data.separator={self.separator!r}: expected one ASCII character, such as ; or '\\t'")
         if self.decimal not in (None, ",", "."):
             raise UserError(f"data.decimal={self.decimal}: expected a comma, a point, or null")
         if self.encoding is not None:
             try:
-                codecs.lookup(self.encoding)
+                io.TextIOWrapper(io.BytesIO(), encoding=self.encoding)
             except (LookupError, ValueError):
                 raise UserError(
                     f"data.encoding={self.encoding}: there is no such encoding; expected utf-8, cp1252, gb18030 or another "

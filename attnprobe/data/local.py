@@ -3,6 +3,7 @@
 import gzip
 import json
 import tempfile
+import zlib
 from pathlib import Path
 
 import datasets
@@ -56,6 +57,7 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
         OSError,
         EOFError,
         StopIteration,
+        zlib.error,
     ) as error:
         if isinstance(error, StopIteration) or "corresponds to no data" in str(error):  # how `datasets` says it
             raise UserError(f"{path} has no row: expected at least one") from None
@@ -156,6 +158,6 @@ def malformed_line(path: Path) -> str | None:
                         return f"line {number} is not a JSON object: {line.strip()[:60]!r}"
                 except ValueError as error:
                     return f"line {number} is not JSON ({error}): {line.strip()[:60]!r}"
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         return str(error)
     return None

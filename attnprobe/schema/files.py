@@ -2,6 +2,7 @@
 
 import csv
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def columns_of(path: Path, ending: str, how: Reading) -> list[str] | None:
                 return row or None
         with opened_text(path, "utf-8") as lines:
             return columns_of_objects(lines) if ending == ".jsonl" else None
-    except (OSError, EOFError, ValueError, csv.Error) as error:
+    except (OSError, EOFError, ValueError, csv.Error, zlib.error) as error:
         if isinstance(error, UserError):
             raise
         return None  # the reader says what is wrong with it

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnprobe.errors import UserError
+from attnprobe.overrides import quoted
 from attnprobe.studies.base import Compose, Done, Member, Plan, Study, duration
 from attnprobe.studies.timing import Costs, measure
 
@@ -70,7 +71,7 @@ class Audit(Study):
         yield [Member("base", seed, (self.examined,))]
         if not self.epochs:
             return
-        base = f"teacher={done[0].directory}"
+        base = f"teacher={quoted(str(done[0].directory))}"
         yield [
             *(Member("base", other, ("probe=[teacher]", base)) for other in further),
             *(

@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.data.sources import SPLITS
 from attnprobe.errors import UserError, answering_disk
+from attnprobe.overrides import quoted
 from attnprobe.report.studies import STUDY
 from attnprobe.results.checksums import SEAL, sealed
 from attnprobe.results.directory import RunDirectory
@@ -275,4 +276,4 @@ def with_teacher(overrides: Sequence[str], compose: Compose) -> list[str]:
         raise UserError("teacher_overrides change the data: a teacher has to see the same examples as its student")
     directory = run(teacher, sweep=True)
     print(f"teacher: {directory}", flush=True)
-    return [override for override in overrides if key(override) != "teacher"] + [f"teacher={directory}"]
+    return [override for override in overrides if key(override) != "teacher"] + [f"teacher={quoted(str(directory))}"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnprobe.errors import UserError
+from attnprobe.overrides import quoted
 from attnprobe.report.studies.wiegreffe import choose
 from attnprobe.studies.base import Done, Member, Study
 
@@ -49,7 +50,7 @@ class Wiegreffe(Study):
         tests, further = set(self.tests), [other for other in self.seeds if other != seed]
         every = [seed, *further]
         yield [Member("base", seed, ("probe=[adversarial]",))]
-        base = f"teacher={done[0].directory}"
+        base = f"teacher={quoted(str(done[0].directory))}"
 
         members = []
         if tests & {"uniform", "seeds"}:
@@ -65,7 +66,8 @@ class Wiegreffe(Study):
         yield members
 
         if "guide" in tests:
-            teacher = f"teacher={choose([one.directory for one in done if one.member.role == 'adversary'], self.above)}"
+            chosen = choose([one.directory for one in done if one.member.role == "adversary"], self.above)
+            teacher = f"teacher={quoted(str(chosen))}"
             yield [self.guided("adversary", other, "model/attention=imposed", teacher) for other in every]
 
     def guided(self, by: str, seed: int, *overrides: str) -> Member:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from attnprobe.command import audit
 from attnprobe.errors import UserError
+from attnprobe.overrides import quoted
 from attnprobe.schema import check, check_files, resolved
 from tests.runs import composed
 
@@ -21,7 +22,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
 @example("[a]")
 def test_any_name_arrives_as_it_was_written(name):
     """Hydra's own grammar is the reference."""
-    read = OverridesParser.create().parse_override(f"data.text={audit.quoted(name)}").value()
+    read = OverridesParser.create().parse_override(f"data.text={quoted(name)}").value()
     assert str(read) == name
 
 

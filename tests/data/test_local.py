@@ -64,8 +64,10 @@ def test_what_is_given_is_not_guessed(tmp_path):
     assert (table[0], said) == ({"text": "schön, gut; fein", "stars": "4,5"}, [])
     with pytest.raises(UserError, match=r"data\.encoding=cp9999: there is no such encoding"):
         Reading(encoding="cp9999")
-    with pytest.raises(UserError, match=r"data\.separator='ab': expected one character"):
+    with pytest.raises(UserError, match=r"data\.separator='ab': expected one ASCII character"):
         Reading(separator="ab")
+    with pytest.raises(UserError, match=r"data\.encoding=hex: there is no such encoding"):
+        Reading(encoding="hex")
     with pytest.raises(UserError, match=r"data\.decimal=;: expected a comma"):
         Reading(decimal=";")
     with pytest.raises(UserError, match=r"odd\.csv is not in ascii .*: give data\.encoding"):

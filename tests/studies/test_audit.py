@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from attnprobe.overrides import quoted
 from attnprobe.report.claims import CRITERIA
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
@@ -61,8 +62,10 @@ def with_holes(path):
 
 @pytest.mark.parametrize("shape", [binary, five_uneven, with_holes])
 def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
-    path = shape(tmp_path / "reviews.csv")
-    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
+    # the file's name goes into directories, and from there into other settings
+    path = shape(tmp_path / "Отзывы = März (1).csv")
+    read = ["data=files", f"data.path={quoted(str(path))}", "data.text=review", "data.label=verdict"]
+    command = ["+experiment=audit", *read, *QUICK]
     directory = carry_out_study([*command, f"output={tmp_path / 'runs'}"], compose)
     said = capsys.readouterr().out
     assert "audit: 4 trainings of 2 epochs on " in said
@@ -73,7 +76,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
     assert "May this attention be read as an explanation?" in shown
     assert "rows left out (text is null" in shown if shape is with_holes else "every row was used whole" in shown
     page = (directory / "report.html").read_text(encoding="utf-8")
-    assert "Audit of reviews" in page
+    assert "Audit of Отзывы_März_1" in page
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
     base = RunDirectory(directory / content["members"][0]["directory"]).manifest()
