@@ -13,12 +13,14 @@ import jinja2
 import numpy as np
 import pandas as pd
 
+from attnprobe.data.section import SECTION
 from attnprobe.errors import answering_disk
 from attnprobe.report.claims import CRITERIA, LEVELS, Finding
 from attnprobe.report.comparisons import compare_models
 from attnprobe.report.figures.style import paper_style
 from attnprobe.report.page.browser.browse import MEGABYTES, browse
 from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
+from attnprobe.report.page.glance import glances
 from attnprobe.report.page.pictures import pictures
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import section
@@ -123,6 +125,8 @@ def write_report(
         studies=shown,
         warnings=[(group.title, warning) for group in groups for warning in warnings_of(group)],
         cards=shown_cards,
+        glances=glances(shown_cards, words=words),
+        data_checks=data_checks(runs),
         untested=[group.title for group in groups if not any(one is group for one in tested)],
         runs=[run_row(group, compared) for group in groups],
         run_count=len(runs),
@@ -159,7 +163,8 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     )
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
     environment.filters["p_value"] = p_value
-    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "glance.css"))
+    script = (HERE / "script.js").read_text(encoding="utf-8")
     environment.globals |= {"claim_words": SAID, "level_words": {level: f"{level}s" for level in LEVELS}}
     environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}
     return environment.get_template("page.html").stream(
@@ -261,6 +266,16 @@ def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         for data, kinds in found.items()
         for notes, models in kinds.items()
     ]
+
+
+def data_checks(runs: Sequence[Run]) -> list[tuple[str, list[str], list[dict[str, Any]]]]:
+    """For each data set what was guessed while reading and looked at before training, by the first run that says so."""
+    found: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
+    for run in runs:
+        section = run.manifest.get(SECTION, {})
+        if section.get("checks"):
+            found.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
+    return list(found.values())
 
 
 def own_version() -> str:

@@ -73,7 +73,7 @@ def test_all_parts_are_there_and_nothing_is_logged(visit, runs):
     titles = driver.execute_script(
         "return [...document.querySelectorAll('main > section > h2')].map(h => h.textContent)"
     )
-    assert titles == ["Verdicts", "Runs", "Tests", "Examples", "Definitions", "Files"]
+    assert titles == ["At a glance", "Verdicts", "Runs", "Tests", "Examples", "Definitions", "Files"]
     assert driver.execute_script("return [...document.images].every(i => i.complete && i.naturalWidth > 0)")
     assert driver.get_log("browser") == []
 
