@@ -24,7 +24,7 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.readout import Readout
-from attnprobe.report.notebook import Explanation
+from attnprobe.report.notebook import EXPLAINED, Explanation
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
 from attnprobe.results.saved import read_settings
@@ -33,7 +33,7 @@ from attnprobe.running.allowed import check_classes
 
 PARTS = ("encoder", "attention", "decoder")
 """What a model of three stages consists of."""
-EXPLAINED = ("gradient", "leave_one_out")
+BESIDE_ATTENTION = ("gradient", "leave_one_out")
 """Importances that `TrainedRun.explain` gives beside the attention where neither the call nor the run names any."""
 
 
@@ -152,7 +152,7 @@ class TrainedRun:
                 row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
             rows.append(row)
         explanation = Explanation(rows)
-        explanation.attrs[IMPORTANCES] = {name: one.facts for name, one in subject.importances.items()}
+        explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in subject.importances.items()}}
         return explanation
 
     def _subject(
@@ -171,7 +171,7 @@ class TrainedRun:
             not isinstance(names, list | tuple | set | frozenset) or not all(name in known for name in names)
         ):
             raise UserError(f"importance={names!r}: expected a list of any of {', '.join(known)}, or None")
-        chosen = importances_of(self.config.get("importances") or EXPLAINED if names is None else names, parts)
+        chosen = importances_of(self.config.get("importances") or BESIDE_ATTENTION if names is None else names, parts)
         subject = Subject(
             self.classifier, batch, outputs, readout, self.vocabulary.words, chosen, int(self.config.get("seed", 0))
         )

@@ -4,7 +4,7 @@ The same examples went through both models, so each claim compares them within t
 about models; they speak neither for nor against reading one model's attention as an explanation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 
 from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import Evidence, Measure, over_seeds, values_of
+from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.readings.erasure import needed
 
@@ -66,7 +67,7 @@ def beyond_optimum(attention: np.ndarray, optimal: np.ndarray, never_flips: np.n
     return needed(attention, never_flips) - needed(optimal, never_flips)
 
 
-def _with_context(first: str, second: str) -> tuple[Comparison, ...]:
+def _with_context(first: str, second: str, importances: Mapping[str, str]) -> tuple[Comparison, ...]:
     order = Comparison(
         Claim(
             name=f"order_worse_{first}_{second}",
@@ -93,17 +94,14 @@ def _with_context(first: str, second: str) -> tuple[Comparison, ...]:
         ),
         "single_weight", first, second,
     )  # fmt: skip
-    return order, effects, *(_agreement(first, second, *of) for of in IMPORTANCES.items())
+    return order, effects, *(_agreement(first, second, *of) for of in importances.items())
 
 
-IMPORTANCES = {"gradient": "the gradient", "leave_one_out": "leave-one-out"}
-
-
-def _agreement(first: str, second: str, importance: str, words: str) -> Comparison:
+def _agreement(first: str, second: str, importance: str, title: str) -> Comparison:
     claim = Claim(
         name=f"{importance}_agrees_less_{first}_{second}",
         criterion="agreement",
-        statement=f"Attention agrees less with {words} with {first} than with {second}",
+        statement=f"Attention agrees less with the importance “{title}” in {first} than in {second}",
         source="Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context",
         measure=difference(first, second, f"tau_attention_{importance}", value=np.negative),
         quantity="Kendall's τ-b, the second model's minus the first's, mean of the examples, −2 to 2",
@@ -123,19 +121,21 @@ def _by_encoder(first: str, second: str) -> Comparison:
     return Comparison(claim, "erasure", first, second)
 
 
-COMPARISONS: tuple[Comparison, ...] = (
-    *(
-        comparison
-        for free, contextual in CONTEXT_FREE.items()
-        for model in contextual
-        for comparison in _with_context(model, free)
-    ),
-    *(_by_encoder(*models) for models in CONVOLUTIONAL.items()),
-)
+def comparisons(importances: Mapping[str, str]) -> tuple[Comparison, ...]:
+    """All claims about two models, with one about the agreement of attention and each of the importances, name → title."""
+    return (
+        *(
+            comparison
+            for free, contextual in CONTEXT_FREE.items()
+            for model in contextual
+            for comparison in _with_context(model, free, importances)
+        ),
+        *(_by_encoder(*models) for models in CONVOLUTIONAL.items()),
+    )
 
 
 def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
-    """Test `COMPARISONS` on each data set of which both models are there; seeds are pooled.
+    """Test `comparisons` on each data set of which both models are there; seeds are pooled.
 
     Args:
         results: the numbers of several runs; a long table (`attnprobe.results.table.read_results`) will do.
@@ -146,8 +146,11 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
     numbers = numbers_of(results)
     models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
     found = []
+    outline = numbers.outline("correlation")
+    names = importances_in(outline, "correlation", "tau_attention_")
+    every = comparisons({name: facts_of(name, outline, "correlation").title for name in names})
     for data in sorted({data for data, _ in models}):
-        for comparison in COMPARISONS:
+        for comparison in every:
             if not {(data, comparison.first), (data, comparison.second)} <= models:
                 continue
             rows = numbers.rows(comparison.probe, comparison.claim.metrics)

@@ -28,19 +28,24 @@ class Facts:
         return self.title.replace("×", "x").encode("ascii", "replace").decode("ascii")
 
 
-def facts_of(name: str, results: pd.DataFrame) -> Facts:
-    """What the results' runs say of the importance of this name; made of the name where they say nothing.
+def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
+    """What the results' runs say of the importance that a probe files under this name; made of the name where they say
+    nothing.
 
-    >>> facts_of("my_own", pd.DataFrame()).title
+    >>> facts_of("my_own", pd.DataFrame(), "erasure").title
     'my own'
     """
-    said = results.attrs.get(IMPORTANCES, {}).get(name, {})
+    said = results.attrs.get(IMPORTANCES, {}).get(probe, {}).get(name, {})
     colour = COLOURS[sum(name.encode()) % len(COLOURS)]
     return Facts(
         str(said.get("title", name.replace("_", " "))), str(said.get("colour", colour)), bool(said.get("signed"))
     )
 
 
-def importances_in(results: pd.DataFrame, mark: str) -> list[str]:
-    """The names that follow `mark` in the table's metrics, in alphabetical order."""
-    return sorted(str(one).removeprefix(mark) for one in results["metric"].unique() if str(one).startswith(mark))
+def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
+    """The names that follow `mark` in the metrics of a probe, in the order in which the probe took its importances; those
+    of which the runs say nothing follow in alphabetical order."""
+    metrics = results.loc[results["probe"] == probe, "metric"].unique()
+    there = {str(one).removeprefix(mark) for one in metrics if str(one).startswith(mark)}
+    said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
+    return [*said, *sorted(there.difference(said))]

@@ -14,6 +14,8 @@ import pandas as pd
 from attnprobe.report.importances import facts_of
 from attnprobe.results.table import IMPORTANCES
 
+EXPLAINED = "explain"
+"""What stands in an explanation's `attrs` for the probe that took the importances."""
 MOST_TEXTS = 25
 """A notebook shows no more texts than these: every token of every measure is an element of the page."""
 NAMED = 3
@@ -161,7 +163,8 @@ class Explanation(pd.DataFrame):
         if not {"prediction", "probability", "tokens", "attention"} <= set(self.columns):
             return pd.DataFrame(self)._repr_html_()  # type: ignore[operator]
         rows: list[Any] = self.head(MOST_TEXTS).to_dict("records")
-        titles = {name: facts_of(name, self).title for name in self.attrs.get(IMPORTANCES, {}) if name in self}
+        told = self.attrs.get(IMPORTANCES, {}).get(EXPLAINED, {})
+        titles = {name: facts_of(name, self, EXPLAINED).title for name in told if name in self}
         fragments = [strips_html(strips_of(row, titles), head=head_of(row)) for row in rows]
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from attnprobe.report.wide import RUN, with_classes
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
 from attnprobe.results.frame import frame_of
-from attnprobe.results.table import IMPORTANCES, identity_in, metrics_in, read_pieces, told
+from attnprobe.results.table import IMPORTANCES, Told, identity_in, metrics_in, read_pieces, told
 
 WHOLE_SPLITS = ("training", "performance")
 """The tables that every run has. They are about a whole split: no probe's, and no example's."""
@@ -119,7 +119,11 @@ class StoredNumbers(Numbers):
     def together(cls, several: Iterable["StoredNumbers"]) -> "StoredNumbers":
         """All these numbers; of what they say of one importance the first counts."""
         parts = list(several)
-        facts = {name: said for one in reversed(parts) for name, said in one.attrs.get(IMPORTANCES, {}).items()}
+        facts: Told = {}
+        for probe, by_name in (pair for one in parts for pair in one.attrs.get(IMPORTANCES, {}).items()):
+            facts[probe] = facts.get(probe, {}) | {
+                name: said for name, said in by_name.items() if name not in facts.get(probe, {})
+            }
         return cls(tuple(table for one in parts for table in one.tables), {IMPORTANCES: facts})
 
     def each(self) -> list["StoredNumbers"]:

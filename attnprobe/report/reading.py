@@ -150,12 +150,17 @@ class Column:
     truth: bool = False
 
 
+def none(results: pd.DataFrame) -> tuple[Headline, ...]:
+    """No headlines."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Reading:
     """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
     probe's part of the report, and `about` says in a few sentences what it measures and how to read it. `noted` makes one
-    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest). `of_importance`
-    and `mark`: see `headlines_of`. `maps` and `columns` are shown with the single examples."""
+    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest). `of_importance`,
+    `mark` and `closing`: see `headlines_of`. `maps` and `columns` are shown with the single examples."""
 
     probe: str
     headlines: tuple[Headline, ...] = ()
@@ -168,22 +173,22 @@ class Reading:
     noted: Callable[[Sequence[Mapping[str, float]]], str] | None = None
     of_importance: Callable[[str, str], tuple[Headline, ...]] | None = None
     mark: str = ""
+    closing: Callable[[pd.DataFrame], tuple[Headline, ...]] = none
     maps: tuple[HeatMap, ...] = ()
     columns: tuple[Column, ...] = ()
 
     def headlines_of(self, results: pd.DataFrame) -> tuple[Headline, ...]:
-        """`headlines`, and `of_importance(name, title)` for every further importance in the table: those that have a metric
-        `mark` followed by their name.
+        """`headlines`; `of_importance(name, title)` for every importance in the table, those that have a metric `mark`
+        followed by their name; and those that `closing` finds in the table.
 
         Args:
             results: a long table of this probe, of any runs.
         """
         if self.of_importance is None:
             return self.headlines
-        declared = {one.metric for one in self.headlines}
-        names = [name for name in importances_in(results, self.mark) if f"{self.mark}{name}" not in declared]
-        further = [self.of_importance(name, facts_of(name, results).ascii_title) for name in names]
-        return (*self.headlines, *(one for several in further for one in several))
+        names = importances_in(results, self.probe, self.mark)
+        of_each = [self.of_importance(name, facts_of(name, results, self.probe).ascii_title) for name in names]
+        return (*self.headlines, *(one for several in of_each for one in several), *self.closing(results))
 
 
 @cache

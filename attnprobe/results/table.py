@@ -241,20 +241,19 @@ def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_st
 
 
 IMPORTANCES = "importances"
-"""Key of a table's `attrs` with the facts of its runs' importances, by the name in the metrics."""
+"""Key of a table's `attrs` with the facts of its runs' importances: probe → name in the metrics → facts."""
+
+Told = dict[str, dict[str, dict[str, Any]]]
 
 
-def told(manifests: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What these manifests say of importances, by the name in the metrics; the first one that says something counts.
-
-    One that is filed under another name than its own has that for its title: its own belongs to the one of that name.
-    """
-    facts: dict[str, dict[str, Any]] = {}
+def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
+    """What these manifests say of importances, by probe (two may file different ones under one name) and by the name in its
+    metrics, in the order in which the probe took them; of several manifests the first that says something counts."""
+    facts: Told = {}
     for manifest in manifests:
-        for entry in manifest.get("tables", {}).values():
+        for probe, entry in manifest.get("tables", {}).items():
             for name, said in entry.get("importances", {}).items():
-                own = said.get("name") == name
-                facts.setdefault(name, said if own else said | {"title": name.replace("_", " ")})
+                facts.setdefault(probe, {}).setdefault(name, said)
     return facts
 
 

@@ -57,7 +57,8 @@ def explained(count=3, **columns):
     ]
     explanation = Explanation(rows)
     titles = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
-    explanation.attrs["importances"] = {name: {"title": titles[name]} for name in titles if name in columns}
+    told = {name: {"title": titles[name]} for name in titles if name in columns}
+    explanation.attrs["importances"] = {"explain": told}
     return explanation
 
 

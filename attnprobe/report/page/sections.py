@@ -138,8 +138,7 @@ def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) ->
     by_key: dict[tuple[str, str], dict[str, Any]] = {(row["metric"], str(row["run_id"])): row for row in records}
     rows = []
     titles = dict(zip(overall["metric"], overall["title"], strict=True))
-    order = [headline.key for headline in reading.headlines]
-    for key in [*order, *(key for key in titles if key not in order)]:
+    for key in titles:
         cells = tuple(cell(by_key, key, group) for group in columns)
         if any(one is not None for one in cells):
             rows.append(Row(titles[key].strip(), titles[key].startswith(" "), cells))

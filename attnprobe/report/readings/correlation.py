@@ -1,6 +1,7 @@
 """Does attention agree with gradients and leave-one-out? (Jain & Wallace 2019, section 4.1)"""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -14,27 +15,30 @@ from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, class_handles, counted, from_zero, grid, title
 from attnprobe.report.figures.marks import FEWEST
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, INK
+from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Column, Drawing, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
 from attnprobe.report.wide import Facet, facets, per_example, split_by_class
 
+PROBE = "correlation"
 LEVEL = 0.05
 """Of the p-values, and of the false discovery rate."""
 NEARLY_EVEN = 0.95
 """Attention whose entropy is a larger share of ln n has hardly an order that could agree with anything."""
 EDGES = np.linspace(-1, 1, 41)
-PAIRS = {
-    "attention_gradient": "attention, gradient",
-    "attention_gradient_through_attention": "attention, gradient through attention",
-    "attention_leave_one_out": "attention, leave-one-out",
-    "gradient_leave_one_out": "gradient, leave-one-out",
-}
-PUBLISHED = {
-    "attention_gradient": "tau_attention_gradient",
-    "attention_leave_one_out": "tau_attention_loo",
-    "gradient_leave_one_out": "tau_gradient_loo",
+Pair = tuple[str, str]
+PUBLISHED: dict[Pair, str] = {
+    ("attention", "gradient"): "tau_attention_gradient",
+    ("attention", "leave_one_out"): "tau_attention_loo",
+    ("gradient", "leave_one_out"): "tau_gradient_loo",
 }
 """Pair → what its published numbers begin with."""
+
+
+def words_of(pair: Pair, results: pd.DataFrame) -> tuple[str, str]:
+    """The titles of a pair's measures."""
+    first, second = (facts_of(name, results, PROBE).title for name in pair)
+    return first, second
 
 
 def significant(p: np.ndarray) -> np.ndarray:
@@ -52,9 +56,10 @@ def discovered(p: np.ndarray) -> np.ndarray:
     return result
 
 
-def headlines(pair: str, words: str) -> tuple[Headline, ...]:
+def headlines(first: str, second: str, words: str) -> tuple[Headline, ...]:
     """The numbers of one pair of measures, called by these words."""
-    tau, p, paper = f"tau_{pair}", f"p_{pair}", PUBLISHED.get(pair)
+    pair, paper = f"{first}_{second}", PUBLISHED.get((first, second))
+    tau, p = f"tau_{pair}", f"p_{pair}"
 
     def beside(number: str) -> str | None:
         return None if paper is None else f"{paper}_{number}"
@@ -88,13 +93,13 @@ def floor(importance: str, words: str) -> Headline:
     return Headline(metric, f"|tau|(shuffled attention, {words})", name=f"{metric}_absolute", transform=np.abs)
 
 
-def histogram(pair: str, results: pd.DataFrame) -> Figure:
+def histogram(pair: Pair, results: pd.DataFrame) -> Figure:
     """Histogram of Kendall's τ per predicted class, one panel per data set and model; 40 bins from −1 to 1, a dashed line
     at the mean. More than three classes stand in rows above each other, all to one scale.
 
     Jain & Wallace's figures 2 and 3.
     """
-    metric = f"tau_{pair}"
+    metric = f"tau_{'_'.join(pair)}"
     panels = facets(per_example(results, "correlation", (metric, "predicted_class")))
     split = [split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
     names = longest(split)
@@ -113,7 +118,7 @@ def histogram(pair: str, results: pd.DataFrame) -> Figure:
         if step:
             without_scale(panel)
     from_zero(axes)
-    words = f"Kendall's τ of {PAIRS[pair].replace(', ', ' and ')}"
+    words = f"Kendall's τ of {' and '.join(words_of(pair, results))}"
     around(figure, x=words, y="share of the class", handles=class_handles(names), heading="predicted")
     return figure
 
@@ -148,8 +153,9 @@ def without_scale(panel: Axes) -> None:
     panel.spines["left"].set_visible(False)
 
 
-SHUFFLED = {"attention_gradient": "tau_shuffled_gradient", "attention_leave_one_out": "tau_shuffled_leave_one_out"}
-"""Pair → the same with a shuffled attention."""
+def shuffled(pair: Pair) -> str | None:
+    """The metric of the same pair with a shuffled attention, where the attention is in it."""
+    return f"tau_shuffled_{pair[1]}" if pair[0] == "attention" else None
 
 
 def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -160,8 +166,8 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     is: what an order without meaning gets.
     """
     pairs = list(PUBLISHED)
-    metrics = [f"tau_{pair}" for pair in pairs]
-    panels = facets(per_example(results, "correlation", (*metrics, *SHUFFLED.values(), "predicted_class")))
+    metrics = [f"tau_{'_'.join(pair)}" for pair in pairs] + [floor for pair in pairs if (floor := shuffled(pair))]
+    panels = facets(per_example(results, PROBE, (*metrics, "predicted_class")))
     split = [split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
     names = longest(split)
     drawn = [(facet, groups, pair) for facet, groups in zip(panels, split, strict=True) for pair in pairs]
@@ -171,9 +177,10 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     for panel, (facet, _, pair), own in zip(axes, drawn, curves, strict=True):
         for place, (x, y, colour) in enumerate(own):
             # the lowest row is the shuffled attention's, also where a pair has none
-            row = len(own) - 1 - place + (pair not in SHUFFLED)
+            row = len(own) - 1 - place + (shuffled(pair) is None)
             _density(panel, x, y, step * row, colour)
-        _frame(panel, Facet(f"{PAIRS[pair]} · {facet.title}", facet.rows), facet.rows[f"tau_{pair}"])
+        heading = f"{', '.join(words_of(pair, results))} · {facet.title}"
+        _frame(panel, Facet(heading, facet.rows), facet.rows[f"tau_{'_'.join(pair)}"])
         without_scale(panel)
     from_zero(axes)
     floor_handle = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
@@ -183,12 +190,13 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 def _curves(
-    groups: Sequence[tuple[str, pd.DataFrame]], facet: Facet, pair: str
+    groups: Sequence[tuple[str, pd.DataFrame]], facet: Facet, pair: Pair
 ) -> list[tuple[np.ndarray, np.ndarray, str]]:
     """(x, density, colour) of every class of a panel, and of the shuffled attention where the pair has one."""
-    samples = [(rows[f"tau_{pair}"], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
-    if pair in SHUFFLED:
-        samples.append((facet.rows[SHUFFLED[pair]], FAINT))
+    metric, floor = f"tau_{'_'.join(pair)}", shuffled(pair)
+    samples = [(rows[metric], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
+    if floor is not None:
+        samples.append((facet.rows[floor], FAINT))
     return [(*_estimate(column.dropna().to_numpy()), colour) for column, colour in samples]
 
 
@@ -220,16 +228,16 @@ def _frame(axes: Axes, facet: Facet, values: "pd.Series[float]") -> None:
 
 def gradient_histogram(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """τ between attention and gradient: see `histogram`."""
-    return histogram("attention_gradient", results)
+    return histogram(("attention", "gradient"), results)
 
 
 def leave_one_out_histogram(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """τ between attention and leave-one-out: see `histogram`."""
-    return histogram("attention_leave_one_out", results)
+    return histogram(("attention", "leave_one_out"), results)
 
 
 def _needs(*metrics: str) -> tuple[tuple[str, str], ...]:
-    return tuple(("correlation", metric) for metric in metrics)
+    return tuple((PROBE, metric) for metric in metrics)
 
 
 SOURCE = "Jain & Wallace 2019, section 4.1"
@@ -255,11 +263,20 @@ shuffled attention alone, whatever a gradient contains as a factor agrees with i
 
 def of_importance(name: str, title: str) -> tuple[Headline, ...]:
     """The numbers of attention and one further importance."""
-    return headlines(f"attention_{name}", f"attention, {title}")
+    return (*headlines("attention", name, f"attention, {title}"), floor(name, title))
+
+
+def ceilings(results: pd.DataFrame) -> tuple[Headline, ...]:
+    """The numbers of the pairs without the attention: how well other measures agree with each other."""
+    there = importances_in(results, PROBE, "tau_")
+    names = [name for name in importances_in(results, PROBE, "tau_shuffled_") if f"attention_{name}" in there]
+    found = [pair for pair in permutations(names, 2) if "_".join(pair) in there]
+    words = {name: facts_of(name, results, PROBE).ascii_title for name in names}
+    return tuple(one for first, second in found for one in headlines(first, second, f"{words[first]}, {words[second]}"))
 
 
 READING = Reading(
-    probe="correlation",
+    probe=PROBE,
     of_importance=of_importance,
     mark="tau_attention_",
     order=50,
@@ -277,12 +294,8 @@ READING = Reading(
         Column("tau_attention_gradient", "disagreement with the gradient, 1 − τ", one_minus=True),
         Column("tau_attention_leave_one_out", "disagreement with leave-one-out, 1 − τ", one_minus=True),
     ),
-    headlines=(
-        *(number for pair, words in PAIRS.items() for number in headlines(pair, words)),
-        floor("gradient", "gradient"),
-        floor("leave_one_out", "leave-one-out"),
-        Headline("attention_evenness", "evenness of the attention (1: uniform)"),
-    ),
+    headlines=(Headline("attention_evenness", "evenness of the attention (1: uniform)"),),
+    closing=ceilings,
     drawings=(
         Drawing(
             "correlation_gradient",
@@ -298,7 +311,7 @@ READING = Reading(
         ),
         Drawing(
             "correlation_densities", densities,
-            _needs(*(f"tau_{pair}" for pair in PUBLISHED), "tau_shuffled_gradient", "predicted_class"),
+            _needs(*(f"tau_{'_'.join(pair)}" for pair in PUBLISHED), "tau_shuffled_gradient", "predicted_class"),
             optional=_needs("tau_shuffled_leave_one_out"),
         ),
     ),

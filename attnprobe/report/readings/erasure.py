@@ -21,18 +21,8 @@ from attnprobe.report.wide import Facet, facets, per_example
 from attnprobe.results.statistics import interval
 
 PROBE = "erasure"
-RANKINGS = {
-    "random": ("random", "#222222"),
-    "ascending": ("lowest attention", "#56B4E9"),
-    "attention": ("attention", "#E69F00"),
-    "value_norm": ("attention × norm", "#CC79A7"),
-    "gradient": ("gradient", "#009E73"),
-    "gradient_attention": ("gradient × attention", "#D55E00"),
-    "contribution": ("contribution", "#999933"),
-    "optimal": ("optimal", "#0072B2"),
-}
-"""Order of the figures, with the words and the colour for each."""
-COUNTS = tuple(f"removed_count_{name}" for name in RANKINGS)
+OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
+"""Orders that are the probe's own and no importances, with the words and the colour for each."""
 NARROW = 1.5 * 72
 """Points above a panel that has the rankings' names beside it."""
 NEEDED = ("removed_fraction_attention", "removed_fraction_random")
@@ -40,15 +30,15 @@ NEEDED = ("removed_fraction_attention", "removed_fraction_random")
 
 def shown(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
     """The rankings that the table has numbers of this kind of."""
-    there = importances_in(results[results["probe"] == PROBE], f"{kind}_")
-    further = [name for name in there if name not in RANKINGS and name != "random_mean"]
-    return [*(name for name in RANKINGS if name in there), *further]
+    there = [name for name in importances_in(results, PROBE, f"{kind}_") if name != "random_mean"]
+    first, last = ([name for name in there if name == own] for own in OWN)
+    return [*first, *(name for name in there if name not in OWN), *last]
 
 
 def look(results: pd.DataFrame, name: str) -> tuple[str, str]:
     """A ranking's words and colour."""
-    facts = facts_of(name, results)
-    return RANKINGS.get(name, (facts.title, facts.colour))
+    facts = facts_of(name, results, PROBE)
+    return OWN.get(name, (facts.title, facts.colour))
 
 
 def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -221,11 +211,6 @@ def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def plain(words: str) -> str:
-    """The words in ASCII, for log files."""
-    return words.replace("×", "x")
-
-
 def with_bias(status: np.ndarray) -> np.ndarray:
     """1 where the order flips the decision as the published code counts it: the bias alone counts too."""
     return np.where(np.isnan(status), np.nan, status >= 1)
@@ -358,6 +343,17 @@ def of_importance(name: str, title: str) -> tuple[Headline, ...]:
     )  # fmt: skip
 
 
+def compared(results: pd.DataFrame) -> tuple[Headline, ...]:
+    """Which of two rankings needs fewer items, for the pairs that the table has."""
+    pairs_there = [name.split("_than_") for name in importances_in(results, PROBE, "fewer_")]
+    words = {name: look(results, name)[0].replace("×", "x") for pair in pairs_there for name in pair}
+    return tuple(
+        Headline(f"fewer_{first}_than_{second}", f"{words[first]} needs fewer than {words[second]}",
+                 published=f"fewer_{first}_than_{second}")
+        for first, second in pairs_there
+    )  # fmt: skip
+
+
 READING = Reading(
     probe=PROBE,
     of_importance=of_importance,
@@ -382,17 +378,8 @@ READING = Reading(
     headlines=(
         Headline("never_flips", "share that no set flips (proved, up to rounding)"),
         Headline("flip_by_bias", "share that the bias alone decides otherwise"),
-        *(
-            headline for name, (words, _) in RANKINGS.items() for headline in of_importance(name, plain(words))
-        ),
-        Headline(
-            "fewer_gradient_than_attention", "gradient needs fewer than attention",
-            published="fewer_gradient_than_attention",
-        ),
-        Headline("fewer_gradient_attention_than_attention", "gradient x attention fewer than attention"),
-        Headline("fewer_gradient_attention_than_gradient", "gradient x attention fewer than gradient"),
-        Headline("fewer_attention_than_random", "attention needs fewer than random"),
     ),
+    closing=compared,
     tables=(
         Tabulation(
             "erasure_rankings",

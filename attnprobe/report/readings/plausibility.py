@@ -7,8 +7,6 @@ from attnprobe.report.evidence import beyond_chance, mean_of
 from attnprobe.report.reading import Column, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
 
-NAMES = {"attention": "attention", "gradient": "gradient", "leave_one_out": "leave-one-out"}
-
 SOURCE = "DeYoung et al. 2020, section 4"
 SMALLEST = 0.1
 """Of what lies between chance and the whole rationale, what is worth a word."""
@@ -64,16 +62,12 @@ READING = Reading(
     noted=checked,
     title="Plausibility: does it point at the known reason?",
     about=(
-        "How often the top word of attention, gradient and leave-one-out lies in the rationale (the words that a human, or "
-        "the maker of the data, calls the reason), and what share of each lies on it: 0 to 1. The rationale's share of the "
+        "How often the top word of each importance lies in the rationale (the words that a human, or the "
+        "maker of the data, calls the reason), and what share of each lies on it: 0 to 1. The rationale's share of the "
         "text is what chance would reach. This says that an explanation looks right, not that the model reasons that way "
         "(Jacovi & Goldberg 2020): a faithful explanation of a wrong model looks wrong."
     ),
     claims=CLAIMS,
     columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
-    headlines=(
-        Headline("rationale_share", "share of the text that is rationale (chance)"),
-        *(Headline(f"top_in_rationale_{key}", f"top token in the rationale, {name}") for key, name in NAMES.items()),
-        *(Headline(f"mass_in_rationale_{key}", f"mass on the rationale, {name}") for key, name in NAMES.items()),
-    ),
+    headlines=(Headline("rationale_share", "share of the text that is rationale (chance)"),),
 )

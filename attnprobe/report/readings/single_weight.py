@@ -19,8 +19,6 @@ from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading
 from attnprobe.report.wide import Facet, facets, per_example
 
 PROBE = "single_weight"
-TOPS = {"attention": "attention", "gradient": "gradient", "gradient_attention": "gradient x attention"}
-"""What the top item is chosen by → in words."""
 SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
 FLIPS = ("flip_top_attention", "flip_random_attention")
 CELLS = ("both", "top_only", "random_only", "neither")
@@ -100,15 +98,11 @@ def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
 
 def flip_rows(results: pd.DataFrame) -> pd.DataFrame:
     """`flip_table` for every way to choose the top item that the table has, headed in words."""
-    own = results[results["probe"] == PROBE]
-    there = set(own["metric"].unique())
-    further = {
-        name: facts_of(name, results).ascii_title for name in importances_in(own, "flip_top_") if name not in TOPS
-    }
+    there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
     parts = [
-        flip_table(results, top).assign(top=words)
-        for top, words in (TOPS | further).items()
-        if {f"flip_top_{top}", f"flip_random_{top}"} <= there
+        flip_table(results, top).assign(top=facts_of(top, results, PROBE).ascii_title)
+        for top in importances_in(results, PROBE, "flip_top_")
+        if f"flip_random_{top}" in there
     ]
     if not parts:
         return pd.DataFrame()
@@ -257,7 +251,6 @@ READING = Reading(
     ),
     columns=(Column("delta_js_attention", "ΔJS, most attended − random"),),
     headlines=(
-        *(headline for name, words in TOPS.items() for headline in of_importance(name, words)),
         Headline("tau_attention_effect", "tau(attention, effect of erasure)"),
         Headline("undefined_erasure", "share with all weight on one item"),
     ),

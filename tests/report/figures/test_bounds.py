@@ -12,16 +12,28 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from attnprobe.importance.registry import built_in
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.figures.grid import LOWEST, TALLEST
 from attnprobe.report.figures.studies import curve, performances, spread
 from attnprobe.report.figures.style import drawable, paper_style
 from attnprobe.report.reading import Drawing, readings
-from attnprobe.report.readings.erasure import RANKINGS
-from attnprobe.report.readings.single_weight import TOPS
 from attnprobe.report.wide import named
+from attnprobe.results.table import IMPORTANCES
 
 DRAWINGS = [drawing for reading in readings().values() for drawing in reading.drawings if not drawing.words]
+RANKINGS = (
+    "random",
+    "ascending",
+    "attention",
+    "value_norm",
+    "gradient",
+    "gradient_attention",
+    "contribution",
+    "optimal",
+)
+TOLD = {"erasure": {name: built_in({"gradient": "attention_gradient"}.get(name, name)).facts for name in RANKINGS[:-1]}}
+"""What a run's manifest says of its importances."""
 NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",
          "science", "travel", "arts", "cooking"]  # fmt: skip
 FEW = [(1, 2), (1, 6), (2, 10), (4, 4), (7, 6)]
@@ -86,7 +98,9 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
                     }
                 )
             )
-    return named(pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs)
+    results = named(pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs)
+    results.attrs[IMPORTANCES] = TOLD
+    return results
 
 
 def tick_labels(axes: Axes) -> list[Text]:
@@ -202,8 +216,8 @@ def test_every_ranking_of_a_figure_is_in_its_legend():
     entries = {handle.get_color(): text.get_text() for handle, text in
                zip(figure.legends[0].get_lines(), figure.legends[0].get_texts(), strict=True)}  # fmt: skip
     assert set(entries) == drawn
-    assert "contribution" in entries.values()
-    assert TOPS
+    assert {"contribution", "weight gradient", "random", "optimal"} < set(entries.values())
+    assert len(entries) == len(RANKINGS)
 
 
 def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():

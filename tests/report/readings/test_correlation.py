@@ -4,9 +4,16 @@ import pytest
 
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
-from attnprobe.report.readings.correlation import PAIRS, READING, discovered, significant
+from attnprobe.report.readings.correlation import READING, discovered, significant
 from attnprobe.report.terminal import headline
 from attnprobe.results.table import Rows
+
+PAIRS = (
+    "attention_gradient",
+    "attention_gradient_through_attention",
+    "attention_leave_one_out",
+    "gradient_leave_one_out",
+)
 
 
 def results(count: int = 80, undefined: int = 3) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import pytest
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
 from attnprobe.report.reading import readings
-from attnprobe.report.readings.erasure import RANKINGS, paired, rank_biserial
+from attnprobe.report.readings.erasure import paired, rank_biserial
 from attnprobe.results.table import Rows
 
 
@@ -75,7 +75,7 @@ def drawn(probe, results):
 def test_figures_are_drawn_from_any_number_of_examples(count):
     draws = np.random.default_rng(count)
     optimal = draws.integers(1, 4, count).astype(float)
-    counts = {name: optimal + draws.integers(0, 5, count) for name in RANKINGS} | {"optimal": optimal}
+    counts = {name: optimal + draws.integers(0, 5, count) for name in ("random", *COUNTS)} | {"optimal": optimal}
     counts["random"][0] = NAN
     metrics = erased(np.full(count, 9), **counts)
     for words in drawn("erasure", pd.concat([table("erasure", metrics), table("erasure", metrics, model="$x$ & [y]")])):
