@@ -173,7 +173,14 @@ class TrainedRun:
             raise UserError(f"importance={names!r}: expected a list of any of {', '.join(known)}, or None")
         chosen = importances_of(self.config.get("importances") or BESIDE_ATTENTION if names is None else names, parts)
         subject = Subject(
-            self.classifier, batch, outputs, readout, self.vocabulary.words, chosen, int(self.config.get("seed", 0))
+            self.classifier,
+            batch,
+            outputs,
+            readout,
+            self.vocabulary.words,
+            chosen,
+            int(self.config.get("seed", 0)),
+            self.classes,
         )
         for name, one in list(chosen.items()):
             try:

@@ -6,7 +6,7 @@ outside: a class and a YAML, or an entry point of the group `attnprobe.importanc
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -43,6 +43,8 @@ class Importance(ABC):
         colour: in figures, `#RRGGBB`.
         signed: below 0 speaks against the decision; what compares strengths (correlation, plausibility) takes |score|.
         shares: the unit of the scores says nothing: heat maps show them as shares of the text's sum.
+        complete: its scores of a text add up to what `total` says, or should.
+        drawn: random numbers are in it, so that it need not agree with itself.
         of_words: it removes or differentiates single words, so that it is undefined for a model that attends to sentences.
     """
 
@@ -51,6 +53,8 @@ class Importance(ABC):
     colour: ClassVar[str] = "#666666"
     signed: ClassVar[bool] = False
     shares: ClassVar[bool] = False
+    complete: ClassVar[bool] = False
+    drawn: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
 
     def refuse(self, classifier: Model) -> None:
@@ -95,13 +99,17 @@ class Importance(ABC):
     def scores(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
         """The higher, the more important. Any number outside content; NaN in content where it is undefined."""
 
+    def total(self, subject: "Subject") -> Float[Tensor, "batch"]:
+        """What complete scores of each text add up to; only a `complete` importance has it."""
+        raise NotImplementedError(f"{self.name} is not complete")
+
     def notes(self, subject: "Subject") -> Iterator[Note]:
         """How the batch's scores were measured."""
         yield from ()
 
     def shown(self, subject: "Subject") -> Float[Tensor, "batch seq"]:
         """The scores as heat maps show them: shares of their sum where the unit says nothing (`shares`)."""
-        scores = subject.scores(self.name)
+        scores = subject.cached(self.scores)
         return normalised(scores.double(), subject.outputs.content) if self.shares else scores
 
     @property
@@ -116,6 +124,7 @@ class Subject:
 
     Attributes:
         words: the vocabulary in the order of the ids, None where it is not known.
+        classes: the names of the classes, where they are known.
         importances: those that this run has settings for, by name; built-in ones that are missing have their defaults.
         seed: of random importances.
         seconds: where to add up the wall time of each importance. What two need in common counts for the first that asks;
@@ -129,6 +138,7 @@ class Subject:
     words: Sequence[str] | None = None
     importances: Mapping[str, Importance] = field(default_factory=dict)
     seed: int = 0
+    classes: Sequence[str] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     _results: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
@@ -150,6 +160,10 @@ class Subject:
             torch.cuda.synchronize(scores.device)
         self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
         return scores
+
+    def redrawn(self) -> "Subject":
+        """The same with other random numbers, and nothing computed yet."""
+        return replace(self, seed=self.seed + 1, seconds={}, _results={})
 
     def cached(self, compute: "Callable[[Subject], Result]") -> Result:
         """What several probes or importances need of this batch, computed for the first one that asks."""

@@ -27,6 +27,46 @@ def top_hit(
     return torch.where((scores.isnan() & content).any(-1), torch.nan, hit)
 
 
+def words_found(
+    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Share of the rationale that is among the highest-scored positions, as many as it has, 0 to 1: precision, recall and F1
+    at once. Of tied positions the earlier comes first. NaN where a score is, or there is no rationale."""
+    size = (rationale & content).sum(-1)
+    order = scores.double().masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    top = order.argsort(dim=-1) < size.unsqueeze(-1)
+    found = (top & rationale & content).sum(-1) / torch.where(size > 0, size.double(), torch.nan)
+    return torch.where((scores.isnan() & content).any(-1), torch.nan, found)
+
+
+def average_precision(
+    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Area under the precision-recall curve, in steps (sklearn's average precision), 0 to 1; positions of equal scores come
+    together. NaN where a score is, or there is no rationale."""
+    wanted = rationale & content
+    masked = scores.double().masked_fill(~content, -torch.inf)
+    # of each position: how many score as much or more, and how many of these are wanted
+    as_high = (masked.unsqueeze(-2) >= masked.unsqueeze(-1)) & content.unsqueeze(-2)
+    precision = (as_high & wanted.unsqueeze(-2)).sum(-1).double() / as_high.sum(-1).clamp(min=1)
+    size = wanted.sum(-1)
+    found = torch.where(wanted, precision, 0).sum(-1) / torch.where(size > 0, size.double(), torch.nan)
+    return torch.where((scores.isnan() & content).any(-1), torch.nan, found)
+
+
+def average_precision_by_chance(
+    rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """The average precision that a random order has on average: (r − 1)/(n − 1) + (n − r) H_n / (n (n − 1)), r of n positions
+    being wanted and H_n the sum of 1 to 1/n (Bestgen 2015)."""
+    wanted, n = (rationale & content).sum(-1).double(), content.sum(-1).double()
+    place = content.long().cumsum(-1).clamp(min=1).double()
+    harmonic = torch.where(content, 1 / place, 0).sum(-1)
+    several = (n - 1).clamp(min=1)
+    found = (wanted - 1) / several + (n - wanted) * harmonic / (n * several)
+    return torch.where(n > 1, found, torch.where(wanted > 0, 1.0, torch.nan))
+
+
 def mass_inside(
     scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:

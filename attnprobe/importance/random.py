@@ -18,6 +18,7 @@ class Random(Importance):
     title: ClassVar[str] = "random"
     colour: ClassVar[str] = "#222222"
     shares: ClassVar[bool] = True
+    drawn: ClassVar[bool] = True
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """U(0, 1)."""

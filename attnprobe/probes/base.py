@@ -175,6 +175,7 @@ class ProbeRunner(Callback):
         words: Sequence[str] | None = None,
         folder: Path | None = None,
         importances: Mapping[str, Importance] | None = None,
+        classes: Sequence[str] = (),
     ) -> None:
         """
         Args:
@@ -183,9 +184,11 @@ class ProbeRunner(Callback):
             words: the vocabulary in the order of the ids, None where it is not known.
             folder: on the disk that is to hold the rows that do not fit into memory; see `Rows`.
             importances: by name; of the built-in ones that are not there the defaults are taken.
+            classes: their names, for importances that are asked about one.
         """
         self.probes = probes
         self.words = words
+        self.classes = classes
         self.seed = seed
         self.importances = {} if importances is None else importances
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
@@ -220,6 +223,7 @@ class ProbeRunner(Callback):
                     self.words,
                     self.importances,
                     self.seed,
+                    self.classes,
                     self.importance_seconds,
                 )
             return subjects[key]

@@ -48,7 +48,7 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.table import IMPORTANCES, Rows, told
+from attnprobe.results.table import IMPORTANCES, Rows, Told, told
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
@@ -164,7 +164,7 @@ def carry_out(
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory.path, importances)
+    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory.path, importances, data.classes)
     predictions = PredictionCollector(directory.path)
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
@@ -220,9 +220,7 @@ def carry_out(
     directory.finish(content, trained["files"] | before["files"])
 
 
-def draw_figures_of(
-    directory: OwnRunDirectory, probes: Sequence[str], importances: Mapping[str, Mapping[str, Any]]
-) -> None:
+def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importances: Told) -> None:
     """Draw what these probes' tables allow. The figures are made beside their place, for their names are known only then."""
     workshop = directory.folder(WORKSHOP)
     tables = {probe: StoredTable(directory / table_file(probe)) for probe in probes}

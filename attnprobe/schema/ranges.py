@@ -104,11 +104,29 @@ CLASSES: dict[str, dict[str, Any]] = {
     },
     "attnprobe.models.objectives.Divergence": {"weight": NotNegative},
     "attnprobe.probes.permutation.Permutation": {"samples": Count},
+    "attnprobe.importance.attribution.Attribution": {
+        "baseline": Literal[names_in("attnprobe.importance.attribution.BASELINES")],
+    },
+    "attnprobe.importance.attribution.Perturbation": {"samples": Count},
+    "attnprobe.importance.integrated_gradients.IntegratedGradients": {
+        "steps": Count,
+        "most_steps": Count,
+        "gap": Positive,
+    },
+    "attnprobe.importance.smooth_grad.SmoothGrad": {"noise": Positive},
+    "attnprobe.importance.lime.Lime": {"width": Positive, "alpha": Positive},
+    "attnprobe.importance.occlusion.Occlusion": {"window": Count},
     "attnprobe.importance.leave_one_out.member.LeaveOneOut": {
         "tolerance": Annotated[Number, Ge(0), Lt(1)],
         "chunk": Count,
     },
     "attnprobe.probes.correlation.Correlation": {"top": Annotated[int, Ge(2)]},
+    "attnprobe.probes.agreement.Agreement": {"top": Count},
+    "attnprobe.probes.faithfulness.Faithfulness": {
+        "operators": list[Literal[names_in("attnprobe.erasure.words.OPERATORS")]],  # type: ignore[misc]
+        "thresholds": list[Share],
+    },
+    "attnprobe.probes.subsets.Subsets": {"most_words": Annotated[int, Ge(1), Le(16)]},
     "attnprobe.probes.erasure.Erasure": {"random_orders": Count, "nodes": Whole},
     "attnprobe.probes.adversarial.Adversarial": {
         "epsilon": Annotated[Number, Ge(0), Le(1)],

@@ -1,9 +1,18 @@
+import itertools
 import math
 
 import pytest
 import torch
+from sklearn.metrics import average_precision_score, f1_score
 
-from attnprobe.importance.plausibility import covered, mass_inside, top_hit
+from attnprobe.importance.plausibility import (
+    average_precision,
+    average_precision_by_chance,
+    covered,
+    mass_inside,
+    top_hit,
+    words_found,
+)
 
 CONTENT = torch.tensor([[False, True, True, True, True, False]])
 RATIONALE = torch.tensor([[True, False, True, True, False, False]])  # a mark outside content counts for nothing
@@ -35,3 +44,42 @@ def test_no_scores_are_undefined_in_a_text_without_rationale_and_with_padding_to
     nothing = torch.zeros(1, 3)
     assert mass_inside(nothing, content & False, content).isnan().all()
     assert mass_inside(nothing + 1, content & False, content).tolist() == [0]
+
+
+def rows_with_ties():
+    draw = torch.Generator().manual_seed(3)
+    scores = torch.randint(0, 4, (40, 9), generator=draw).double()
+    content = torch.arange(9) < torch.randint(1, 10, (40, 1), generator=draw)
+    rationale = (torch.rand(40, 9, generator=draw) < 0.4) & content
+    return scores, rationale, content
+
+
+def test_average_precision_is_sklearns_ties_and_padding_included():
+    scores, rationale, content = rows_with_ties()
+    found = average_precision(scores, rationale, content)
+    for row in range(40):
+        kept = content[row]
+        if not rationale[row].any():
+            assert found[row].isnan()
+            continue
+        expected = average_precision_score(rationale[row][kept].numpy(), scores[row][kept].numpy())
+        assert found[row].item() == pytest.approx(expected)
+
+
+def test_chance_is_the_mean_over_all_orders():
+    for n, wanted in ((1, 1), (4, 1), (4, 3), (5, 2)):
+        rationale = (torch.arange(n) < wanted)[None]
+        content = torch.ones(1, n, dtype=torch.bool)
+        orders = torch.tensor(list(itertools.permutations(range(n)))).double()
+        mean = average_precision(orders, rationale.expand(len(orders), -1), content.expand(len(orders), -1)).mean()
+        padded = torch.nn.functional.pad(rationale, (0, 2)), torch.nn.functional.pad(content, (0, 2))
+        assert average_precision_by_chance(*padded).item() == pytest.approx(mean.item())
+
+
+def test_words_found_is_f1_of_as_many_words():
+    scores = torch.tensor([[0.9, 0.8, 0.1, 0.7, 5.0], [0.1, 0.2, 0.3, 0.4, 5.0]]).double()
+    rationale = torch.tensor([[True, False, False, True, False], [False] * 5])
+    content = torch.tensor([[True, True, True, True, False]] * 2)
+    found = words_found(scores, rationale, content)
+    assert found[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
+    assert found[1].isnan()

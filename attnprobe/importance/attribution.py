@@ -1,0 +1,209 @@
+"""captum's methods, and others of their kind, asked of any model: one number of its prediction as a function of its inputs.
+
+The number is a logit, or the difference of two. Features are the text's words: replaced as a whole by a baseline vector, or
+differentiated at their vectors and added up over the vectors' dimensions. Markers and padding stay as they are.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnprobe.batch import Batch, Task
+from attnprobe.data.module import TextDataModule
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Importance, Subject
+from attnprobe.models.base import Model
+from attnprobe.randomness import Draws
+from attnprobe.schema.words import listed, nearest
+from attnprobe.shown import visible
+
+PREDICTED, CONTRAST = "predicted", "contrast"
+BASELINES = {"zeros": "the zero vector", "mean": "the mean vector of the text's words"}
+AT_ONCE = 1 << 16
+"""Tokens that a model reads at a time, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """One number per text, as a function of the vectors that the model reads.
+
+    Attributes:
+        inputs: the texts' own vectors.
+        baseline: the same with every word replaced.
+        classes: the class whose logit is meant, and the one whose logit is subtracted (−1: none), per text.
+    """
+
+    model: Model
+    batch: Batch
+    inputs: Float[Tensor, "batch tokens embed"]
+    baseline: Float[Tensor, "batch tokens embed"]
+    classes: Int[Tensor, "batch 2"]
+
+    def __call__(self, inputs: Float[Tensor, "rows tokens embed"], text: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
+        """The number for other vectors of the texts of these numbers; a text may be there many times."""
+        return self.number_of(self.model.outputs_from(self.batch.rows(text), inputs).logits, text)
+
+    def number_of(
+        self, logits: Float[Tensor, "rows classes"], text: Int[Tensor, "rows"] | None = None
+    ) -> Float[Tensor, "rows"]:
+        """The number, from the logits of the texts of these numbers; None: of all in order."""
+        classes = self.classes if text is None else self.classes[text]
+        of_each = logits.gather(-1, classes.clamp(min=0))
+        return torch.where(classes[:, 1] < 0, of_each[:, 0], of_each[:, 0] - of_each[:, 1])
+
+    @property
+    def texts(self) -> Int[Tensor, "batch"]:
+        """The numbers of the texts."""
+        return torch.arange(len(self.inputs), device=self.inputs.device)
+
+    def alone(self, number: int) -> "Explained":
+        """One text without padding."""
+        width = int(self.batch.mask[number].sum())
+        chosen = slice(number, number + 1)
+        inputs, baseline = self.inputs[chosen, :width], self.baseline[chosen, :width]
+        return Explained(self.model, self.batch.rows(chosen).cut(width), inputs, baseline, self.classes[chosen])
+
+    def keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
+        """The number for this one text, each word kept (1), replaced by the baseline (0), or between."""
+        logits = self.logits_keeping(kept)
+        return self.number_of(logits, torch.zeros(len(kept), dtype=torch.long, device=kept.device))
+
+    def logits_keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows classes"]:
+        """As `keeping`, the logits."""
+        content = self.batch.content[0]
+        share = torch.ones(len(kept), len(content), 1, dtype=self.inputs.dtype, device=kept.device)
+        share[:, content] = kept.to(self.inputs.dtype).unsqueeze(-1)
+        at_once = max(1, AT_ONCE // len(content))
+        parts = []
+        with torch.no_grad():
+            for some in share.split(at_once):
+                inputs = self.baseline + some * (self.inputs - self.baseline)
+                texts = self.batch.rows(torch.zeros(len(some), dtype=torch.long, device=kept.device))
+                parts.append(self.model.outputs_from(texts, inputs).logits)
+        return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class Attribution(Importance):
+    """An importance of what the model computes, word by word; signed: below 0 speaks against the target.
+
+    Attributes:
+        target: what is attributed: `predicted`, the logit of the predicted class; `contrast`, that logit minus the
+            runner-up's; or a class's name. Of two exclusive classes it is always the difference of the two logits, as
+            nothing else of them means anything.
+        baseline: what stands for an absent word: `zeros` or `mean`, the mean vector of the text's words.
+    """
+
+    signed: ClassVar[bool] = True
+    of_words: ClassVar[bool] = True
+    target: str = PREDICTED
+    baseline: str = "zeros"
+
+    def __post_init__(self) -> None:
+        if self.baseline not in BASELINES:
+            raise UserError(f"importance.{self.name}.baseline={self.baseline}: expected {' or '.join(BASELINES)}")
+
+    def prepare(self, data: TextDataModule, split: str) -> None:
+        """Refuse the name of a class that the data do not have."""
+        self.named_class(data.classes)
+
+    def named_class(self, classes: Sequence[str]) -> int | None:
+        """The number of the class that is named; None where none is.
+
+        Raises:
+            UserError: there is no such class.
+        """
+        if self.target in (PREDICTED, CONTRAST):
+            return None
+        if self.target not in classes:
+            known = [PREDICTED, CONTRAST, *classes]
+            raise UserError(
+                f"importance.{self.name}.target={visible(self.target)}: there is no such class"
+                f"{nearest(self.target, known) or '.'} Expected {visible(listed(known))}"
+            )
+        return list(classes).index(self.target)
+
+    def explained(self, subject: Subject) -> Explained:
+        """The function that is explained."""
+        model, batch, logits = subject.classifier, subject.batch, subject.outputs.logits.detach()
+        order = logits.argsort(dim=-1, descending=True, stable=True)
+        named = self.named_class(subject.classes)
+        first = order[:, 0] if named is None else torch.full_like(order[:, 0], named)
+        second = torch.full_like(first, -1)
+        if model.task is Task.SINGLE_LABEL and model.classes == 2:
+            second = 1 - first
+        elif self.target == CONTRAST:
+            second = order[:, 1]
+        with torch.no_grad():
+            inputs = model.inputs(batch)
+        words = batch.content.unsqueeze(-1)
+        replacement = torch.zeros_like(inputs[:, :1])
+        if self.baseline == "mean":
+            replacement = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
+        baseline = torch.where(words, replacement, inputs)
+        return Explained(model, batch, inputs.detach(), baseline.detach(), torch.stack([first, second], -1))
+
+    def total(self, subject: Subject) -> Float[Tensor, "batch"]:
+        """What complete scores add up to: the number for the text minus that for the baseline."""
+        explained = subject.cached(self.explained)
+        with torch.no_grad():
+            at_text, at_baseline = (explained(one, explained.texts) for one in (explained.inputs, explained.baseline))
+        return (at_text - at_baseline).double()
+
+    @staticmethod
+    def per_word(at_vectors: Float[Tensor, "batch tokens embed"], subject: Subject) -> Float[Tensor, "batch seq"]:
+        """Sums over the vectors' dimensions; 0 outside content."""
+        return at_vectors.detach().sum(-1).double().masked_fill(~subject.batch.content, 0)
+
+
+@dataclass(frozen=True)
+class Perturbation(Attribution):
+    """An attribution that replaces words and draws which: text by text, with random numbers that belong to the text.
+
+    Attributes:
+        samples: how many draws.
+    """
+
+    drawn: ClassVar[bool] = True
+    samples: int = field(default=100, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples < 1:
+            raise UserError(f"importance.{self.name}.samples={self.samples}: expected 1 or more draws")
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        """The scores of the words of one text."""
+        raise NotImplementedError
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        """Signed, 0 outside content."""
+        content = subject.batch.content
+        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
+        every, draws = subject.cached(self.explained), Draws(subject.seed, self.name)
+        for row, number in enumerate(subject.batch.example_id.tolist()):
+            words = int(content[row].sum())
+            with seeded(draws.generator(number)):
+                found[row, content[row]] = self.of_text(every.alone(row), words).to(found)
+        return found
+
+
+@contextmanager
+def seeded(generator: torch.Generator) -> Iterator[None]:
+    """Libraries that draw from the global generators draw these numbers, and leave the generators as they were."""
+    number = generator.initial_seed()
+    state = np.random.get_state()  # noqa: NPY002 (the library's own)
+    devices = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(number)
+        np.random.seed(number % 2**32)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(state)  # noqa: NPY002

@@ -1,0 +1,55 @@
+"""What the tests of attributions share: a model of which every attribution is known by hand, and one that is not linear."""
+
+from functools import partial
+
+import torch
+
+from attnprobe.importance.base import Subject
+from attnprobe.models.attention import UniformAttention
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.decoders import LinearDecoder
+from attnprobe.models.encoders import NoEncoder
+from tests.importance.subjects import subject_of
+from tests.toys import VOCABULARY, recipe, toy_batch, toy_readout
+
+LENGTHS = [5, 9, 2, 1]
+
+
+def additive_subject(*, classes=3, padding=0, importances=None):
+    """Word vectors, uniform attention and a linear decoder: the logits are b + (1/n) Σ_t W e_t."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        embeddings = torch.randn(VOCABULARY, 8)
+        embeddings[0] = 0
+        model = AttentionClassifier(
+            embeddings=embeddings, encoder=NoEncoder, attention=UniformAttention, decoder=LinearDecoder,
+            classes=classes, recipe=recipe(),
+        ).eval()  # fmt: skip
+    batch = toy_batch(LENGTHS, padding=padding, classes=classes)
+    names = [f"class {number}" for number in range(classes)]
+    return Subject(model, batch, *toy_readout(model, batch), None, importances or {}, 0, names)
+
+
+def words_shares(subject, *, first=None, second=None):
+    """By hand: what each word adds to a logit, or to the difference of two; the word vectors read off the model."""
+    model, content = subject.classifier, subject.batch.content
+    logits = subject.outputs.logits
+    order = logits.argsort(-1, descending=True)
+    of_word = model.inputs(subject.batch) @ weights(model).T
+    of_word = of_word / content.sum(-1)[:, None, None]
+    rows = torch.arange(len(logits))
+    chosen = order[:, 0] if first is None else torch.full_like(order[:, 0], first)
+    found = of_word[rows, :, chosen]
+    if second is not None:
+        found = found - of_word[rows, :, order[:, 1] if second == "runner-up" else 1 - chosen]
+    return found.masked_fill(~content, 0).detach()
+
+
+def weights(model):
+    """W of the logits, from the decoder as a black box."""
+    size = model.encoder.size
+    bias = model.decoder(torch.zeros(1, size, dtype=torch.float64))
+    return (model.decoder(torch.eye(size, dtype=torch.float64)) - bias).T.detach()
+
+
+contextual_subject = partial(subject_of, lengths=LENGTHS)
