@@ -19,8 +19,8 @@ class Attention(nn.Module, ABC):
     """The attention is a teacher's, taken as it is: the model has none of its own."""
     positionwise: ClassVar[bool] = False
     """A position's score is a function of its own state (and the question's) alone: neither the other states nor the
-    position's number play a part. Leave-one-out then computes only the states that a removed token changes. Declared by
-    the class that defines `forward`, and not inherited by one that defines another."""
+    position's number play a part, and the weights are their softmax. Leave-one-out then computes only the states that a
+    removed token changes. Declared by the class that defines `forward`, and not inherited by one that defines another."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -37,6 +37,13 @@ class Attention(nn.Module, ABC):
         self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
     ) -> Float[Tensor, "batch seq"]:
         """Unmasked scores, any real number."""
+
+    def weights(
+        self, scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+    ) -> Float[Tensor, "batch seq"]:
+        """What becomes of the scores: 0 or more, sums to 1 over `content`, 0 elsewhere. The softmax, unless a class says
+        otherwise; one that does is not `positionwise`, which promises the softmax of single scores."""
+        return masked_softmax(scores, content)
 
 
 class AdditiveAttention(Attention):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.errors import UserError
-from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.attention import Attention
 from attnprobe.models.base import Unit
 from attnprobe.models.construction import build
 from attnprobe.models.decoders import Decoder
@@ -190,7 +190,7 @@ class AttentionClassifier(TrainedModel):
             given = given.to(hidden.dtype)
             return given.log(), given
         scores = self.attention(hidden, query).masked_fill(~content, -torch.inf)
-        return scores, masked_softmax(scores, content)
+        return scores, self.attention.weights(scores, content)
 
     def decode(
         self,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnprobe.batch import Batch
 from attnprobe.errors import UserError
-from attnprobe.models.attention import Attention, masked_softmax
+from attnprobe.models.attention import Attention
 from attnprobe.models.base import Unit
 from attnprobe.models.construction import build
 from attnprobe.models.encoders import Encoder, TextEncoder
@@ -57,7 +57,7 @@ class HierarchicalEncoder(TextEncoder):
         for group in groups_of_similar_length(layout.words):
             token, mask = layout.tokens_of(group)
             hidden = self.word_encoder(vectors[token] * mask.unsqueeze(-1), mask, mask)
-            attention = masked_softmax(self.word_attention(hidden), mask)
+            attention = self.word_attention.weights(self.word_attention(hidden), mask)
             word_attention = word_attention.index_put((token[mask],), attention[mask])
             attended = torch.einsum("sw,swh->sh", attention, hidden)
             sentences = sentences.index_put((layout.row[group], layout.place[group]), attended)
