@@ -1,0 +1,86 @@
+"""What a model predicts once words are gone, for each way in which they can be made to go. All on ids: no text is put
+together and tokenised again."""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.batch import Axis, Batch, probabilities
+from attnprobe.data.vocabulary import PADDING, UNKNOWN
+from attnprobe.models.base import Model
+from attnprobe.readout import Readout
+
+OPERATORS = {
+    "delete": "the word is taken out, and the text closes up",
+    "unknown": "the unknown word takes its place",
+    "zeros": "the zero vector takes its vector's place",
+    "mean": "the mean vector of the text's words takes its vector's place",
+    "attention": "its attention is set to 0, and the rest renormalised; its state stays",
+}
+"""Ways in which a word goes."""
+
+
+def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+    """The texts without some of their words, padded at the end; what a teacher said of the whole texts is left out."""
+    order = gone.long().argsort(dim=-1, stable=True)
+    count = (batch.mask & ~gone).sum(-1, keepdim=True)
+    padding = torch.arange(order.shape[1], device=order.device) >= count
+    alone = replace(batch, teacher_attention=None, teacher_probability=None)
+    shorter = alone.changed(lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column)
+    sentence = None if shorter.sentence is None else shorter.sentence.masked_fill(padding, -1)
+    return replace(
+        shorter,
+        ids=shorter.ids.masked_fill(padding, PADDING),
+        mask=shorter.mask & ~padding,
+        content=shorter.content & ~padding,
+        sentence=sentence,
+    )
+
+
+def predictions_keeping(
+    model: Model, batch: Batch, readout: Readout, keep: Bool[Tensor, "batch tokens"], operator: str
+) -> Float[Tensor, "batch classes"]:
+    """Class probabilities of the texts with some of their words gone.
+
+    Args:
+        model: attends to words.
+        batch: the texts.
+        readout: of the model and these texts.
+        keep: the words that stay; markers and padding always do.
+        operator: one of `OPERATORS`.
+
+    Returns:
+        float64; NaN where no word is left and the operator needs one (`delete`, `attention`).
+    """
+    needs_one = operator in ("delete", "attention")
+    undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
+    gone = batch.content & ~keep & ~undefined
+    with torch.no_grad():
+        if operator == "attention":
+            left = readout.attention.masked_fill(gone, 0)
+            found = readout.predict(left / left.sum(-1, keepdim=True))
+        elif operator == "delete":
+            found = model.predict(deleted(batch, gone))
+        elif operator == "unknown":
+            found = model.predict(replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN)))
+        else:
+            inputs = model.inputs(batch)
+            words = batch.content.unsqueeze(-1)
+            mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
+            replacement = mean if operator == "mean" else torch.zeros_like(mean)
+            changed = torch.where(gone.unsqueeze(-1), replacement, inputs)
+            found = probabilities(model.outputs_from(batch, changed).logits, model.task)
+    return torch.where(undefined, torch.nan, found.double())
+
+
+def top_words(
+    scores: Float[Tensor, "batch tokens"], content: Bool[Tensor, "batch tokens"], share: float
+) -> Bool[Tensor, "batch tokens"]:
+    """The highest-scored words, that share of each text's, rounded up; of equal ones the earlier first."""
+    order = scores.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    rank = order.argsort(dim=-1)
+    # rounding of share × n must not add a word
+    count = (share * content.sum(-1, keepdim=True).double() - 1e-9).ceil()
+    return (rank < count) & content

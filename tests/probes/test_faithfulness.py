@@ -1,0 +1,158 @@
+"""Comprehensiveness and sufficiency against a plain loop over texts that are put together word by word."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.data.vocabulary import UNKNOWN
+from attnprobe.erasure.words import OPERATORS, predictions_keeping, top_words
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Importance
+from attnprobe.probes.faithfulness import GRID, Faithfulness
+from attnprobe.randomness import Draws
+from attnprobe.report.page.build import write_report
+from attnprobe.report.readings.faithfulness import rows
+from attnprobe.report.tables import write_tables
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
+from tests.importance.subjects import subject_of
+from tests.runs import small_run
+from tests.toys import toy_batch
+
+THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
+
+
+def measured(subject, **settings):
+    found = Faithfulness(**settings).measure(subject, Draws(0, "faithfulness"))
+    return {one.metric: one for one in found if hasattr(one, "metric")}
+
+
+def single(subject, row, words):
+    """A batch of one text with these ids between its markers, made from nothing."""
+    one = toy_batch([max(1, len(words))])
+    one.ids[0, 1:-1] = torch.tensor(words)
+    return one
+
+
+def p_of(subject, row, places, operator):
+    """The probability of the predicted class of one text that keeps the words at these places."""
+    batch, model = subject.batch, subject.classifier
+    decision = int(subject.outputs.logits[row].argmax())
+    ids = batch.ids[row][batch.content[row]].tolist()
+    if operator == "delete":
+        return (
+            model.predict(single(subject, row, [ids[place] for place in places]))[0, decision].item()
+            if places
+            else math.nan
+        )
+    if operator == "unknown":
+        return model.predict(
+            single(subject, row, [one if place in places else UNKNOWN for place, one in enumerate(ids)])
+        )[0, decision].item()
+    if operator == "attention":
+        if not places:
+            return math.nan
+        at = batch.content[row].nonzero()[:, 0][places]
+        weights = torch.zeros_like(subject.readout.attention)
+        weights[:, :] = subject.readout.attention
+        weights[row] = 0
+        weights[row, at] = subject.readout.attention[row, at] / subject.readout.attention[row, at].sum()
+        return subject.readout.predict(weights)[row, decision].item()
+    alone = single(subject, row, ids)
+    inputs = model.inputs(alone).detach().clone()
+    replacement = inputs[0, 1:-1].mean(0) if operator == "mean" else 0
+    for place in range(len(ids)):
+        if place not in places:
+            inputs[0, place + 1] = replacement
+    return model.outputs_from(alone, inputs).logits.softmax(-1)[0, decision].item()
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_numbers_are_those_of_a_loop_over_texts(operator):
+    subject = subject_of(lengths=[7, 11, 1], padding=2)
+    found = measured(subject, operators=[operator], importances=["attention", "gradient_input"])
+    shares = sorted({*THRESHOLDS, *GRID})
+    for name in ("attention", "gradient_input"):
+        for row, length in enumerate([7, 11, 1]):
+            scores = subject.scores(name)[row][subject.batch.content[row]].tolist()
+            order = sorted(range(length), key=lambda place: -scores[place])
+            whole = p_of(subject, row, list(range(length)), "zeros")
+            drops = {"deletion": [], "insertion": []}
+            for share in shares:
+                k = math.ceil(share * length - 1e-9)
+                drops["deletion"].append(whole - p_of(subject, row, sorted(order[k:]), operator))
+                drops["insertion"].append(whole - p_of(subject, row, sorted(order[:k]), operator))
+            for kind, aopc in (("deletion", "comprehensiveness"), ("insertion", "sufficiency")):
+                curve = found[f"{kind}_{name}_by_{operator}"]
+                assert curve.step.tolist() == shares
+                np.testing.assert_allclose(curve.value[row].detach().numpy(), drops[kind], atol=1e-9)
+                mean = np.mean([drops[kind][shares.index(threshold)] for threshold in THRESHOLDS])
+                assert found[f"{aopc}_{name}_by_{operator}"].value[row].item() == pytest.approx(mean, nan_ok=True)
+            on_grid = [drops["deletion"][shares.index(share)] for share in GRID]
+            area = np.trapezoid([0, *on_grid], [0, *GRID]) / GRID[-1]
+            assert found[f"deletion_area_{name}_by_{operator}"].value[row].item() == pytest.approx(area, nan_ok=True)
+
+
+def test_shares_are_rounded_up_to_whole_words():
+    scores, content = torch.arange(10.0).expand(1, -1), torch.ones(1, 10).bool()
+    counts = [int(top_words(scores, content, share).sum()) for share in (0.01, 0.1, 0.11, 0.3, 0.5, 0.7)]
+    assert counts == [1, 1, 2, 3, 5, 7]  # 0.7 × 10 is 7.000000000000001
+    assert top_words(scores, content, 0.1)[0, 9]
+
+
+def test_texts_without_a_word_are_undefined_where_one_is_needed():
+    subject = subject_of(lengths=[3])
+    nothing = torch.zeros_like(subject.batch.content)
+    for operator in OPERATORS:
+        found = predictions_keeping(subject.classifier, subject.batch, subject.readout, nothing, operator)
+        assert bool(found.isnan().all()) == (operator in ("delete", "attention"))
+
+
+def test_the_gap_is_that_of_the_importances_which_should_add_up():
+    subject = subject_of()
+    found = measured(subject, importances=["attention", "integrated_gradients", "kernel_shap"], operators=["zeros"])
+    gaps = {name for name in found if name.startswith("completeness_gap_")}
+    assert gaps == {"completeness_gap_integrated_gradients", "completeness_gap_kernel_shap"}
+    one = subject.importance("integrated_gradients")
+    expected = (subject.scores("integrated_gradients").sum(-1) - one.total(subject)).abs()
+    torch.testing.assert_close(found["completeness_gap_integrated_gradients"].value, expected)
+
+
+def test_an_undefined_importance_has_no_numbers():
+    class Nowhere(Importance):
+        name, title = "nowhere", "nowhere"
+
+        def scores(self, subject):
+            return torch.full_like(subject.readout.attention, torch.nan)
+
+    found = measured(subject_of(importances={"nowhere": Nowhere()}), importances=["nowhere"], operators=["zeros"])
+    assert all(one.value.isnan().all() for name, one in found.items() if "nowhere" in name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"operators": ["mask"]}, "operators: mask: expected any of delete, unknown, zeros, mean, attention"),
+        ({"thresholds": [0.0]}, "thresholds=\\[0.0\\].*above 0 and below 1"),
+        ({"operators": []}, "expected one operator or more"),
+    ],
+)
+def test_wrong_settings(settings, message):
+    with pytest.raises(UserError, match=message):
+        Faithfulness(**settings)
+
+
+def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
+    directory = run(small_run(tmp_path / "runs", "figures=true", probes="[faithfulness]"))
+    assert (directory / "figures/faithfulness_points.pdf").exists()
+    table = rows(read_results(directory))
+    assert set(table["operator"]) == {"delete", "zeros", "attention"}
+    assert "integrated gradients" in set(table["importance"])
+    write_tables(directory, tmp_path / "tables")
+    findings = (tmp_path / "tables/findings.csv").read_text()
+    assert "integrated gradients add up" in findings
+    assert "Without its most attended words" in findings
+    page = write_report([directory], tmp_path / "report.html").read_text()
+    assert "Faithfulness: does the prediction rest on the words" in page
