@@ -1,0 +1,159 @@
+"""Every subset of a short text's words: the truth that sampled attributions and single orders are measured against."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.batch import probabilities
+from attnprobe.errors import UserError
+from attnprobe.exact.subsets import complement, minimal_sets, prefix_limits, shapley_values, smallest_set
+from attnprobe.importance.attribution import Attribution, Explained
+from attnprobe.measures import kendall_tau
+from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.randomness import Draws
+
+MOST_WORDS = 16
+"""2^16 texts in the place of one."""
+
+
+@dataclass
+class Subsets(RankingProbe):
+    """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what others search or sample for.
+
+    What is explained, and what replaces a word, are `target` and `baseline` of the importance `shapley_sampling`. Of texts of
+    more than `most_words` words everything is NaN. Yields per example
+
+    - `aopc_lower`, `aopc_upper`: the least and the greatest mean fall of the predicted class's probability over the n
+      prefixes that any of the n! orders of removal can reach (Edin et al. 2025);
+    - `input_set`: the fewest words without which the decision differs, NaN where no set does it; `necessary_sets`,
+      `sufficient_sets`: how many minimal sets there are without which it differs, and that alone keep it;
+    - per position (step) `shapley`, in units of the logit;
+
+    and per importance X `aopc_X`, the same mean fall in its order; `aopc_normalised_X`, where that lies between the two
+    limits, 0 to 1; `shapley_tau_X`, Kendall's τ-b of its scores and the Shapley values (of their sizes, where X has no
+    sign); and where X should add up as Shapley values do `shapley_error_X`, Σ|X − φ| / Σ|φ|, 0 or more. And
+    `predicted_class`, `content_length`, `max_attention`.
+
+    Attributes:
+        importances: see `RankingProbe`.
+        most_words: 1 to 16; every further word doubles the time.
+    """
+
+    name: ClassVar[str] = "subsets"
+    of_words = True
+    one_decision = True
+    published = (
+        "attention", "random", "gradient_input", "integrated_gradients", "leave_one_out", "lime", "kernel_shap",
+        "shapley_sampling",
+    )  # fmt: skip
+    most_words: int = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.most_words <= MOST_WORDS:
+            raise UserError(
+                f"probe.subsets.most_words={self.most_words}: expected 1 to {MOST_WORDS}; a text of n words takes 2^n "
+                f"predictions"
+            )
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch."""
+        game, content = subject.importance("shapley_sampling"), subject.batch.content
+        assert isinstance(game, Attribution)
+        explained, scores = subject.cached(game.explained), self.scores(subject)
+        found: dict[str, Tensor] = {}
+        shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
+        for row, words in enumerate(content.sum(-1).tolist()):
+            if words > self.most_words:
+                continue
+            alone = explained.alone(row)
+            value, probability, same = tables_of(alone, words)
+            exact = shapley_values(value[None])[0]
+            shapley[row, content[row]] = exact
+            own = {name: values[row][content[row]].double() for name, values in scores.items()}
+            signed = {name: subject.importance(name).signed for name in own}
+            complete = {name for name in own if subject.importance(name).complete}
+            numbers = exact_numbers(probability, same)
+            for name, values in own.items():
+                numbers |= of_order(name, values, drops(probability), numbers)
+                numbers |= against(name, values, exact, signed[name], name in complete)
+            for metric, number in numbers.items():
+                found.setdefault(metric, torch.full(content.shape[:1], torch.nan, dtype=torch.float64))[row] = number
+        for metric, values in self.with_all(found, scores, subject).items():
+            yield Measurement(metric, values)
+        yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
+        yield from description(subject.readout)
+        yield from self.notes(subject)
+
+    def with_all(self, found: dict[str, Tensor], scores: dict[str, Tensor], subject: Subject) -> dict[str, Tensor]:
+        """The same numbers, NaN for those that no text of this batch has: every batch has the same metrics."""
+        metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
+        for name in scores:
+            kinds = ["aopc", "aopc_normalised", "shapley_tau"]
+            kinds += ["shapley_error"] if subject.importance(name).complete else []
+            metrics += [f"{kind}_{name}" for kind in kinds]
+        nothing = torch.full((len(subject.batch),), torch.nan, dtype=torch.float64)
+        return {metric: found.get(metric, nothing) for metric in metrics}
+
+
+def tables_of(
+    explained: Explained, words: int
+) -> tuple[Float[Tensor, "subsets"], Float[Tensor, "subsets"], Bool[Tensor, "subsets"]]:
+    """By the bit mask of the words kept: the number that is explained, the probability of the class predicted for the whole
+    text, and whether that class is predicted."""
+    masks = torch.arange(2**words, device=explained.inputs.device)
+    kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
+    logits = explained.logits_keeping(kept.double()).double()
+    value = explained.number_of(logits, torch.zeros_like(masks))
+    decision = logits[-1].argmax()
+    probability = probabilities(logits, explained.model.task)[:, decision]
+    return value, probability, logits.argmax(-1) == decision
+
+
+def exact_numbers(probability: Tensor, same: Tensor) -> dict[str, Tensor]:
+    """What follows from the table of one text."""
+    limits = prefix_limits(drops(probability)[None])
+    flipped = ~complement(same)[None]  # by the words removed
+    size = smallest_set(flipped).size[0].double()
+    return {
+        "aopc_lower": limits.lower[0],
+        "aopc_upper": limits.upper[0],
+        "input_set": torch.where(size < 0, torch.nan, size),
+        "necessary_sets": minimal_sets(flipped).sum().double(),
+        "sufficient_sets": minimal_sets(same[None]).sum().double(),
+    }
+
+
+def drops(probability: Float[Tensor, "subsets"]) -> Float[Tensor, "subsets"]:
+    """Fall of the probability by the bit mask of the words removed."""
+    return probability[-1] - complement(probability)
+
+
+def of_order(
+    name: str, scores: Float[Tensor, "words"], fall: Float[Tensor, "subsets"], limits: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The mean fall in the order of an importance, and where it lies between the limits."""
+    order = scores.argsort(descending=True, stable=True)
+    aopc = fall[(1 << order).cumsum(0)].mean()
+    aopc = torch.where(scores.isnan().any(), torch.nan, aopc)
+    lower, width = limits["aopc_lower"], limits["aopc_upper"] - limits["aopc_lower"]
+    return {
+        f"aopc_{name}": aopc,
+        f"aopc_normalised_{name}": (aopc - lower) / torch.where(width > 0, width, torch.nan),
+    }
+
+
+def against(
+    name: str, scores: Float[Tensor, "words"], exact: Float[Tensor, "words"], signed: bool, complete: bool
+) -> dict[str, Tensor]:
+    """How far the scores of an importance are from the Shapley values."""
+    every = torch.ones_like(scores, dtype=torch.bool)[None]
+    found = {f"shapley_tau_{name}": kendall_tau(scores[None], (exact if signed else exact.abs())[None], every)[0]}
+    if complete:
+        size = exact.abs().sum()
+        found[f"shapley_error_{name}"] = (scores - exact).abs().sum() / torch.where(size > 0, size, torch.nan)
+    return found

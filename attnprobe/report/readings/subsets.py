@@ -1,0 +1,116 @@
+"""Every subset of a short text's words: each order between its true limits, each attribution beside the Shapley values."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnprobe.report.claims import Claim, mean_of
+from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.style import FAINT
+from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
+from attnprobe.report.wide import facets, per_example
+from attnprobe.results.statistics import interval
+
+PROBE = "subsets"
+MARK = "aopc_normalised_"
+KINDS = {
+    "aopc": "AOPC",
+    "aopc_normalised": "between its limits",
+    "shapley_tau": "tau with Shapley",
+    "shapley_error": "error against Shapley",
+}
+
+
+def of_importance(name: str, words: str) -> tuple[Headline, ...]:
+    """The numbers of one importance."""
+    return (
+        Headline(f"aopc_normalised_{name}", f"AOPC between its limits (0 to 1): {words}"),
+        Headline(f"shapley_tau_{name}", "  tau with the Shapley values"),
+        Headline(f"shapley_error_{name}", "  error against the Shapley values"),
+    )
+
+
+def rows(results: pd.DataFrame) -> pd.DataFrame:
+    """Every importance against the exact limits and values, per data set and model, with intervals."""
+    names = importances_in(results, PROBE, MARK)
+    lines = []
+    metrics = [f"{kind}_{name}" for name in names for kind in KINDS]
+    for facet in facets(per_example(results, PROBE, metrics)) if names else []:
+        for name in names:
+            known = int(facet.rows[f"aopc_{name}"].notna().sum())
+            line: dict[str, object] = {"data and model": facet.title}
+            line |= {"importance": facts_of(name, results, PROBE).title, "n": known}
+            for kind, heading in KINDS.items():
+                mean, low, high = interval(facet.rows[f"{kind}_{name}"].to_numpy())
+                line |= {heading: mean, f"{heading}, low": low, f"{heading}, high": high}
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders: means with 95 % bootstrap
+    intervals, one panel per data set and model."""
+    table = rows(results)
+    panels = list(table.groupby("data and model", sort=False))
+    titles = list(dict.fromkeys(table["importance"]))
+    names = importances_in(results, PROBE, MARK)
+    colours = {facts.title: facts.colour for name in names if (facts := facts_of(name, results, PROBE))}
+    figure, axes = grid(len(panels), panel_height=0.5 + 0.2 * len(titles), columns=2)
+    for panel, (heading, own) in zip(axes, panels, strict=True):
+        for row in own.to_dict("records"):
+            at, colour = len(titles) - 1 - titles.index(row["importance"]), colours[row["importance"]]
+            panel.plot(
+                [row["between its limits, low"], row["between its limits, high"]], [at, at], color=colour, lw=0.8
+            )
+            panel.plot(row["between its limits"], at, "o", ms=4, color=colour)
+        panel.set_yticks(range(len(titles)), titles[::-1])
+        panel.set_ylim(-0.6, len(titles) - 0.4)
+        panel.set_xlim(0, 1)
+        panel.axvline(0.5, lw=0.5, color=FAINT, zorder=0)
+        title(panel, counted(str(heading), int(own["n"].max())))
+    around(figure, x="worst order = 0, best order = 1")
+    return figure
+
+
+CLAIMS = (
+    Claim(
+        name="attention_order_is_nearer_to_the_best",
+        criterion="erasure",
+        statement="Removing words by their attention comes nearer to the best of all orders than to the worst",
+        source="Edin et al. 2025",
+        measure=mean_of("aopc_normalised_attention"),
+        quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
+        threshold=0.5,
+        speaks="for",
+    ),
+)
+
+READING = Reading(
+    probe=PROBE,
+    title="Every subset: how near do orders and attributions come to the exact answer?",
+    about=(
+        "Of every short text all 2^n versions with some words replaced are predicted. From these follow exactly: the best "
+        "and the worst order of removal, between which each importance's AOPC is placed (0 to 1); the Shapley values, which "
+        "several attributions estimate; and the fewest words without which the decision differs. Longer texts are left out, "
+        "so this is about the short ones."
+    ),
+    order=64,
+    claims=CLAIMS,
+    of_importance=of_importance,
+    mark=MARK,
+    headlines=(
+        Headline("aopc_lower", "AOPC of the worst order"),
+        Headline("aopc_upper", "AOPC of the best order"),
+        Headline("input_set", "fewest words that decide"),
+    ),
+    tables=(
+        Tabulation(
+            "subsets",
+            "Each importance against all subsets of the words of the n short texts: its AOPC, where that lies between the "
+            "worst (0) and the best (1) of all orders, Kendall's tau with the exact Shapley values, and for attributions "
+            "that estimate these the error, differences over sizes. Means with 95 % bootstrap intervals.",
+            rows,
+        ),
+    ),
+    drawings=(Drawing("subsets_limits", limits, ((PROBE, "aopc_normalised_attention"),), optional=((PROBE, "*_*"),)),),
+)

@@ -1,0 +1,137 @@
+"""All subsets against plain loops: every order tried, and the Shapley values of shap's exact explainer."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.probes.subsets import Subsets
+from attnprobe.randomness import Draws
+from attnprobe.report.page.build import write_report
+from attnprobe.report.readings.subsets import rows
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
+from tests.importance.subjects import subject_of
+from tests.runs import small_run
+
+LENGTHS = [5, 4, 1, 7]
+NAMES = ["attention", "gradient_input", "shapley_sampling"]
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return subject_of(lengths=LENGTHS, padding=1)
+
+
+@pytest.fixture(scope="module")
+def found(subject):
+    probe = Subsets(importances=NAMES, most_words=5)
+    return {one.metric: one for one in probe.measure(subject, Draws(0, "subsets")) if hasattr(one, "metric")}
+
+
+def outcome(subject, row, kept):
+    """(what is explained, p, decision) of one text that keeps the words at these places: the others' vectors are zero."""
+    model, content = subject.classifier, subject.batch.content[row]
+    alone = subject.batch.rows(slice(row, row + 1))
+    inputs = model.inputs(alone).detach().clone()
+    places = content.nonzero()[:, 0]
+    inputs[0, [int(places[place]) for place in range(len(places)) if place not in kept]] = 0
+    logits = model.outputs_from(alone, inputs).logits[0].detach()
+    chosen = int(subject.outputs.logits[row].argmax())
+    return logits[chosen].item(), logits.softmax(-1)[chosen].item(), int(logits.argmax()) == chosen
+
+
+def subsets_of(words):
+    return [frozenset(some) for size in range(words + 1) for some in itertools.combinations(range(words), size)]
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_limits_and_orders_are_those_of_all_permutations(subject, found, row):
+    words = LENGTHS[row]
+    p = {kept: outcome(subject, row, kept)[1] for kept in subsets_of(words)}
+    every = frozenset(range(words))
+
+    def aopc(order):
+        return np.mean([p[every] - p[every - set(order[: k + 1])] for k in range(words)])
+
+    areas = [aopc(order) for order in itertools.permutations(range(words))]
+    assert found["aopc_lower"].value[row].item() == pytest.approx(min(areas))
+    assert found["aopc_upper"].value[row].item() == pytest.approx(max(areas))
+    for name in NAMES:
+        scores = subject.scores(name)[row][subject.batch.content[row]]
+        own = aopc(scores.argsort(descending=True).tolist())
+        assert found[f"aopc_{name}"].value[row].item() == pytest.approx(own)
+        if words > 1:
+            place = (own - min(areas)) / (max(areas) - min(areas))
+            assert found[f"aopc_normalised_{name}"].value[row].item() == pytest.approx(place)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_sets_are_those_of_a_search(subject, found, row):
+    words = LENGTHS[row]
+    same = {kept: outcome(subject, row, kept)[2] for kept in subsets_of(words)}
+    every = frozenset(range(words))
+    necessary = [gone for gone in same if not same[every - gone]]
+    sufficient = [kept for kept in same if same[kept]]
+    for metric, sets in (("necessary_sets", necessary), ("sufficient_sets", sufficient)):
+        assert found[metric].value[row].item() == sum(not any(other < one for other in sets) for one in sets)
+    fewest = min(map(len, necessary), default=np.nan)
+    assert found["input_set"].value[row].item() == pytest.approx(fewest, nan_ok=True)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_the_shapley_values_are_shaps_exact_ones(subject, found, row):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shap = pytest.importorskip("shap")
+        words = LENGTHS[row]
+
+        def values(kept):
+            return np.array([outcome(subject, row, set(np.flatnonzero(one)))[0] for one in kept])
+
+        explainer = shap.explainers.Exact(values, shap.maskers.Independent(np.zeros((1, words))))
+        expected = explainer(np.ones((1, words))).values[0]
+    exact = found["shapley"].value[row][subject.batch.content[row]].numpy()
+    np.testing.assert_allclose(exact, expected, atol=1e-9)
+    sampled = subject.scores("shapley_sampling")[row][subject.batch.content[row]].numpy()
+    error = np.abs(sampled - expected).sum() / np.abs(expected).sum()
+    assert found["shapley_error_shapley_sampling"].value[row].item() == pytest.approx(error)
+    assert "shapley_error_gradient_input" not in found
+
+
+def test_longer_texts_are_undefined(found):
+    assert all(
+        one.value[3].isnan().all() for name, one in found.items() if name.startswith(("aopc", "shapley", "input_"))
+    )
+    assert found["aopc_upper"].value[:3].isfinite().all()
+
+
+@pytest.mark.parametrize("words", [0, 17])
+def test_too_many_words(words):
+    with pytest.raises(
+        UserError, match=rf"probe.subsets.most_words={words}: expected 1 to 16; a text of n words takes"
+    ):
+        Subsets(most_words=words)
+
+
+def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
+    names = "importances=[attention,random,shapley_sampling]"
+    directory = run(
+        small_run(tmp_path / "runs", "figures=true", names, "probe.subsets.most_words=7", probes="[subsets]")
+    )
+    table = rows(read_results(directory)).set_index("importance")
+    assert 0 < table["n"].max() <= 30
+    assert table["error against Shapley"].notna().to_dict() == {
+        "attention": False, "random": False, "Shapley, sampled": True,
+    }  # fmt: skip
+    assert (directory / "figures/subsets_limits.pdf").exists()
+    assert "how near do orders and attributions come" in write_report([directory], tmp_path / "report.html").read_text()
+
+
+def test_no_text_is_short_enough():
+    subject = subject_of(lengths=[6])
+    found = list(Subsets(importances=["attention"], most_words=2).measure(subject, Draws(0, "subsets")))
+    assert torch.stack([one.value for one in found if one.metric.startswith("aopc")]).isnan().all()
