@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from attnprobe.errors import UserError
+from attnprobe.importance.agreement import rank_biased_overlap
+from attnprobe.probes.agreement_matrix import AgreementMatrix
+from attnprobe.randomness import Draws
+from attnprobe.report.page.build import write_report
+from attnprobe.report.readings.agreement_matrix import clustered, rows
+from attnprobe.results.table import read_results
+from attnprobe.running.run import run
+from tests.importance.subjects import subject_of
+from tests.runs import small_run
+
+NAMES = ["attention", "gradient_input", "random"]
+
+
+def measured(subject, **settings):
+    found = AgreementMatrix(importances=NAMES, **settings).measure(subject, Draws(0, "agreement_matrix"))
+    return {one.metric: one.value for one in found if hasattr(one, "metric")}
+
+
+def test_every_pair_is_compared_as_scipy_does():
+    subject = subject_of(lengths=[6, 9, 1], padding=2)
+    found = measured(subject, top=3)
+    for first, second in (("attention", "gradient_input"), ("attention", "random"), ("gradient_input", "random")):
+        for row in range(2):
+            a, b = (
+                subject.scores(name)[row][subject.batch.content[row]].abs().detach().numpy() for name in (first, second)
+            )
+            pair = f"{first}_and_{second}"
+            assert found[f"tau_{pair}"][row].item() == pytest.approx(stats.kendalltau(a, b).statistic)
+            assert found[f"weighted_tau_{pair}"][row].item() == pytest.approx(stats.weightedtau(a, b).statistic)
+            common = set(np.argsort(-a)[:3]) & set(np.argsort(-b)[:3])
+            assert found[f"top_overlap_{pair}"][row].item() == pytest.approx(len(common) / 3)
+        assert found[f"tau_{pair}"][2].isnan()
+
+
+def test_rank_biased_overlap_is_that_of_its_definition():
+    draw = torch.Generator().manual_seed(0)
+    a, b = torch.rand(5, 12, generator=draw).double(), torch.rand(5, 12, generator=draw).double()
+    mask = torch.arange(12) < torch.tensor([12, 7, 3, 1, 0])[:, None]
+    found = rank_biased_overlap(a, b, mask)
+    for row, n in enumerate([12, 7, 3, 1]):
+        left, right = (np.argsort(-one[row, :n].numpy()) for one in (a, b))
+        terms = [len(set(left[:d]) & set(right[:d])) / d * 0.9**d for d in range(1, n + 1)]
+        expected = terms[-1] + 0.1 / 0.9 * sum(terms)
+        assert found[row].item() == pytest.approx(expected)
+        assert rank_biased_overlap(a, a, mask)[row].item() == pytest.approx(1)
+    assert found[4].isnan()
+
+
+def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_not():
+    found = measured(subject_of(lengths=[30] * 40))
+    for metric in ("tau", "weighted_tau", "rbo", "top_overlap"):
+        torch.testing.assert_close(found[f"{metric}_ceiling_attention"], torch.ones(40).double())
+    # 40 rows of 30: the standard error of the mean τ is 0.02
+    assert abs(found["tau_ceiling_random"].mean()) < 0.1
+    assert abs(found["tau_floor_attention"].mean()) < 0.1
+    assert found["tau_floor_attention"].abs().max() > 0
+
+
+def test_what_agrees_stands_together():
+    matrix = np.eye(4)
+    for first, second, tau in ((0, 2, 0.9), (1, 3, 0.8), (0, 1, 0.1), (0, 3, 0.1), (2, 1, 0.1), (2, 3, 0.1)):
+        matrix[first, second] = matrix[second, first] = tau
+    order = clustered(matrix)
+    assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
+
+
+def test_wrong_settings():
+    with pytest.raises(UserError, match=r"importances=\['attention'\]: expected two or more to compare"):
+        AgreementMatrix(importances=["attention"])
+    with pytest.raises(UserError, match=r"agreement_matrix.top=0: expected the length"):
+        AgreementMatrix(top=0)
+
+
+def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
+    names = "importances=[attention,gradient_input,shapley_sampling,random]"
+    directory = run(small_run(tmp_path / "runs", "figures=true", names, probes="[agreement_matrix]"))
+    table = rows(read_results(directory))
+    assert len(table) == 6 + 4 + 4
+    ceiling = table[table["against"].str.contains("ceiling")].set_index("importance")["tau"]
+    assert ceiling["attention"] == pytest.approx(1)
+    assert ceiling["Shapley, sampled"] < 1
+    assert (directory / "figures/agreement_matrix.pdf").exists()
+    assert "who ranks the words alike?" in write_report([directory], tmp_path / "report.html").read_text()
