@@ -18,7 +18,7 @@ from attnprobe.probes.permutation import permute_attention
 from attnprobe.randomness import Draws
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
-"""Two importances that have nothing to do with attention: how well these agree is the most that can be asked of it."""
+"""The paper's."""
 
 
 @dataclass
@@ -43,6 +43,8 @@ class Correlation(RankingProbe):
     Attributes:
         top: length of the lists that are compared.
         function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not" is among these.
+        ceilings: pairs of importances that have nothing to do with attention: how well these agree is the most that can be
+            asked of it. A pair is compared where both are among the importances.
         importances: see `RankingProbe`.
     """
 
@@ -51,6 +53,7 @@ class Correlation(RankingProbe):
     published = ("attention", "gradient", "gradient_through_attention", "leave_one_out")
     top: int = 5
     function_words: Sequence[str] | None = None
+    ceilings: Sequence[Sequence[str]] = CEILINGS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,6 +61,11 @@ class Correlation(RankingProbe):
             raise UserError(
                 f"probe.correlation.importances={list(self.uses)}: expected one or more to compare with attention, such as "
                 f"[attention, gradient]"
+            )
+        if wrong := [list(pair) for pair in self.ceilings if len(set(pair)) != 2 or "attention" in pair]:
+            raise UserError(
+                f"probe.correlation.ceilings: {wrong[0]}: expected two importances, neither of them attention, such as "
+                f"[gradient, leave_one_out]"
             )
         if self.top < 2:
             raise UserError(f"probe.correlation.top={self.top}: expected the length of two lists to compare, 2 or more")
@@ -107,10 +115,9 @@ class Correlation(RankingProbe):
         scores = {"attention": subject.scores("attention")} | self.scores(subject)
         return {name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()}
 
-    @staticmethod
-    def pairs(names: Sequence[str]) -> list[tuple[str, str]]:
+    def pairs(self, names: Sequence[str]) -> list[tuple[str, str]]:
         """Attention with each of the others, then the ceilings."""
-        ceilings = [pair for pair in CEILINGS if set(pair) <= set(names)]
+        ceilings = [(first, second) for first, second in self.ceilings if {first, second} <= set(names)]
         return [*(("attention", name) for name in names if name != "attention"), *ceilings]
 
     def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:

@@ -6,9 +6,23 @@ from typing import ClassVar
 
 import torch
 
-from attnprobe.importance.plausibility import covered, mass_inside, top_hit
+from attnprobe.importance.plausibility import (
+    average_precision,
+    average_precision_by_chance,
+    covered,
+    mass_inside,
+    top_hit,
+    words_found,
+)
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject
 from attnprobe.randomness import Draws
+
+MEASURES = {
+    "top_in_rationale": top_hit,
+    "mass_in_rationale": mass_inside,
+    "f1_rationale": words_found,
+    "auprc_rationale": average_precision,
+}
 
 
 @dataclass
@@ -18,8 +32,10 @@ class Plausibility(RankingProbe):
 
     Yields per example `rationale_share` (of the content: what chance would hit) and for each importance X (published:
     attention, gradient, leave_one_out; the size of one that is signed) `top_in_rationale_X` (whether the most important token
-    is in it; 0 to 1 with ties) and `mass_in_rationale_X` (share of the importance that lies on it). Examples without a
-    rationale get NaN, data sets without any no rows at all.
+    is in it; 0 to 1 with ties), `mass_in_rationale_X` (share of the importance that lies on it), `f1_rationale_X` (of the
+    highest-scored tokens, as many as the rationale has: share that is in it) and `auprc_rationale_X` (average precision over
+    all numbers of tokens; `auprc_chance` is what a random order has on average, for the others `rationale_share`).
+    Examples without a rationale get NaN, data sets without any no rows at all.
 
     Attributes:
         importances: see `RankingProbe`.
@@ -36,9 +52,12 @@ class Plausibility(RankingProbe):
             return
         given = (rationale & content).any(-1)
         yield Measurement("rationale_share", torch.where(given, covered(rationale, content), torch.nan))
+        yield Measurement(
+            "auprc_chance", torch.where(given, average_precision_by_chance(rationale, content), torch.nan)
+        )
         for name, scores in self.scores(subject).items():
             values = scores.abs() if subject.importance(name).signed else scores
-            for metric, measure in (("top_in_rationale", top_hit), ("mass_in_rationale", mass_inside)):
+            for metric, measure in MEASURES.items():
                 found = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, found, torch.nan))
         yield from self.notes(subject)

@@ -36,7 +36,7 @@ def test_every_pair_equals_scipy_on_each_text_alone(question):
     subject = subject_of(batch, question=question, classes=3)
     found = measured(subject)
     scores = Correlation().strengths(subject)
-    for (left, right), row in ((pair, row) for pair in Correlation.pairs(list(scores)) for row in range(4)):
+    for (left, right), row in ((pair, row) for pair in Correlation().pairs(list(scores)) for row in range(4)):
         content = batch.content[row]
         a, b = (scores[name][row][content].numpy() for name in (left, right))
         name = f"{left}_{right}"
@@ -143,3 +143,10 @@ def test_attention_alone_is_compared_with_nothing():
 def test_a_list_of_one_has_no_order():
     with pytest.raises(UserError, match=r"probe\.correlation\.top=1: expected .* 2 or more"):
         Correlation(top=1)
+
+
+def test_the_ceilings_are_those_that_are_declared():
+    probe = Correlation(importances=["attention", "random", "gradient"], ceilings=[["gradient", "random"]])
+    assert probe.pairs(list(probe.uses)) == [("attention", "random"), ("attention", "gradient"), ("gradient", "random")]
+    with pytest.raises(UserError, match=r"ceilings: \['attention', 'gradient'\]: expected two importances, neither"):
+        Correlation(ceilings=[["attention", "gradient"]])

@@ -51,6 +51,8 @@ def of_importance(name: str, title: str) -> tuple[Headline, ...]:
     return (
         Headline(f"top_in_rationale_{name}", f"top token in the rationale, {title}"),
         Headline(f"mass_in_rationale_{name}", f"mass on the rationale, {title}"),
+        Headline(f"f1_rationale_{name}", f"F1 of as many words as it has, {title}"),
+        Headline(f"auprc_rationale_{name}", f"average precision, {title}"),
     )
 
 
@@ -69,5 +71,8 @@ READING = Reading(
     ),
     claims=CLAIMS,
     columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
-    headlines=(Headline("rationale_share", "share of the text that is rationale (chance)"),),
+    headlines=(
+        Headline("rationale_share", "share of the text that is rationale (chance)"),
+        Headline("auprc_chance", "average precision of a random order (chance)"),
+    ),
 )
