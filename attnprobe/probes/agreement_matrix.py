@@ -99,6 +99,9 @@ def weighted_tau(
     """scipy's weighted τ of each row's content, ranked by either in turn; NaN where it is undefined."""
     rows = zip(a.cpu().numpy(), b.cpu().numpy(), content.cpu().numpy(), strict=True)
     return torch.tensor(
-        [float(stats.weightedtau(left[kept], right[kept], rank=True).statistic) for left, right, kept in rows],
+        [
+            float(stats.weightedtau(left[kept], right[kept], rank=True).statistic) if kept.sum() > 1 else torch.nan
+            for left, right, kept in rows
+        ],
         dtype=torch.float64,
     )

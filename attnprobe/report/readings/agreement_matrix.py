@@ -10,6 +10,7 @@ from attnprobe.report.claims import Claim, mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
+from attnprobe.report.readings.erasure import NARROW
 from attnprobe.report.wide import facets, per_example
 from attnprobe.results.statistics import interval
 
@@ -96,7 +97,7 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=35, ha="right")
         panel.set_yticks(range(len(names)), [words[one] for one in order])
         panel.tick_params(length=0)
-        title(panel, counted(facet.title, len(facet.rows)))
+        title(panel, counted(facet.title, len(facet.rows)), NARROW)
     around(figure)
     return figure
 
