@@ -27,33 +27,6 @@ def top_hit(
     return torch.where((scores.isnan() & content).any(-1), torch.nan, hit)
 
 
-def words_found(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
-    """Share of the rationale that is among the highest-scored positions, as many as it has, 0 to 1: precision, recall and F1
-    at once. Of tied positions the earlier comes first. NaN where a score is, or there is no rationale."""
-    size = (rationale & content).sum(-1)
-    order = scores.double().masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
-    top = order.argsort(dim=-1) < size.unsqueeze(-1)
-    found = (top & rationale & content).sum(-1) / torch.where(size > 0, size.double(), torch.nan)
-    return torch.where((scores.isnan() & content).any(-1), torch.nan, found)
-
-
-def average_precision(
-    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch"]:
-    """Area under the precision-recall curve, in steps (sklearn's average precision), 0 to 1; positions of equal scores come
-    together. NaN where a score is, or there is no rationale."""
-    wanted = rationale & content
-    masked = scores.double().masked_fill(~content, -torch.inf)
-    # of each position: how many score as much or more, and how many of these are wanted
-    as_high = (masked.unsqueeze(-2) >= masked.unsqueeze(-1)) & content.unsqueeze(-2)
-    precision = (as_high & wanted.unsqueeze(-2)).sum(-1).double() / as_high.sum(-1).clamp(min=1)
-    size = wanted.sum(-1)
-    found = torch.where(wanted, precision, 0).sum(-1) / torch.where(size > 0, size.double(), torch.nan)
-    return torch.where((scores.isnan() & content).any(-1), torch.nan, found)
-
-
 def average_precision_by_chance(
     rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:

@@ -11,8 +11,8 @@ from attnprobe.importance.plausibility import (
     average_precision_by_chance,
     covered,
     mass_inside,
+    precision_at_size,
     top_hit,
-    words_found,
 )
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject
 from attnprobe.randomness import Draws
@@ -20,7 +20,7 @@ from attnprobe.randomness import Draws
 MEASURES = {
     "top_in_rationale": top_hit,
     "mass_in_rationale": mass_inside,
-    "f1_rationale": words_found,
+    "f1_rationale": precision_at_size,
     "auprc_rationale": average_precision,
 }
 

@@ -10,8 +10,8 @@ from attnprobe.importance.plausibility import (
     average_precision_by_chance,
     covered,
     mass_inside,
+    precision_at_size,
     top_hit,
-    words_found,
 )
 
 CONTENT = torch.tensor([[False, True, True, True, True, False]])
@@ -76,10 +76,10 @@ def test_chance_is_the_mean_over_all_orders():
         assert average_precision_by_chance(*padded).item() == pytest.approx(mean.item())
 
 
-def test_words_found_is_f1_of_as_many_words():
+def test_precision_at_the_rationales_size_is_f1_of_as_many_words():
     scores = torch.tensor([[0.9, 0.8, 0.1, 0.7, 5.0], [0.1, 0.2, 0.3, 0.4, 5.0]]).double()
     rationale = torch.tensor([[True, False, False, True, False], [False] * 5])
     content = torch.tensor([[True, True, True, True, False]] * 2)
-    found = words_found(scores, rationale, content)
+    found = precision_at_size(scores, rationale, content)
     assert found[0].item() == pytest.approx(f1_score([1, 0, 0, 1], [1, 1, 0, 0]))
     assert found[1].isnan()
