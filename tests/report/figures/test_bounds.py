@@ -32,7 +32,18 @@ RANKINGS = (
     "contribution",
     "optimal",
 )
+COMPARED = ("attention", "integrated_gradients", "shapley_sampling", "random")
+OF_IMPORTANCES = [
+    *(("agreement", f"tau_{first}_and_{second}") for first, second in itertools.combinations(COMPARED, 2)),
+    *(("agreement", f"{kind}_{end}_{name}") for name in COMPARED for end in ("floor", "ceiling")
+      for kind in ("tau", "weighted_tau", "rbo", "top_overlap")),
+    *(("faithfulness", f"{kind}_{name}_by_{operator}") for name in COMPARED for operator in ("delete", "attention")
+      for kind in ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")),
+    *(("subsets", f"{kind}_{name}") for name in COMPARED
+      for kind in ("aopc", "aopc_normalised", "shapley_tau", "shapley_error")),
+]  # fmt: skip
 TOLD = {"erasure": {name: built_in({"gradient": "attention_gradient"}.get(name, name)).facts for name in RANKINGS[:-1]}}
+TOLD |= {probe: {name: built_in(name).facts for name in COMPARED} for probe in ("agreement", "faithfulness", "subsets")}
 """What a run's manifest says of its importances."""
 NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",
          "science", "travel", "arts", "cooking"]  # fmt: skip
@@ -81,6 +92,8 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
             metrics["erasure", f"removed_count_{ranking}"] = removed
             metrics["erasure", f"removed_fraction_{ranking}"] = removed / length
             metrics["erasure", f"regret_{ranking}"] = removed - 1
+        for metric in OF_IMPORTANCES:
+            metrics[metric] = draw_from.random(count)
         identity = {
             "run_id": f"run{run}", "experiment": "default", "data": f"customer reviews of the year 202{run}",
             "model": "lstm_additive", "seed": 0, "split": "test",
