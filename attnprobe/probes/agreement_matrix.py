@@ -51,7 +51,9 @@ class AgreementMatrix(RankingProbe):
                 f"[attention, gradient_input]"
             )
         if self.top < 1:
-            raise UserError(f"probe.agreement_matrix.top={self.top}: expected the length of two lists to compare, 1 or more")
+            raise UserError(
+                f"probe.agreement_matrix.top={self.top}: expected the length of two lists to compare, 1 or more"
+            )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""

@@ -121,7 +121,7 @@ CLASSES: dict[str, dict[str, Any]] = {
         "chunk": Count,
     },
     "attnprobe.probes.correlation.Correlation": {"top": Annotated[int, Ge(2)]},
-    "attnprobe.probes.agreement.Agreement": {"top": Count},
+    "attnprobe.probes.agreement_matrix.AgreementMatrix": {"top": Count},
     "attnprobe.probes.faithfulness.Faithfulness": {
         "operators": list[Literal[names_in("attnprobe.erasure.words.OPERATORS")]],  # type: ignore[misc]
         "thresholds": list[Share],

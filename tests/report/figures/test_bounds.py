@@ -34,8 +34,8 @@ RANKINGS = (
 )
 COMPARED = ("attention", "integrated_gradients", "shapley_sampling", "random")
 OF_IMPORTANCES = [
-    *(("agreement", f"tau_{first}_and_{second}") for first, second in itertools.combinations(COMPARED, 2)),
-    *(("agreement", f"{kind}_{end}_{name}") for name in COMPARED for end in ("floor", "ceiling")
+    *(("agreement_matrix", f"tau_{first}_and_{second}") for first, second in itertools.combinations(COMPARED, 2)),
+    *(("agreement_matrix", f"{kind}_{end}_{name}") for name in COMPARED for end in ("floor", "ceiling")
       for kind in ("tau", "weighted_tau", "rbo", "top_overlap")),
     *(("faithfulness", f"{kind}_{name}_by_{operator}") for name in COMPARED for operator in ("delete", "attention")
       for kind in ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")),
@@ -43,7 +43,10 @@ OF_IMPORTANCES = [
       for kind in ("aopc", "aopc_normalised", "shapley_tau", "shapley_error")),
 ]  # fmt: skip
 TOLD = {"erasure": {name: built_in({"gradient": "attention_gradient"}.get(name, name)).facts for name in RANKINGS[:-1]}}
-TOLD |= {probe: {name: built_in(name).facts for name in COMPARED} for probe in ("agreement", "faithfulness", "subsets")}
+TOLD |= {
+    probe: {name: built_in(name).facts for name in COMPARED}
+    for probe in ("agreement_matrix", "faithfulness", "subsets")
+}
 """What a run's manifest says of its importances."""
 NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",
          "science", "travel", "arts", "cooking"]  # fmt: skip
