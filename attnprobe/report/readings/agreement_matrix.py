@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from attnprobe.report.claims import Claim, mean_of
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation

@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnprobe.report.claims import Claim, mean_of, share_of
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import mean_of, share_of
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.figures.style import INK
 from attnprobe.report.importances import facts_of, importances_in

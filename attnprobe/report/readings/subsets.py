@@ -3,7 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnprobe.report.claims import Claim, mean_of
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.figures.style import FAINT
 from attnprobe.report.importances import facts_of, importances_in
