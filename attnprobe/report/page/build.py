@@ -35,6 +35,8 @@ from attnprobe.report.terminal import data_notes
 from attnprobe.results.files import write_atomically
 
 HERE = Path(__file__).parent
+SCRIPT = ("tables", "blocks", "examples", "search", "browser", "heatmaps")
+"""The parts of the script, each of which may use what stands before it. Every word from data goes through textContent."""
 TITLE = "May this attention be read as an explanation?"
 
 
@@ -164,7 +166,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
     environment.filters["p_value"] = p_value
     style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "glance.css"))
-    script = (HERE / "script.js").read_text(encoding="utf-8")
+    script = script_text()
     environment.globals |= {"claim_words": SAID, "level_words": {level: f"{level}s" for level in LEVELS}}
     environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}
     return environment.get_template("page.html").stream(
@@ -177,6 +179,12 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
         style_hash=digest(style),
         script_hash=digest(script),
     )
+
+
+def script_text() -> str:
+    """The page's script: its parts in one function of their own, so that they share names and the page gets none."""
+    parts = [(HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
+    return "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
 
 
 def digest(text: str) -> str:

@@ -1,0 +1,220 @@
+// The browser: the list, the filters and one example's numbers.
+
+const index = JSON.parse($("browser-index").textContent);
+const tip = element("div", { className: "tip", hidden: true });
+tip.setAttribute("aria-hidden", "true");
+const state = {
+  examples: null,
+  query: queryOf(""),
+  sort: "",
+  down: true,
+  byNumber: false,
+  order: [],
+  page: 0,
+  chosen: -1,
+  hidden: new Set(),
+};
+
+function measureNow() {
+  return state.examples.run.measures.find(({ key }) => key === state.sort);
+}
+
+function option(value, text) {
+  return element("option", { value, textContent: text });
+}
+
+function fill(select, options) {
+  const before = select.value;
+  select.replaceChildren(...options);
+  if (options.some(({ value }) => value === before)) select.value = before;
+}
+
+async function openRun(number_) {
+  const run = index.runs[number_];
+  const before = state.examples?.columns.example_id[state.chosen];
+  state.examples = await Examples.of(run);
+  const classes = () => [option("", "any"), ...run.classes.map((name, i) => option(String(i), name))];
+  fill($("browser-label"), classes());
+  fill($("browser-prediction"), classes());
+  fill($("browser-sort"), run.measures.filter(({ sorts }) => sorts).map(({ key, title }) => option(key, title)));
+  state.sort = $("browser-sort").value;
+  const maps = $("browser-maps-shown");
+  maps.replaceChildren(element("legend", {}, "Heat maps"));
+  for (const { key, title } of run.maps) {
+    const box = element("input", { type: "checkbox", checked: !state.hidden.has(key) });
+    box.addEventListener("change", () => {
+      state.hidden[box.checked ? "delete" : "add"](key);
+      showDetail();
+    });
+    maps.append(element("label", {}, box, ` ${title}`));
+  }
+  choose();
+  state.chosen = state.examples.place.get(before) ?? state.order[0] ?? -1;
+  showList();
+  await showDetail();
+}
+
+function choose() {
+  const started = performance.now();
+  const { examples, query } = state;
+  const found = searcher(examples.texts, query);
+  const [label, prediction] = [$("browser-label").value, $("browser-prediction").value];
+  const right = $("browser-right").value;
+  const order = [];
+  for (let row = 0; row < examples.count; row++) {
+    if (query.id !== null && examples.columns.example_id[row] !== query.id) continue;
+    if (label !== "" && !examples.classes(row, "label").includes(Number(label))) continue;
+    if (prediction !== "" && !examples.classes(row, "prediction").includes(Number(prediction))) continue;
+    if (right && examples.isRight(row) !== (right === "right")) continue;
+    if (found(row)) order.push(row);
+  }
+  const values = state.byNumber ? examples.columns.example_id : examples.columns[state.sort];
+  const sign = state.down ? -1 : 1;
+  order.sort((a, b) => {
+    const [x, y] = [values[a], values[b]];
+    // undefined numbers come last either way
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b;
+    return sign * (x - y) || a - b;
+  });
+  state.order = order;
+  state.page = 0;
+  $("browser-count").dataset.milliseconds = String(Math.round(performance.now() - started));
+}
+
+function showList() {
+  const { examples, order } = state;
+  const measure = measureNow();
+  const [byNumber, byMeasure] = [$("browser-by-number"), $("browser-by-measure")];
+  byMeasure.firstElementChild.textContent = measure.title;
+  for (const [head, is] of [[byNumber, state.byNumber], [byMeasure, !state.byNumber]]) {
+    if (is) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  }
+  const body = $("browser-list").tBodies[0];
+  const first = state.page * PAGE_SIZE;
+  body.replaceChildren(...order.slice(first, first + PAGE_SIZE).map((row) => listRow(row, measure)));
+  const pages = Math.max(1, Math.ceil(order.length / PAGE_SIZE));
+  $("browser-page").textContent = `page ${state.page + 1} of ${pages.toLocaleString("en")}`;
+  $("browser-before").disabled = state.page === 0;
+  $("browser-after").disabled = state.page >= pages - 1;
+  const count = (n) => n.toLocaleString("en");
+  $("browser-count").textContent =
+    order.length === examples.count
+      ? `${count(examples.count)} examples`
+      : `${count(order.length)} of ${count(examples.count)} examples`;
+}
+
+function listRow(row, measure) {
+  const { examples } = state;
+  const id = examples.columns.example_id[row];
+  const button = element("button", { type: "button", textContent: `#${id}` });
+  button.setAttribute("aria-label", `Show example ${id}`);
+  const right = examples.isRight(row);
+  const label = element("td", { className: right ? "right" : "wrong" }, examples.named(row, "label"));
+  if (!right) label.append(element("span", { className: "predicted" }, `✗ ${examples.named(row, "prediction")}`));
+  const text = index.words
+    ? snippet(examples.words(row), state.query)
+    : `${examples.columns.length[row]} positions`;
+  const made = element(
+    "tr",
+    {},
+    element("td", {}, button),
+    element("td", {}, text),
+    label,
+    element("td", { className: "num" }, number(examples.columns[state.sort][row], measure.digits)),
+  );
+  made.dataset.row = row;
+  if (row === state.chosen) made.setAttribute("aria-current", "true");
+  return made;
+}
+
+function chooseRow(row, { move = false } = {}) {
+  state.chosen = row;
+  for (const line of $("browser-list").tBodies[0].rows) {
+    if (Number(line.dataset.row) === row) line.setAttribute("aria-current", "true");
+    else line.removeAttribute("aria-current");
+  }
+  const shown = showDetail();
+  if (move) {
+    shown.then(() => {
+      // beside the list on a wide screen, below it on a narrow one
+      if ($("browser-detail").getBoundingClientRect().top > innerHeight * 0.6) $("browser-detail").scrollIntoView();
+    });
+  }
+  return shown;
+}
+
+function step(by) {
+  const at = state.order.indexOf(state.chosen) + by;
+  if (at < 0 || at >= state.order.length) return;
+  const page = Math.floor(at / PAGE_SIZE);
+  if (page !== state.page) {
+    state.page = page;
+    showList();
+  }
+  chooseRow(state.order[at]);
+}
+
+async function showDetail() {
+  const { examples, chosen: row } = state;
+  const title = $("browser-detail-title");
+  if (row < 0) {
+    title.textContent = "No example";
+    $("browser-facts").replaceChildren();
+    $("browser-maps").replaceChildren();
+    return;
+  }
+  const weights = await examples.weights(row);
+  if (row !== state.chosen || examples !== state.examples) return; // another one was chosen meanwhile
+  title.textContent = `Example ${examples.columns.example_id[row]}`;
+  $("browser-facts").replaceChildren(...factsOf(examples, row));
+  const maps = $("browser-maps");
+  if (!weights) {
+    maps.replaceChildren(element("p", { className: "remark" }, "The weights of this example were left out of this page."), plainText(examples, row));
+    return;
+  }
+  const shown = examples.run.maps.filter(({ key }) => !state.hidden.has(key));
+  maps.replaceChildren(...shown.map((map) => mapOf(map, weights, examples, row)));
+  maps.weights = weights;
+}
+
+function plainText(examples, row) {
+  return element("p", { className: "words", dir: "auto" }, examples.words(row).map(visible).join(" "));
+}
+
+function factsOf(examples, row) {
+  const right = examples.isRight(row);
+  const probability = (side) => {
+    const { columns, run } = examples;
+    const [own] = examples.classes(row, side);
+    if (columns.probability) return columns.probability[row * run.classes.length + own];
+    return columns[`p_${side}`]?.[row];
+  };
+  const p = examples.facts.label ? undefined : probability("prediction");
+  const of = p === undefined ? "" : ` (p = ${number(p, 3)})`;
+  const parts = [
+    element(
+      "p",
+      { className: right ? "outcome right" : "outcome wrong" },
+      "Label ",
+      element("b", {}, examples.named(row, "label")),
+      ", predicted ",
+      element("b", {}, examples.named(row, "prediction")),
+      `${of}: ${right ? "✓ right" : "✗ wrong"}`,
+    ),
+  ];
+  const question = examples.question(row);
+  if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Question: "), visible(question)));
+  const candidates = examples.facts.candidates?.[row];
+  if (candidates && index.words) {
+    parts.push(element("p", { className: "asked" }, element("b", {}, "Candidates: "), candidates.map(visible).join(", ")));
+  }
+  const list = element("dl", { className: "measures" });
+  for (const { key, title, digits, truth } of examples.run.measures) {
+    const value = examples.columns[key][row];
+    const text = truth && !Number.isNaN(value) ? (value ? "yes" : "no") : number(value, digits);
+    list.append(element("div", {}, element("dt", {}, title), element("dd", {}, text)));
+  }
+  parts.push(element("details", { open: true }, element("summary", {}, "Numbers of this example"), list));
+  return parts;
+}

@@ -1,0 +1,198 @@
+// Heat maps, and the beginning.
+
+// whether a map is over the words of a text whose items are sentences
+const isInner = (key) => state.examples.run.maps.find((map) => map.key === key).inner;
+const digitsOf = () => (state.examples.run.levels > 255 ? 4 : 3);
+
+function mapOf(map, weights, examples, row) {
+  const own = weights[map.key];
+  const titleId = `map-${map.key}`;
+  const head = element("h4", { id: titleId }, map.title, " ", element("span", { className: "about" }, map.about));
+  const part = element("section", { className: "map" }, head);
+  if (own.length === 0 || Number.isNaN(own[0])) {
+    part.append(element("p", { className: "remark" }, "None for this example."));
+    return part;
+  }
+  const words = examples.words(row);
+  const sentences = examples.run.hierarchical ? examples.sentences(row) : null;
+  const bySentence = sentences && !map.inner;
+  const labels = bySentence ? sentences.map(([from, to]) => words.slice(from, to).join(" ")) : words;
+  const largest = own.reduce((most, value) => Math.max(most, value), 0);
+  const scale = map.relative && largest > 0 ? largest : 1;
+  const ranked = [...own.keys()].sort((a, b) => own[b] - own[a] || a - b);
+  const top = new Set(ranked.slice(0, Math.min(3, Math.ceil(own.length / 3))).filter((i) => own[i] > 0));
+  const box = element("p", { className: bySentence ? "words sentences" : "words", dir: "auto" });
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-labelledby", titleId);
+  const ends = sentences && !bySentence ? new Set(sentences.map(([, to]) => to)) : null;
+  labels.forEach((label, i) => {
+    const token = element("span", { className: "token", tabIndex: i === (ranked[0] ?? 0) ? 0 : -1, dir: "auto" }, bySentence ? label.split(" ").map(visible).join(" ") : visible(label));
+    const depth = Math.sqrt(Math.min(1, own[i] / scale));
+    token.style.setProperty("--depth", depth.toFixed(3));
+    if (depth > DEEP) token.classList.add("deep");
+    if (top.has(i)) token.classList.add("top");
+    token.dataset.i = i;
+    box.append(token, " ");
+    if (ends?.has(i + 1)) box.append(element("br"));
+  });
+  box.dataset.map = map.key;
+  const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
+  const largestFew = [...top].sort((a, b) => own[b] - own[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], digitsOf())}`);
+  part.append(box, element("p", { className: "largest" }, largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0."));
+  return part;
+}
+
+function describe(token) {
+  const { examples } = state;
+  const weights = $("browser-maps").weights;
+  const map = token.parentElement.dataset.map;
+  const i = Number(token.dataset.i);
+  const inner = isInner(map);
+  const lines = examples.run.maps
+    .filter(({ key, inner: other }) => other === inner && !Number.isNaN(weights[key][i]))
+    .map(({ key, title }) => [title, number(weights[key][i], digitsOf())]);
+  const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}`;
+  return { text, lines };
+}
+
+function showTip(token) {
+  const { text, lines } = describe(token);
+  const list = element("dl");
+  for (const [title, value] of lines) list.append(element("dt", {}, title), element("dd", {}, value));
+  tip.replaceChildren(element("b", { dir: "auto" }, text), list);
+  tip.hidden = false;
+  const at = token.getClientRects()[0];
+  const [width, height] = [tip.offsetWidth, tip.offsetHeight];
+  const below = at.bottom + 6 + height < innerHeight;
+  tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
+  tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - height - 6)}px`;
+  const alike = [...$("browser-maps").querySelectorAll(`.token[data-i="${token.dataset.i}"]`)];
+  const inner = isInner(token.parentElement.dataset.map);
+  for (const other of alike) if (isInner(other.parentElement.dataset.map) === inner) other.classList.add("same");
+  token.setAttribute("aria-label", `${text}. ${lines.map((line) => line.join(" ")).join(", ")}`);
+  token.setAttribute("role", "img");
+}
+
+function hideTip() {
+  tip.hidden = true;
+  for (const token of $("browser-maps").querySelectorAll(".token.same")) token.classList.remove("same");
+}
+
+function listenToMaps() {
+  const maps = $("browser-maps");
+  const tokenOf = (event) => event.target.closest?.(".token");
+  const enter = (event) => {
+    const token = tokenOf(event);
+    if (!token) return;
+    hideTip();
+    showTip(token);
+  };
+  maps.addEventListener("pointerover", enter);
+  maps.addEventListener("focusin", enter);
+  maps.addEventListener("pointerout", (event) => tokenOf(event) && hideTip());
+  maps.addEventListener("focusout", hideTip);
+  addEventListener("scroll", () => !tip.hidden && !maps.contains(document.activeElement) && hideTip(), { passive: true });
+  maps.addEventListener("keydown", (event) => {
+    const token = tokenOf(event);
+    if (!token) return;
+    if (event.key === "Escape") return void hideTip();
+    const tokens = [...token.parentElement.querySelectorAll(".token")];
+    const at = tokens.indexOf(token);
+    const boxes = [...maps.querySelectorAll(".words")];
+    const sideways = (by) => boxes[boxes.indexOf(token.parentElement) + by]?.querySelectorAll(".token")[at];
+    const target = {
+      ArrowRight: () => tokens[at + 1],
+      ArrowLeft: () => tokens[at - 1],
+      Home: () => tokens[0],
+      End: () => tokens.at(-1),
+      ArrowDown: () => sideways(1),
+      ArrowUp: () => sideways(-1),
+    }[event.key]?.();
+    if (!target) return;
+    event.preventDefault();
+    for (const other of target.parentElement.querySelectorAll('.token[tabindex="0"]')) other.tabIndex = -1;
+    target.tabIndex = 0;
+    target.focus();
+  });
+}
+
+function listen() {
+  const again = () => {
+    choose();
+    if (!state.order.includes(state.chosen)) state.chosen = state.order[0] ?? -1;
+    showList();
+    showDetail();
+  };
+  let waiting = 0;
+  $("browser-query").addEventListener("input", (event) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      state.query = queryOf(event.target.value);
+      again();
+    }, 150);
+  });
+  for (const id of ["browser-label", "browser-prediction", "browser-right"]) $(id).addEventListener("change", again);
+  $("browser-sort").addEventListener("change", (event) => {
+    state.sort = event.target.value;
+    state.byNumber = false;
+    state.down = true;
+    again();
+  });
+  for (const [id, byNumber] of [["browser-by-number", true], ["browser-by-measure", false]]) {
+    $(id).firstElementChild.addEventListener("click", () => {
+      state.down = state.byNumber === byNumber ? !state.down : !byNumber;
+      state.byNumber = byNumber;
+      again();
+    });
+  }
+  $("browser-run").addEventListener("change", (event) => openRun(Number(event.target.value)));
+  const turn = (by) => {
+    state.page += by;
+    showList();
+  };
+  $("browser-before").addEventListener("click", () => turn(-1));
+  $("browser-after").addEventListener("click", () => turn(1));
+  $("browser-previous").addEventListener("click", () => step(-1));
+  $("browser-next").addEventListener("click", () => step(1));
+  const body = $("browser-list").tBodies[0];
+  body.addEventListener("click", (event) => {
+    const line = event.target.closest("tr");
+    if (line) chooseRow(Number(line.dataset.row), { move: true });
+  });
+  body.addEventListener("keydown", (event) => {
+    const line = event.target.closest("tr");
+    const next = { ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling }[event.key];
+    if (!next) return;
+    event.preventDefault();
+    next.querySelector("button").focus();
+  });
+  listenToMaps();
+}
+
+async function start() {
+  if (!index.runs.length) return;
+  document.body.append(tip);
+  for (const swatch of document.querySelectorAll("[data-weight]")) {
+    const depth = Math.sqrt(Number(swatch.dataset.weight));
+    swatch.style.setProperty("--depth", depth.toFixed(3));
+    swatch.classList.toggle("deep", depth > DEEP);
+  }
+  const byData = new Map();
+  index.runs.forEach((run, i) => {
+    if (!byData.has(run.data)) byData.set(run.data, element("optgroup", { label: run.data }));
+    byData.get(run.data).append(option(String(i), run.title));
+  });
+  $("browser-run").append(...byData.values());
+  listen();
+  $("browser").hidden = false;
+  await openRun(0);
+}
+
+start().then(
+  () => (document.documentElement.dataset.ready = "true"),
+  (error) => {
+    const problem = $("browser-problem");
+    problem.hidden = false;
+    problem.textContent = `The examples cannot be shown by this browser (${error.message}); one from 2023 or later can.`;
+  },
+);
