@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.errors import UserError
+from attnprobe.report import reading
 from attnprobe.report.page.browser.browse import browse
 from attnprobe.report.page.browser.choosing import choose, spans
 from attnprobe.report.page.browser.packing import restored
@@ -202,4 +203,37 @@ def test_a_run_without_its_examples_is_named(make_run):
     directory = make_run()
     (directory / "examples/test.parquet").unlink()
     with pytest.raises(UserError, match=r"examples/test\.parquet is damaged: it is missing"):
+        packed(directory)
+
+
+def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch):
+    """As a probe of an installed package brings them."""
+    mine = reading.Reading(
+        "gradient",
+        maps=(reading.HeatMap("gradient", "Theirs", "a number of theirs", relative=True),),
+        columns=(reading.Column("max_gradient", "theirs", one_minus=True, leads=True),),
+    )
+    monkeypatch.setattr(reading, "readings", lambda: {mine.probe: mine})
+    directory = make_run(count=9, probes=EVERYTHING)
+    browser = packed(directory)
+    run = browser.index["runs"][0]
+    assert [(one["key"], one["title"], one["relative"]) for one in run["maps"]] == [
+        ("attention", "Attention", False),
+        ("gradient-gradient", "Theirs", True),
+    ]
+    assert run["measures"][0]["key"] == "gradient-max_gradient"
+    table = read_results(directory)
+    rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
+    np.testing.assert_allclose(maps_of(browser, run)["gradient-gradient"], rows["value"], atol=2e-5)
+    _, columns = read(browser.blocks[run["numbers"]])
+    largest = table[table["metric"] == "max_gradient"].sort_values("example_id")["value"]
+    np.testing.assert_allclose(columns["gradient-max_gradient"], 1 - largest, atol=1e-6)
+
+
+def test_examples_that_are_not_in_order_are_damage(make_run):
+    directory = make_run(count=4)
+    path = directory / "examples/test.parquet"
+    pq.write_table(pq.read_table(path).take([1, 0, 2, 3]), path)
+    seal_again(directory)
+    with pytest.raises(UserError, match=r"test\.parquet is damaged: its examples are not in order"):
         packed(directory)
