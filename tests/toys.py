@@ -18,6 +18,8 @@ ENCODERS = {
     "average": partial(AverageEncoder, hidden_size=12),
     "transformer": partial(TransformerEncoder, hidden_size=12, layers=2, heads=3),
 }
+REENCODED = {"transformer"}
+"""Encoders in which every word changes every state, so that leave-one-out has no short cut for them."""
 ATTENTIONS = {"additive": AdditiveAttention, "dot": DotAttention}
 VOCABULARY = 30
 
