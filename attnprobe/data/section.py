@@ -5,9 +5,6 @@ from typing import Any
 
 from attnprobe.shown import visible
 
-SECTION = "data_section"
-"""The manifest's key: `notes`, what was guessed while reading, one sentence each; `checks`, see
-`attnprobe.data.checks.Check`."""
 ALWAYS = ("rows", "classes", "length")
 """Checks that are shown where nothing is wrong, too."""
 

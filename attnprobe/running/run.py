@@ -20,7 +20,7 @@ from torch import Tensor
 
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
-from attnprobe.data.section import SECTION, tell_section
+from attnprobe.data.section import tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
@@ -48,7 +48,7 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.table import IMPORTANCES, Rows, Told, told
+from attnprobe.results.table import IMPORTANCES, SECTION, Rows, Told, told
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked

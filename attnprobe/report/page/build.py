@@ -13,7 +13,6 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from attnprobe.data.section import SECTION
 from attnprobe.errors import answering_disk
 from attnprobe.report.claims import CRITERIA, LEVELS, Finding
 from attnprobe.report.comparisons import compare_models
@@ -33,6 +32,7 @@ from attnprobe.report.studies import find_studies
 from attnprobe.report.tables import all_tables
 from attnprobe.report.terminal import data_notes
 from attnprobe.results.files import write_atomically
+from attnprobe.results.table import SECTION
 
 HERE = Path(__file__).parent
 SCRIPT = ("tables", "blocks", "examples", "search", "browser", "heatmaps")

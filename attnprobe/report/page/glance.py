@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from attnprobe.data.section import SECTION
 from attnprobe.report.page.runs import Group, Run
 from attnprobe.report.page.verdicts import Card
 from attnprobe.report.quality import Quality, quality_of
 from attnprobe.report.states import State, states
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import SECTION
 
 ENCODERS = {
     "LSTMEncoder": "recurrent model (LSTM)",
