@@ -111,7 +111,7 @@ def signed(text: str) -> str:
     """A text whose last line, a comment, is the SHA-256 of what stands before it.
 
     >>> signed("a: 1\\n")[:23]
-    'a: 1\\n# sha256: 9ae4a41f'
+    'a: 1\\n# sha256: 37b128c5'
     """
     return f"{text}{SIGNATURE}{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}\n"
 

@@ -120,7 +120,7 @@ def test_too_many_words(words):
 def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
     names = "importances=[attention,random,shapley_sampling]"
     directory = run(
-        small_run(tmp_path / "runs", "figures=true", names, "probe.subsets.most_words=7", probes="[subsets]")
+        small_run(tmp_path / "runs", "figures=true", names, "probe.subsets.most_words=12", probes="[subsets]")
     )
     table = rows(read_results(directory)).set_index("importance")
     assert 0 < table["n"].max() <= 30
