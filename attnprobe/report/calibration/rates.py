@@ -7,23 +7,13 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from scipy import stats
 
+from attnprobe.results.statistics import clopper_pearson
+
 REPEATS = 1000
 """Bootstrap samples of the models."""
 FALSE_ALARMS = 0.05
 """Share of wrong attentions that a chosen threshold may let pass, among the models that it is chosen on."""
 KEY = ["version", "criterion", "level", "claim"]
-
-
-def clopper_pearson(yes: int, of: int) -> tuple[float, float]:
-    """Exact 95 % interval of a share; NaN of nothing.
-
-    >>> tuple(round(end, 3) for end in clopper_pearson(0, 60))
-    (0.0, 0.06)
-    """
-    if of == 0:
-        return float("nan"), float("nan")
-    found = stats.binomtest(yes, of).proportion_ci(method="exact")
-    return float(found.low), float(found.high)
 
 
 def rates(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFrame:
@@ -37,7 +27,7 @@ def rates(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.DataFr
     rows = []
     for key, part in answered.groupby([*KEY, *by, "rightness_label"], observed=True):
         asked, decided, yes = len(part), int(part["met"].notna().sum()), int((part["met"] == 1).sum())
-        low, high = clopper_pearson(yes, asked)
+        _, low, high = clopper_pearson(yes, asked)
         row = dict(zip([*KEY, *by, "rightness"], key, strict=True))
         rows.append(
             row
@@ -109,7 +99,7 @@ def held_out(answered: pd.DataFrame, by: Sequence[str] = ("encoder",)) -> pd.Dat
         row = dict(zip([*KEY, *by], key, strict=True)) | {"thresholds": ", ".join(f"{one:.3f}" for one in chosen)}
         for label in ("right", "wrong"):
             yes, of = counts[label, "yes"], counts[label, "of"]
-            low, high = clopper_pearson(yes, of)
+            _, low, high = clopper_pearson(yes, of)
             row |= {f"{label} models": of, label: yes / of, f"{label} low": low, f"{label} high": high}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -123,7 +113,7 @@ def power_curve(answered: pd.DataFrame, edges: Sequence[float] = (0.0, 0.2, 0.4,
     rows = []
     for key, part in solved.assign(bin=place).groupby([*KEY, "encoder", "bin"], observed=True):
         yes, of = int((part["met"] == 1).sum()), len(part)
-        low, high = clopper_pearson(yes, of)
+        _, low, high = clopper_pearson(yes, of)
         row = dict(zip([*KEY, "encoder", "bin"], key, strict=True))
         row |= {"rightness": float(part["rightness"].mean()), "models": of, "rate": yes / of, "low": low, "high": high}
         rows.append(row)

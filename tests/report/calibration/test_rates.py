@@ -14,7 +14,8 @@ from attnprobe.report import calibration
 from attnprobe.report.calibration.collect import SHIPPED, shipped
 from attnprobe.report.calibration.models import RIGHTNESS
 from attnprobe.report.calibration.published import PUBLISHED, nearer_optimum, removed_earlier
-from attnprobe.report.calibration.rates import clopper_pearson, held_out, power_curve, rates, separation, separations
+from attnprobe.report.calibration.rates import held_out, power_curve, rates, separation, separations
+from attnprobe.results.statistics import clopper_pearson
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
@@ -42,14 +43,14 @@ def test_the_rate_is_of_all_models_asked():
         assert found.loc[label, "asked"] == 60
         assert found.loc[label, "decided"] == part["met"].notna().sum()
         assert found.loc[label, "rate"] == (part["met"] == 1).sum() / 60
-        low, high = clopper_pearson(int((part["met"] == 1).sum()), 60)
+        _, low, high = clopper_pearson(int((part["met"] == 1).sum()), 60)
         assert (found.loc[label, "rate low"], found.loc[label, "rate high"]) == (low, high)
     assert found.loc["right", "rate"] > found.loc["wrong", "rate"]
 
 
 def test_exact_intervals_against_the_beta_distribution():
     for yes, of in ((0, 60), (57, 60), (60, 60), (1, 3)):
-        low, high = clopper_pearson(yes, of)
+        _, low, high = clopper_pearson(yes, of)
         assert low == pytest.approx(stats.beta.ppf(0.025, yes, of - yes + 1) if yes else 0)
         assert high == pytest.approx(stats.beta.ppf(0.975, yes + 1, of - yes) if yes < of else 1)
     assert np.isnan(clopper_pearson(0, 0)).all()
