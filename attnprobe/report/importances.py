@@ -7,6 +7,7 @@ torch, is imported.
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.colors import is_color_like
 
 from attnprobe.results.table import IMPORTANCES
 
@@ -37,8 +38,9 @@ def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
     """
     said = results.attrs.get(IMPORTANCES, {}).get(probe, {}).get(name, {})
     colour = COLOURS[sum(name.encode()) % len(COLOURS)]
+    own = said.get("colour", colour)
     return Facts(
-        str(said.get("title", name.replace("_", " "))), str(said.get("colour", colour)), bool(said.get("signed"))
+        str(said.get("title", name.replace("_", " "))), own if is_color_like(own) else colour, bool(said.get("signed"))
     )
 
 

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from attnprobe.errors import UserError
 from attnprobe.results.checksums import DamagedRun, Record, check, damaged, read_sealed
 from attnprobe.results.schema import SCHEMA
+from attnprobe.results.statements import check_statements
 from attnprobe.results.untrusted import inside
 
 MANIFEST = "manifest.json"
@@ -298,6 +299,7 @@ def check_listing(path: Path, content: dict[str, Any]) -> None:
     for probe, entry in tables.items():
         if not isinstance(entry, dict) or table_file(probe) not in files:
             raise damaged(path, f"it lists the table {probe!r} and not its file")
+    check_statements(path, content)
 
 
 def find_runs(

@@ -240,9 +240,6 @@ def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_st
     return of_step.null_count < group.num_rows if with_steps else of_step.null_count > 0
 
 
-SECTION = "data_section"
-"""The manifest's key of what is said of the data before training: `notes`, what was guessed while reading, one sentence
-each; `checks`, see `attnprobe.data.checks.Check`."""
 IMPORTANCES = "importances"
 """Key of a table's `attrs` with the facts of its runs' importances: probe → name in the metrics → facts."""
 

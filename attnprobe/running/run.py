@@ -48,7 +48,8 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.table import IMPORTANCES, SECTION, Rows, Told, told
+from attnprobe.results.statements import SECTION
+from attnprobe.results.table import IMPORTANCES, Rows, Told, told
 from attnprobe.running.collecting import LessonCollector, PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked

@@ -32,7 +32,7 @@ from attnprobe.report.studies import find_studies
 from attnprobe.report.tables import all_tables
 from attnprobe.report.terminal import data_notes
 from attnprobe.results.files import write_atomically
-from attnprobe.results.table import SECTION
+from attnprobe.results.statements import SECTION
 
 HERE = Path(__file__).parent
 SCRIPT = ("tables", "blocks", "examples", "search", "browser", "heatmaps")

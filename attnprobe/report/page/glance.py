@@ -12,7 +12,7 @@ from attnprobe.report.page.verdicts import Card
 from attnprobe.report.quality import Quality, quality_of
 from attnprobe.report.states import State, states
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import SECTION
+from attnprobe.results.statements import SECTION
 
 ENCODERS = {
     "LSTMEncoder": "recurrent model (LSTM)",

@@ -1,0 +1,53 @@
+"""What a manifest says in words, of importances and of the data: checked before anything is made of it, because whoever
+made the run may have written and sealed it."""
+
+from pathlib import Path
+from typing import Any
+
+from attnprobe.results.checksums import damaged
+
+SECTION = "data_section"
+"""The manifest's key of what is said of the data before training: `notes`, what was guessed while reading, one sentence
+each; `checks`, see `attnprobe.data.checks.Check`."""
+TEXTS = ("title", "colour")
+"""Entries of an importance's facts that are text."""
+
+
+def check_statements(path: Path, content: dict[str, Any]) -> None:
+    """Whether a manifest's importances and its data section have the types that a run writes.
+
+    Raises:
+        DamagedRun: they do not.
+    """
+    for probe, entry in content.get("tables", {}).items():
+        told = entry.get("importances", {})
+        if not isinstance(told, dict) or not all(_is_fact(said) for said in told.values()):
+            raise damaged(path, f"what it says of the importances of {probe!r} is not as a run says it")
+    said = content.get(SECTION, {})
+    if not isinstance(said, dict) or not _are(said.get("notes", []), str) or not _are(said.get("checks", []), dict):
+        raise damaged(path, f"its {SECTION} is not as a run writes it")
+    if not all(_is_check(one) for one in said.get("checks", [])):
+        raise damaged(path, f"a check in its {SECTION} is not as a run writes it")
+
+
+def _are(values: Any, kind: type) -> bool:
+    return isinstance(values, list) and all(isinstance(one, kind) for one in values)
+
+
+def _is_fact(said: Any) -> bool:
+    return isinstance(said, dict) and all(isinstance(said.get(name, ""), str) for name in TEXTS)
+
+
+def _is_check(one: dict[str, Any]) -> bool:
+    texts = isinstance(one.get("name"), str) and isinstance(one.get("sentence"), str)
+    limit = one.get("threshold")
+    return (
+        texts
+        and isinstance(one.get("warns"), bool)
+        and _is_number(one.get("value"))
+        and (limit is None or _is_number(limit))
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

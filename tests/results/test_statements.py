@@ -1,0 +1,44 @@
+"""A manifest that was written by somebody else, and sealed again, is refused by name where it says what no run says."""
+
+import pytest
+
+from attnprobe.results.checksums import DamagedRun
+from attnprobe.results.directory import RunDirectory
+from tests.runs import seal
+
+CHECK = {"name": "rows", "value": 3, "threshold": None, "warns": False, "sentence": "3 rows"}
+FACTS = {"name": "mine", "title": "my own", "colour": "#117733", "signed": False}
+
+
+@pytest.mark.parametrize(
+    "section", [{}, {"notes": ["read as cp1252"]}, {"checks": [CHECK, CHECK | {"threshold": 0.5, "warns": True}]}]
+)
+def test_what_a_run_says_is_read(tmp_path, section):
+    tables = {"erasure": {"importances": {"mine": FACTS}}}
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/erasure.parquet").write_bytes(b"some")
+    seal(tmp_path, tables=tables, data_section=section)
+    assert RunDirectory(tmp_path).manifest()["data_section"] == section
+
+
+@pytest.mark.parametrize(
+    "section",
+    [3, {"notes": "one"}, {"notes": [3]}, {"checks": {}}, {"checks": ["rows"]}]
+    + [{"checks": [CHECK | change]} for change in (
+        {"name": 1}, {"sentence": None}, {"warns": "no"}, {"value": "many"}, {"value": True}, {"threshold": []},
+    )]
+    + [{"checks": [{name: value for name, value in CHECK.items() if name != left_out}]} for left_out in ("name", "warns")],
+)  # fmt: skip
+def test_a_data_section_that_is_none_is_damage(tmp_path, section):
+    seal(tmp_path, data_section=section)
+    with pytest.raises(DamagedRun, match="data_section"):
+        RunDirectory(tmp_path).manifest()
+
+
+@pytest.mark.parametrize("told", [3, [], {"mine": "a title"}, {"mine": {"title": 3}}, {"mine": {"colour": ["red"]}}])
+def test_importances_that_are_none_are_damage(tmp_path, told):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/erasure.parquet").write_bytes(b"some")
+    seal(tmp_path, tables={"erasure": {"importances": told}})
+    with pytest.raises(DamagedRun, match="importances of 'erasure'"):
+        RunDirectory(tmp_path).manifest()
