@@ -239,15 +239,20 @@ def show(table: Table) -> None:
     say(console.export_text(styles=sys.stdout.isatty()).rstrip("\n"), plain=False)
 
 
-def objective(directory: Path) -> float:
+def objective(directory: Path) -> float | None:
     """What a search for settings optimises: the chosen epoch's validation metric by which that epoch was chosen
     (`training.recipe.selection_metric`; higher is better, but for `loss`).
+
+    Returns:
+        the metric; None where nothing was trained (training=none), so that no epoch was chosen.
 
     Raises:
         UserError: no finished run there, or a damaged one.
     """
     run = RunDirectory(directory)
     manifest = run.manifest()
+    if manifest["chosen_epoch"] is None:
+        return None
     metric = f"validation_{manifest['training']['training']['recipe']['selection_metric']}"
     chosen = (
         (pc.field("metric") == metric)

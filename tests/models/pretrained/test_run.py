@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attnprobe.errors import UserError
+from attnprobe.launching.sweep import objective
 from attnprobe.loading import load_run
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
@@ -50,6 +51,7 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     assert manifest["model_facts"]["short_way"]
     assert manifest["model_facts"]["differences"]["replaced"] < 1e-9
     assert manifest["chosen_epoch"] is None
+    assert objective(directory) is None  # a sweep of such runs has nothing to optimise, and ends well
     assert set(manifest["classes"]) == {"Great", "good", "so_so", "very bad"}
     values = results[results["metric"] == "median_tvd"]["value"]
     assert values.between(0, 1).all()
