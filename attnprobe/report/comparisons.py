@@ -14,7 +14,7 @@ from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import Evidence, Measure, over_seeds, values_of
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.numbers import Numbers, numbers_of
-from attnprobe.report.readings.erasure import needed
+from attnprobe.report.rankings import needed
 
 CONTEXT_FREE = {
     "flannoenc": ("flanrnn", "flanconv"),

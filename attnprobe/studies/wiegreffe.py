@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from attnprobe.errors import UserError
 from attnprobe.overrides import quoted
-from attnprobe.report.studies.wiegreffe import choose
+from attnprobe.report.four_tests.exclusivity import choose
 from attnprobe.studies.base import Done, Member, Study
 
 TESTS = ("uniform", "seeds", "guide", "adversary")

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from attnprobe.errors import UserError
+from attnprobe.report.four_tests.exclusivity import choose
 from attnprobe.report.studies import find_studies, read_study, write_study
-from attnprobe.report.studies.wiegreffe import choose
 from attnprobe.results.directory import RunDirectory
 from attnprobe.running.run import run
 from attnprobe.studies.base import carry_out_study, changed, with_teacher

@@ -8,10 +8,10 @@ from scipy.spatial.distance import squareform
 
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of
+from attnprobe.report.figures.erasure import NARROW
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.report.readings.erasure import NARROW
 from attnprobe.report.wide import facets, per_example
 from attnprobe.results.statistics import interval
 

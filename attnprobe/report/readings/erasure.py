@@ -1,214 +1,16 @@
 """Erasing in a ranking's order until the decision flips (Serrano & Smith 2019, section 5)"""
 
-from itertools import permutations
-
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from scipy import stats
 
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import Measure, flips_of, least, mean_of, share_of
-from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
-from attnprobe.report.figures.marks import box
-from attnprobe.report.figures.style import FAINT, INK
-from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.figures.erasure import boxes, pairs, regret
+from attnprobe.report.importances import importances_in
+from attnprobe.report.rankings import PROBE, look, needed, pair_rows, rank_rows
 from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
-from attnprobe.report.wide import Facet, facets, per_example
-from attnprobe.results.statistics import interval
 
-PROBE = "erasure"
-OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
-"""Orders that are the probe's own and no importances, with the words and the colour for each."""
-NARROW = 1.5 * 72
-"""Points above a panel that has the rankings' names beside it."""
 NEEDED = ("removed_fraction_attention", "removed_fraction_random")
-
-
-def shown(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
-    """The rankings that the table has numbers of this kind of."""
-    there = [name for name in importances_in(results, PROBE, f"{kind}_") if name != "random_mean"]
-    first, last = ([name for name in there if name == own] for own in OWN)
-    return [*first, *(name for name in there if name not in OWN), *last]
-
-
-def look(results: pd.DataFrame, name: str) -> tuple[str, str]:
-    """A ranking's words and colour."""
-    facts = facts_of(name, results, PROBE)
-    return OWN.get(name, (facts.title, facts.colour))
-
-
-def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the items erased until the decision flips, by ranking: left boxes over the examples that this ranking
-    flips (the paper's), right boxes over those that all rankings but the control (lowest attention) flip. Quartiles,
-    median, whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
-
-    Serrano & Smith's figures 5 and 6.
-    """
-    names = shown(results)
-    panels = facets(per_example(results, PROBE, [f"removed_fraction_{name}" for name in names]))
-    figure, axes = grid(len(panels), panel_height=2.2, columns=2)
-    for panel, facet in zip(axes, panels, strict=True):
-        _boxes(panel, facet, names, [look(results, name) for name in names])
-    handles = [
-        Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
-        Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
-    ]
-    around(figure, y="share of items erased at the flip", handles=handles)
-    return figure
-
-
-def _boxes(axes: Axes, facet: Facet, names: list[str], looks: list[tuple[str, str]]) -> None:
-    columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in names}
-    common = ~np.isnan(np.stack([columns[name] for name in names if name != "ascending"])).any(0)
-    for at, name in enumerate(names):
-        values = columns[name]
-        box(axes, values, at - 0.18, 0.3, looks[at][1])
-        box(axes, values[common], at + 0.18, 0.3, FAINT)
-        count = np.count_nonzero(~np.isnan(values))
-        axes.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=NOTE_SIZE, color=FAINT)
-    axes.set_ylim(-0.1, 1.02)
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.set_xticks(range(len(names)), [words for words, _ in looks], rotation=35, ha="right")
-    title(axes, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
-
-
-def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the examples that can flip which a ranking flips with at most x items more than the smallest set."""
-    names = shown(results, "regret")
-    metrics = ["never_flips", *(f"regret_{name}" for name in names)]
-    panels = facets(per_example(results, PROBE, metrics))
-    figure, axes = grid(len(panels), panel_height=1.9)
-    values = np.concatenate([facet.rows[metrics[1:]].to_numpy().ravel() for facet in panels])
-    most = int(np.max(values[~np.isnan(values)], initial=3))
-    x = np.arange(most + 1)
-    for panel, facet in zip(axes, panels, strict=True):
-        rows = facet.rows[facet.rows["never_flips"] == 0]
-        for name in names:
-            known = np.sort(rows[f"regret_{name}"].dropna().to_numpy())
-            share = np.searchsorted(known, x, side="right") / max(1, len(rows))
-            panel.step(x + 1, share, where="post", color=look(results, name)[1], lw=1.0)
-        panel.set_xscale("log")
-        ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
-        panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
-        panel.set_xticks([], minor=True)
-        panel.set_ylim(0, 1.02)
-        title(panel, counted(facet.title, len(rows)))
-    handles = [Line2D([], [], color=look(results, name)[1], label=look(results, name)[0]) for name in names]
-    around(figure, x="items more than the smallest flipping set", y="share of examples", handles=handles)
-    return figure
-
-
-def paired(results: pd.DataFrame) -> pd.DataFrame:
-    """Every two rankings compared example by example: who flips the decision with fewer items.
-
-    A ranking that never flips needs more than one that does; where neither flips, nothing is compared.
-
-    Returns:
-        per panel and ordered pair: `fewer`, `tie`, `more`, `neither` (shares of all `n` examples, summing to 1),
-        `low`, `high` (Wilson's 95 % interval of `fewer`), and `rank_biserial`: −1 (the second always needs fewer) to 1
-        (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby 2014), in which a
-        ranking that never flips needs one item more than there are; NaN where they never differ.
-    """
-    names = shown(results, "removed_count")
-    rows = []
-    metrics = ["content_length", *(f"removed_count_{name}" for name in names)]
-    for facet in facets(per_example(results, PROBE, metrics)):
-        never = facet.rows["content_length"].to_numpy() + 1
-        counts = {name: facet.rows[f"removed_count_{name}"].to_numpy() for name in names}
-        for first, second in permutations(names, 2):
-            a, b = (np.where(np.isnan(counts[name]), never, counts[name]) for name in (first, second))
-            neither = np.isnan(counts[first]) & np.isnan(counts[second])
-            share = stats.binomtest(int((a < b).sum()), len(a))
-            low, high = share.proportion_ci(method="wilson")
-            ties = float(((a == b) & ~neither).mean())
-            row = {"panel": facet.title, "first": first, "second": second, "n": len(a)}
-            row |= {"fewer": share.statistic, "low": low, "high": high, "tie": ties, "more": float((a > b).mean())}
-            rows.append(row | {"neither": float(neither.mean()), "rank_biserial": rank_biserial(b - a)})
-    return pd.DataFrame(rows)
-
-
-def rank_biserial(difference: np.ndarray) -> float:
-    """Matched-pairs rank-biserial correlation of differences `[examples]`, −1 to 1; those of 0 are left out.
-
-    >>> rank_biserial(np.array([1.0, 2.0, -3.0, 0.0]))
-    0.0
-    """
-    difference = difference[difference != 0]
-    if len(difference) == 0:
-        return float("nan")
-    ranks = stats.rankdata(np.abs(difference))
-    return float((ranks * np.sign(difference)).sum() / ranks.sum())
-
-
-def rank_rows(results: pd.DataFrame) -> pd.DataFrame:
-    """How much each ranking has to remove, per data set and model, with 95 % bootstrap intervals.
-
-    `share removed where it flips` is over the examples that this ranking flips (the paper's way: other examples in
-    every row), `share removed` over all that some set flips, an order that does not flip them needing all of their
-    items. `regret`: items more than the smallest set, over the examples that the ranking flips.
-    """
-    names = shown(results)
-    rows = []
-    metrics = [f"{kind}_{name}" for name in names for kind in ("removed_fraction", "regret")]
-    for facet in facets(per_example(results, PROBE, ["never_flips", *metrics])) if names else []:
-        never = facet.rows["never_flips"].to_numpy()
-        for name in names if (never == 0).any() else []:
-            fraction = facet.rows[f"removed_fraction_{name}"]
-            row = {"data and model": facet.title, "ranking": look(results, name)[0], "n": int((never == 0).sum())}
-            row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
-            row |= _with_interval("share removed", needed(fraction.to_numpy(), never))
-            regret = facet.rows[f"regret_{name}"].to_numpy()
-            rows.append(
-                row | _with_interval("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret)
-            )
-    return pd.DataFrame(rows)
-
-
-def _with_interval(name: str, values: np.ndarray) -> dict[str, float]:
-    return dict(zip((name, f"{name}, low", f"{name}, high"), interval(values), strict=True))
-
-
-def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
-    """`paired`, headed in words."""
-    names = shown(results, "removed_count")
-    if len(names) < 2:
-        return pd.DataFrame()
-    table = paired(results)
-    words = {name: look(results, name)[0] for name in names}
-    headings = {
-        "panel": "data and model", "first": "ranking", "second": "against", "fewer": "needs fewer", "low": "low",
-        "high": "high", "tie": "tie", "more": "needs more", "neither": "neither flips", "rank_biserial": "rank-biserial",
-        "n": "n",
-    }  # fmt: skip
-    table[["first", "second"]] = table[["first", "second"]].replace(words)
-    return table[list(headings)].rename(columns=headings)
-
-
-def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """In how many percent of the examples the row's ranking flips the decision with fewer items than the column's."""
-    names = shown(results, "removed_count")
-    table = paired(results)
-    panels = list(table.groupby("panel", sort=False))
-    figure, axes = grid(len(panels), panel_height=2.3, columns=2)
-    for panel, (name, rows) in zip(axes, panels, strict=True):
-        cells = (
-            rows.pivot(index="first", columns="second", values="fewer").reindex(index=names, columns=names).to_numpy()
-        )
-        panel.imshow(np.ma.masked_invalid(cells), cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
-        for (y, x), share in np.ndenumerate(cells):
-            if not np.isnan(share):
-                panel.annotate(f"{100 * share:.0f}", (x, y), ha="center", va="center", fontsize=6)
-        words = [look(results, name)[0] for name in names]
-        panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
-        panel.set_yticks(range(len(names)), words)
-        panel.tick_params(length=0)
-        title(panel, counted(str(name), int(rows["n"].iloc[0])), NARROW)
-    around(figure, x="… than this one", y="this ranking needs fewer items …")
-    return figure
 
 
 def with_bias(status: np.ndarray) -> np.ndarray:
@@ -217,12 +19,6 @@ def with_bias(status: np.ndarray) -> np.ndarray:
 
 
 SOURCE = "Serrano & Smith 2019, section 5"
-
-
-def needed(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
-    """Share of the items that an order needs: all (1) where it does not flip what can be flipped, and NaN where nothing
-    can be. So all orders are compared on the same examples."""
-    return np.where(never_flips == 0, np.where(np.isnan(fraction), 1.0, fraction), np.nan)
 
 
 def needs_more(first: str, second: str) -> Measure:

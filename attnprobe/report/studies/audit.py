@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from attnprobe.report.four_tests.members import Members
+from attnprobe.report.four_tests.necessity import uniform
+from attnprobe.report.four_tests.stability import seeds
 from attnprobe.report.studies import StudyReading
-from attnprobe.report.studies.wiegreffe import Members, seeds, uniform
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:

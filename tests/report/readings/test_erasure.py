@@ -5,8 +5,8 @@ import pytest
 
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
+from attnprobe.report.rankings import paired, rank_biserial
 from attnprobe.report.reading import readings
-from attnprobe.report.readings.erasure import paired, rank_biserial
 from attnprobe.results.table import Rows
 
 

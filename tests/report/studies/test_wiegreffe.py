@@ -9,10 +9,10 @@ from scipy.spatial.distance import jensenshannon
 from sklearn.metrics import f1_score
 
 from attnprobe.report.evidence import FAILS, HOLDS, NEGLIGIBLE, UNDECIDED, Evidence
+from attnprobe.report.four_tests.exclusivity import choose
 from attnprobe.report.joint import confusion, difference, f1_over_classes
 from attnprobe.report.stability import compared, halves, of_pairs, stability
 from attnprobe.report.studies import read_study
-from attnprobe.report.studies.wiegreffe import choose
 from attnprobe.results.files import write_sealed, write_table
 from attnprobe.results.table import Rows
 from tests.runs import seal, seal_again

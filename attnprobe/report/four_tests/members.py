@@ -1,0 +1,112 @@
+"""The runs of a study by role, and the numbers that are read from their tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.report.figures.draw import class_names
+from attnprobe.report.joint import confusion
+from attnprobe.results.table import read_results
+
+MARGIN = 0.01
+"""F1 that is no difference worth speaking of, however little the seeds vary."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """The study's runs by role, and the numbers that are read from their tables."""
+
+    directory: Path
+    content: Mapping[str, Any]
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """`role seed parameter path f1`: F1 of class 1 on the test split (macro F1 where there are more classes)."""
+        rows = []
+        for member in self.content["members"]:
+            path = self.directory / member["directory"]
+            rows.append({name: member[name] for name in ("role", "seed", "parameter")} | {"path": path, "f1": f1(path)})
+        return pd.DataFrame(rows)
+
+    def of(self, role: str) -> pd.DataFrame:
+        """The runs of one role, in the order of the study."""
+        return self.runs[self.runs["role"] == role]
+
+    def confusions(self, role: str) -> dict[int, np.ndarray]:
+        """By seed, what F1 is made of (`attnprobe.report.joint`)."""
+        return {int(seed): confusion(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
+
+    def by_seed(self, role: str) -> "pd.Series[float]":
+        """F1 by seed."""
+        return self.of(role).set_index("seed")["f1"]
+
+    @property
+    def base_seed(self) -> int:
+        """The seed of the run that the others refer to."""
+        return int(self.of("base")["seed"].iloc[0])
+
+    @cached_property
+    def to_base(self) -> pd.DataFrame:
+        """`tvd jsd teacher_max_attention …` per `role seed parameter example_id`, of all runs compared with the base."""
+        parts = []
+        for run in self.runs[self.runs["role"].isin(["base", "adversary"])].to_dict("records"):
+            if run["role"] == "base" and run["seed"] == self.base_seed:
+                continue
+            wide = per_example(run["path"], "teacher")
+            parts.append(wide.assign(role=run["role"], seed=run["seed"], parameter=run["parameter"]))
+        return pd.concat([part for part in parts if not part.empty]) if parts else pd.DataFrame()
+
+    @property
+    def others(self) -> pd.DataFrame:
+        """The rows of `to_base` of the base's other seeds; empty where there are none."""
+        return self.to_base if self.to_base.empty else self.to_base[self.to_base["role"] == "base"]
+
+    @cached_property
+    def single(self) -> pd.DataFrame:
+        """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example; empty where the
+        base was not searched for them."""
+        return per_example(Path(self.of("base")["path"].iloc[0]), "adversarial")
+
+    @property
+    def best(self) -> str:
+        """What the farthest attentions of the base's examples are: `exact`, or known with so many of them exact."""
+        share = float((self.single["is_exact"] == 1).mean())
+        return "exact" if share == 1 else f"farthest known, {100 * share:.0f} % exact"
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the base's classes."""
+        return class_names(Path(self.of("base")["path"].iloc[0]))
+
+    def has(self, test: str) -> bool:
+        """Whether the study made this test."""
+        return test in self.content["settings"]["tests"]
+
+
+def f1(run: Path) -> float:
+    """F1 of class 1 of one run on the test split; macro F1 where the classes are not two."""
+    rows = read_results(run, probe="performance")
+    classes = rows[rows["metric"] == "f1"].set_index("step")["value"]
+    if len(classes) == 2:
+        return float(classes[1.0])
+    return float(rows.loc[rows["metric"] == "f1_macro", "value"].iloc[0])
+
+
+def per_example(run: Path, probe: str) -> pd.DataFrame:
+    """One row per example, one column per metric without steps."""
+    rows = read_results(run, probe=probe)
+    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0)]
+    wide = rows.assign(metric=rows["metric"].astype(str)).pivot(index="example_id", columns="metric", values="value")
+    return wide.rename_axis(columns=None)
+
+
+def seeds_vary(members: Members) -> float:
+    """Standard deviation of the base's F1 over its seeds, at least `MARGIN`: a difference no larger is what another seed
+    makes as well."""
+    spread = members.by_seed("base").std(ddof=1)
+    return max(MARGIN, 0.0 if np.isnan(spread) else round(float(spread), 3))
