@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from attnprobe.batch import Task
-from attnprobe.probes.gradient_adversary import excess_gradient, search_adversary
+from attnprobe.measures import jensen_shannon
+from attnprobe.probes.gradient_adversary import OUTSIDE, Objective, excess_gradient, search_adversary
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
 from benchmarks import reference
@@ -35,8 +38,9 @@ def test_takes_the_same_path_as_autograd_on_the_published_objective(classes, eps
     assert (found.tvd <= epsilon).all()
 
 
-def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_gradient():
-    classifier, batch = toy_classifier(classes=3, spread=4), toy_batch([6, 4])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_gradient(classes):
+    classifier, batch = toy_classifier(classes=classes, spread=4), toy_batch([6, 4])
     outputs, linear = toy_readout(classifier, batch)
     generic = Readout(
         attention=linear.attention,
@@ -44,16 +48,40 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
         example_id=linear.example_id,
         decode=lambda attention: classifier.decode(outputs.hidden, attention),
     )
-    attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1)
+    attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1).transpose(0, 1)
 
     def through_softmax(readout):
-        gradient = excess_gradient(readout, attention, readout.prediction(), 0.001)
+        gradient = excess_gradient(readout, 0.001)(attention)
         return attention * (gradient - (attention * gradient).sum(-1, keepdim=True))
 
     # position logits carry the bias in every position: the same along the simplex, where attention lives
     by_hand, by_autograd = through_softmax(linear), through_softmax(generic)
     torch.testing.assert_close(by_hand, by_autograd)
     assert by_hand.abs().sum() > 0
+
+
+@pytest.mark.parametrize("restarts", [1, 2, 5, 40])
+@pytest.mark.parametrize("precision", [torch.float64, torch.float32])
+def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_written(restarts, precision):
+    """40 restarts: more factors than one logarithm holds. Peaked starts: weights down to 1e-12 among them."""
+    _, readout = toy_readout(toy_classifier(classes=3, spread=4), toy_batch([6, 9]))
+    readout = replace(
+        readout, attention=readout.attention.to(precision), position_logits=readout.position_logits.to(precision)
+    )
+    start = (3 * start_for(readout, restarts)).to(precision)
+    logits = start.transpose(0, 1).masked_fill(~readout.content.unsqueeze(1), OUTSIDE).contiguous()
+    objective = Objective(readout, logits, 1.0, 500.0, excess_gradient(readout, 0.01))
+    objective.differentiate(logits)
+
+    free = start.double().requires_grad_()
+    wide = replace(readout, attention=readout.attention.double(), position_logits=readout.position_logits.double())
+    attention = free.masked_fill(~wide.content, -torch.inf).softmax(-1)
+    away = jensen_shannon(attention, wide.attention).sum()
+    pairs = jensen_shannon(attention.unsqueeze(0), attention.unsqueeze(1)).sum() / restarts**2
+    excess = (wide.distance(wide.predict(attention), wide.prediction()) - 0.01).relu().sum()
+    (expected,) = torch.autograd.grad(-away - pairs + 500 * excess, free)
+    tolerance = {"atol": 1e-12, "rtol": 1e-9} if precision == torch.float64 else {"atol": 2e-3, "rtol": 1e-3}
+    torch.testing.assert_close(objective.gradient.double(), expected.transpose(0, 1), **tolerance)
 
 
 def test_multi_label_tasks_keep_every_label_within_reach():
