@@ -12,15 +12,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
-from attnprobe.data.module import TextDataModule
-from attnprobe.data.text import TextPipeline
+from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.importance.base import Importance, Subject
 from attnprobe.importance.registry import built_in
 from attnprobe.importance.registry import names as built_in_names
-from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.build import construct, is_whole
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.readout import Readout
@@ -268,45 +267,3 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
     if absent := [part for part in PARTS if not isinstance(config.get("model"), dict) or part not in config["model"]]:
         raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
     return config
-
-
-def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
-    """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator.
-
-    A model with a tokenizer of its own reads the data's words with it, and looks at itself on a few of the texts.
-
-    Raises:
-        UserError: there is no such model for these data.
-    """
-    facts = {
-        "task": data.task,
-        "class_weight": data.class_weight,
-        "recipe": instantiate(config["training"]["recipe"]),
-    }
-    if is_whole(config["model"]):
-        trains = config["training"]["epochs"] > 0
-        classifier: TrainedModel = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
-    else:
-        classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
-    if classifier.reader is not None:
-        data.read_pieces(classifier.reader)
-    classifier.prepare(data.sample())
-    return classifier
-
-
-def is_whole(model: Any) -> bool:
-    """Whether settings name the class of a whole model, and not those of its parts."""
-    return isinstance(model, Mapping) and "_target_" in model
-
-
-def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> TrainedModel:
-    """An untrained classifier of three stages as conf/model describes it; `facts` follow from the data and the recipe."""
-    question = model.get("question_encoder")
-    return AttentionClassifier(
-        embeddings=embeddings,
-        encoder=instantiate(model["encoder"]),
-        attention=instantiate(model["attention"]),
-        decoder=instantiate(model["decoder"]),
-        question_encoder=None if question is None else instantiate(question),
-        **facts,
-    )

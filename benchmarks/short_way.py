@@ -8,7 +8,8 @@ from time import perf_counter
 
 import torch
 
-from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.models.pretrained.model import PretrainedClassifier
 

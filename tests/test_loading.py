@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 
 import attnprobe
 from attnprobe.batch import Task
-from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.loading import TrainedRun

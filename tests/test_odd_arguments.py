@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from attnprobe.data.examples import Reader
-from attnprobe.data.settings import Columns
-from attnprobe.data.text import TextRules, check_texts
+from attnprobe.data.columns import Columns
+from attnprobe.data.pipeline import check_texts
+from attnprobe.data.reader import Reader
+from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
 from attnprobe.results.statistics import interval
 

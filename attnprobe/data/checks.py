@@ -1,7 +1,7 @@
 """What is wrong with a data set, found before anything is trained on it: numbers, thresholds and a sentence for each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import regex
 
 from attnprobe.data.batching import Ragged, TextSplit
 from attnprobe.data.files import SPLITS
+from attnprobe.data.looks import MOST_NAMES, Check, and_more, below, fact, from_on, percent
 from attnprobe.data.repeats import SIMILAR, first_copies, keys_of, near_copies
 
 LARGEST_CLASS = 0.9
@@ -25,8 +26,6 @@ UNKNOWN_WORDS = 0.1
 NO_LETTERS = 0.3
 SPACELESS = 0.3
 
-MOST_NAMES = 8
-"""Classes that a sentence names."""
 EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty")
 """Why a row has nothing to read, in the words of the counts."""
 
@@ -37,29 +36,6 @@ SCRIPTS = {
     "th": (regex.compile(r"\p{Thai}"), "Thai"),
 }
 """Scripts that leave no space between words; Japanese before Chinese, whose characters it has as well."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at.
-
-    Attributes:
-        name: such as `texts in training and test`.
-        value: what was measured, in the unit of `threshold`.
-        threshold: from which value on, or below which, `warns`; None: nothing is wrong at any.
-        warns: whether somebody should look at it.
-        sentence: what was found, and where it warns what follows and what to do.
-    """
-
-    name: str
-    value: float
-    threshold: float | None
-    warns: bool
-    sentence: str
-
-    def as_data(self) -> dict[str, Any]:
-        """For the manifest."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -93,23 +69,6 @@ def check_data(
     """
     subject = Subject(splits, counts, language)
     return [check for look in LOOKS for check in look(subject)]
-
-
-def fact(name: str, value: float, sentence: str) -> Check:
-    """A number of which none is wrong."""
-    return Check(name, value, None, False, sentence)
-
-
-def from_on(name: str, value: float, threshold: float, sentence: str, follows: str) -> Check:
-    """A number that warns from a threshold on, and what then follows."""
-    warns = bool(value >= threshold)
-    return Check(name, value, threshold, warns, f"{sentence}: {follows}" if warns else sentence)
-
-
-def below(name: str, value: float, threshold: float, sentence: str, follows: str) -> Check:
-    """A number that warns below a threshold, and what then follows."""
-    warns = bool(value < threshold)
-    return Check(name, value, threshold, warns, f"{sentence}: {follows}" if warns else sentence)
 
 
 def rows(subject: Subject) -> list[Check]:
@@ -291,19 +250,3 @@ def spaceless(subject: Subject) -> tuple[str | None, float]:
         if share >= SPACELESS:
             return code, share
     return None, 0.0
-
-
-def and_more(number: int) -> str:
-    """How many names are not shown."""
-    return f" and {number - MOST_NAMES:,} more" if number > MOST_NAMES else ""
-
-
-def percent(share: float) -> str:
-    """A share as people write it.
-
-    >>> percent(0.5), percent(0.004), percent(0.0004), percent(0.0)
-    ('50 %', '0.4 %', 'less than 0.1 %', '0 %')
-    """
-    if 0 < share < 0.001:
-        return "less than 0.1 %"
-    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"

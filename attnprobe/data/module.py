@@ -16,16 +16,16 @@ from torch.utils.data import DataLoader, Sampler
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.checks import Check
 from attnprobe.data.files import SPLITS, find_path
 from attnprobe.data.fingerprint import data_fingerprint
+from attnprobe.data.looks import Check
 from attnprobe.data.pieces import PieceReader, with_pieces
+from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.sampling import BucketSampler, SortedSampler
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Source
 from attnprobe.data.teaching import Teacher, check_lessons
-from attnprobe.data.text import TextPipeline
 from attnprobe.data.vectors import load_vectors, random_vectors
 from attnprobe.data.vocabulary import Vocabulary
 
@@ -97,7 +97,7 @@ class TextDataModule(LightningDataModule):
     @property
     def section(self) -> dict[str, Any]:
         """What was guessed while reading and found before training, for the manifest: `notes`, one sentence each, and
-        `checks` (`attnprobe.data.checks.Check`)."""
+        `checks` (`attnprobe.data.looks.Check`)."""
         return {"notes": list(self.notes), "checks": [check.as_data() for check in self.checks]}
 
     @property

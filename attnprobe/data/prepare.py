@@ -11,15 +11,17 @@ from torch import Tensor
 from attnprobe.batch import Task
 from attnprobe.data import filters, rows
 from attnprobe.data.batching import Ragged, TextSplit
-from attnprobe.data.checks import Check, check_data
+from attnprobe.data.checks import check_data
 from attnprobe.data.classes import class_numbers, vocabulary_of
-from attnprobe.data.examples import Examples, Lexicon, Reader
+from attnprobe.data.examples import Examples, Lexicon
 from attnprobe.data.files import SPLITS
 from attnprobe.data.filters import Kept
+from attnprobe.data.looks import Check
+from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.plant import check_plant, plant
+from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Splits
-from attnprobe.data.text import TextPipeline
 from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.errors import UserError
 

@@ -24,7 +24,7 @@ from attnprobe.models.base import Unit
 from attnprobe.models.trained import TrainedModel
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
-from attnprobe.results.table import Rows
+from attnprobe.results.rows import Rows
 
 MOST_NUMBERS = 1 << 25
 """Numbers (float64: 256 MiB) that a probe's samples of a batch may take up at a time; a single text may exceed it."""

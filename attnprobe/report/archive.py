@@ -8,8 +8,9 @@ from pathlib import Path
 
 from attnprobe.errors import UserError
 from attnprobe.report.studies import STUDY
-from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, named_places
+from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory
 from attnprobe.results.files import write_atomically
+from attnprobe.results.finding import directories_with, find_runs, named_places
 
 SUMS = "SHA256SUMS"
 """What `sha256sum --check` reads."""

@@ -13,7 +13,8 @@ import pandas as pd
 import pyarrow as pa
 
 from attnprobe.report.wide import RUN, with_classes
-from attnprobe.results.directory import RunDirectory, find_runs, table_file
+from attnprobe.results.directory import RunDirectory, table_file
+from attnprobe.results.finding import find_runs
 from attnprobe.results.frame import frame_of
 from attnprobe.results.table import IMPORTANCES, Told, identity_in, metrics_in, read_pieces, told
 

@@ -14,7 +14,7 @@ from attnprobe.results.untrusted import MAX_YAML, read_bytes, read_json, read_ya
 
 
 class SavedPipeline(TypedDict, total=False):
-    """What pipeline.json holds (`attnprobe.data.text.TextPipeline`)."""
+    """What pipeline.json holds (`attnprobe.data.pipeline.TextPipeline`)."""
 
     rules: dict[str, Any]
     classes: list[str]

@@ -8,7 +8,7 @@ from attnprobe.results.checksums import damaged
 
 SECTION = "data_section"
 """The manifest's key of what is said of the data before training: `notes`, what was guessed while reading, one sentence
-each; `checks`, see `attnprobe.data.checks.Check`."""
+each; `checks`, see `attnprobe.data.looks.Check`."""
 TEXTS = ("title", "colour")
 """Entries of an importance's facts that are text."""
 

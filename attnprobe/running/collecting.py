@@ -17,8 +17,8 @@ from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import positions
 from attnprobe.results.files import write_groups
+from attnprobe.results.rows import Rows
 from attnprobe.results.spill import RECORD
-from attnprobe.results.table import Rows
 
 EXAMPLES = 1024
 """Rows of the examples' file that are put together at a time."""

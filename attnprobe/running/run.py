@@ -4,59 +4,47 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from hydra.utils import instantiate
 from lightning import seed_everything
-from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from attnprobe.data.files import SPLITS
-from attnprobe.data.module import TextDataModule
 from attnprobe.data.section import tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
-from attnprobe.loading import importances_of, untrained
-from attnprobe.models.trained import TrainedModel
+from attnprobe.loading import importances_of
+from attnprobe.models.build import untrained
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures.draw import save_figures
 from attnprobe.report.numbers import StoredNumbers, StoredTable
 from attnprobe.results.checksums import records_of
 from attnprobe.results.directory import (
-    CHECKPOINTS,
-    CURVES,
-    PIPELINE,
-    TRACKING,
-    VOCABULARY,
-    WEIGHTS,
     WORKSHOP,
     RunDirectory,
     examples_file,
     figure_file,
-    outputs_file,
     table_file,
 )
-from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.results.statements import SECTION
-from attnprobe.results.table import IMPORTANCES, Rows, Told, told
-from attnprobe.running.collecting import LessonCollector, PredictionCollector
+from attnprobe.results.table import IMPORTANCES, Told, told
+from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
-from attnprobe.running.prepare import EVERY_RUN, Finished, input_records, prepare
+from attnprobe.running.logger import tracked
+from attnprobe.running.prepare import EVERY_RUN, Finished, prepare
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import SPLIT, Settings
-from attnprobe.running.training import examine, fit, predict
+from attnprobe.running.training import examine
+from attnprobe.running.weights import train
+from attnprobe.running.whole import performance_rows, training_rows
 
 LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
 
@@ -109,33 +97,6 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
                 own.discard()
             raise
     return directory
-
-
-@contextmanager
-def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
-    """The configured logger, open as long as the run."""
-    choice = settings.config["logger"]
-    if choice["name"] == "none":
-        yield None
-    elif choice["name"] == "csv":
-        yield CSVLogger(directory.path, name="", version=directory.folder(CURVES).name)
-    elif choice["name"] == "wandb":
-        from attnprobe.report.tracking.log import (
-            open_run,  # wandb takes half a second that other runs need not wait for
-        )
-
-        probes = list(settings.config["probe"])
-        where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
-        where["taken_up"] = directory.is_trained
-        directory.folder(TRACKING)
-        run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
-        try:
-            yield WandbLogger(experiment=run)
-        finally:
-            # without it the next run of this process would go into this one
-            run.finish()
-    else:
-        raise UserError(f"logger.name={choice['name']}: expected none, csv or wandb")
 
 
 def carry_out(
@@ -232,84 +193,3 @@ def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importanc
         target.parent.mkdir(exist_ok=True)
         os.replace(path, target)
     shutil.rmtree(workshop, ignore_errors=True)
-
-
-def train(
-    settings: Settings,
-    directory: OwnRunDirectory,
-    data: TextDataModule,
-    classifier: TrainedModel,
-    logger: Logger | None,
-) -> dict[str, Any]:
-    """Train, or load the weights of a training that was finished before."""
-    data_fingerprint = data.fingerprint
-    if directory.is_trained:
-        trained = directory.training()
-        if trained["data_fingerprint"] != data_fingerprint:
-            raise UserError(
-                f"{directory.path} was trained on other data under the same name: the files have changed since. Train "
-                f"again with on_finished=replace, or elsewhere with output=…"
-            )
-        classifier.load_state_dict(load_file(directory / WEIGHTS))
-        return trained
-    epoch: int | None = None
-    curve: list[dict[str, float]] = []
-    if settings.config["training"]["epochs"]:
-        directory.folder(CHECKPOINTS)
-        epoch, curve = fit(
-            classifier,
-            data,
-            directory=directory.path,
-            epochs=settings.config["training"]["epochs"],
-            gradient_clip=settings.config["training"]["gradient_clip"],
-            patience=settings.config["training"].get("patience"),
-            hardware=settings.config["trainer"],
-            callbacks=[ExampleProgress(data.sizes)],
-            logger=logger,
-        )
-        shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
-    names = [VOCABULARY, PIPELINE, WEIGHTS, *(outputs_file(split) for split in SPLITS)]
-    directory.declare(*names)
-    data.pipeline.save(directory.path)
-    write_atomically(directory / WEIGHTS, lambda path: save_file(separate(classifier), path))
-    lessons = LessonCollector()
-    predict(classifier, data, hardware=settings.config["trainer"], callbacks=[lessons])
-    lessons.write(data, {split: directory / outputs_file(split) for split in SPLITS})
-    trained = {
-        "chosen_epoch": epoch,
-        "data_fingerprint": data_fingerprint,
-        "inputs": input_records(data),
-        "training": settings.training,
-        "training_fingerprint": fingerprint(settings.training),
-        "curve": curve,
-    }
-    return directory.finish_training(trained, names)
-
-
-def separate(classifier: TrainedModel) -> dict[str, Tensor]:
-    """The weights, those that share memory copied: a file of safetensors holds each once."""
-    return {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
-
-
-def training_rows(curve: list[dict[str, float]]) -> Rows:
-    """Every epoch's metrics as rows about the whole split; the step is the epoch, from 0."""
-    rows = Rows()
-    whole = np.array([WHOLE_SPLIT])
-    for metric in sorted({name for epoch in curve for name in epoch}):
-        values = np.array([epoch.get(metric, np.nan) for epoch in curve])
-        rows.add(metric.replace("/", "_"), whole, values[None], np.arange(len(curve)))
-    return rows
-
-
-def performance_rows(classifier: TrainedModel, data: TextDataModule) -> Rows:
-    """The test metrics as rows about the whole split; F1 has one row per class (step)."""
-    rows = Rows()
-    whole = np.array([WHOLE_SPLIT])
-    for metric, value in classifier.performance.items():
-        numbers = value.double().cpu().numpy()
-        if numbers.ndim:
-            rows.add(metric, whole, numbers[None], np.arange(len(numbers)))
-        else:
-            rows.add(metric, whole, numbers[None])
-    rows.add("examples", whole, np.array([data.sizes[SPLIT]]))
-    return rows

@@ -14,9 +14,9 @@ import attnprobe
 from attnprobe import configuration  # noqa: F401  its resolver names a data set of files
 from attnprobe.batch import Task
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.rows import canonical, class_map, class_weights, column, divide
 from attnprobe.data.sources import FileSource, Source
-from attnprobe.data.text import TextPipeline
 from attnprobe.errors import UserError
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"

@@ -3,9 +3,10 @@ from importlib import import_module
 
 import pytest
 
+from attnprobe.data.columns import Columns
 from attnprobe.data.patterns import LONGEST, matching, ways
-from attnprobe.data.settings import Columns
-from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from attnprobe.batch import Task
-from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from tests.data.test_module import CONF, composed, local, ready

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from attnprobe.data.testbed import RULES, generate_reviews, generate_stories, reviews
 from attnprobe.data.testbed.drawing import stream
-from attnprobe.data.testbed.reviews import ADJECTIVES, ASPECTS, NOUNS, VERBS
+from attnprobe.data.testbed.lexicon import ADJECTIVES, ASPECTS, NOUNS, VERBS
 from attnprobe.errors import UserError
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from attnprobe.batch import Task
-from attnprobe.data.text import CLEANING, TOKEN_RULES, TextPipeline, TextRules
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.text import CLEANING, TOKEN_RULES, TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 

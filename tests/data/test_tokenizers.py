@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.sentences import split_sentences
-from attnprobe.data.text import TextPipeline, TextRules
+from attnprobe.data.text import TextRules
 from attnprobe.data.tokenizers import language_tokens
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError

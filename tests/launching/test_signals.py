@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from attnprobe.launching.signals import answering_signals, ended_by_signals
-from attnprobe.results.directory import find_runs
+from attnprobe.results.finding import find_runs
 from attnprobe.running.run import run
 from attnprobe.running.training import TrainingCurve
 from tests.runs import small_run

@@ -10,7 +10,8 @@ from contextlib import suppress
 import pandas as pd
 import pytest
 
-from attnprobe.results.directory import MARKER, find_runs
+from attnprobe.results.directory import MARKER
+from attnprobe.results.finding import find_runs
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.launching.waiting import wait_for

@@ -3,9 +3,10 @@ import pandas as pd
 import pytest
 
 from attnprobe.report.claims import Claim, put_to_test
-from attnprobe.report.evidence import Evidence, least, mean_of, share_of, skill_of
+from attnprobe.report.evidence import Evidence, least, mean_of, share_of
+from attnprobe.report.skill import skill_of
+from attnprobe.results.rows import Rows
 from attnprobe.results.statistics import paired_difference
-from attnprobe.results.table import Rows
 
 
 def claim(**changes):

@@ -9,10 +9,12 @@ import pytest
 
 from attnprobe.errors import UserError
 from attnprobe.results.checksums import DamagedRun, read_sealed, sealed
-from attnprobe.results.directory import MARKER, DamagedRunWarning, RunDirectory, find_runs
+from attnprobe.results.directory import MARKER, RunDirectory
 from attnprobe.results.files import write_sealed, write_table
+from attnprobe.results.finding import DamagedRunWarning, find_runs
 from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.results.table import Rows, read_examples, read_results
+from attnprobe.results.rows import Rows
+from attnprobe.results.table import read_examples, read_results
 from tests.runs import seal
 
 IDENTITY = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "a"}

@@ -3,8 +3,8 @@ import pandas as pd
 import pyarrow as pa
 
 from attnprobe.results.frame import frame_of
+from attnprobe.results.rows import Rows
 from attnprobe.results.schema import COLUMNS, SCHEMA
-from attnprobe.results.table import Rows
 
 IDENTITY = {"experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test"}
 

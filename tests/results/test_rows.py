@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.results.frame import frame_of
+from attnprobe.results.rows import Rows, Written
 from attnprobe.results.schema import COLUMNS, SCHEMA
-from attnprobe.results.table import Rows, Written, read_pieces
+from attnprobe.results.table import read_pieces
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",

@@ -9,11 +9,12 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnprobe.report.figures.heatmap import shorten
+from attnprobe.report.figures.lines import shorten
 from attnprobe.report.figures.style import drawable, paper_style, save
 from attnprobe.report.numbers import EVERY, Numbers, StoredNumbers
 from attnprobe.report.reading import Drawing, Reading, readings
-from attnprobe.results.directory import RunDirectory, find_runs
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.finding import find_runs
 from attnprobe.results.saved import read_pipeline
 
 

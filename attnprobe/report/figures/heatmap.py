@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -12,78 +11,30 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnprobe.report.figures.style import FAINT, INK, TEXT_WIDTH, drawable, fonts, text_width
+from attnprobe.report.figures.lines import (
+    COLUMN,
+    ELLIPSIS,
+    FONT_SIZE,
+    GUTTER,
+    LINE,
+    MARGIN,
+    WIDTH,
+    cut,
+    measure,
+    shorten,
+    windows,
+    wrap,
+)
+from attnprobe.report.figures.style import FAINT, INK, TEXT_WIDTH, drawable, fonts
+from attnprobe.report.figures.telling import METRICS, SHORTEST, Choice, choose
 from attnprobe.report.wide import CLASSES, per_example
 
-ELLIPSIS = "…"
 MOST_TOKENS = 36
 """Longer texts are shown as windows around their most attended tokens."""
-LONGEST_TOKEN = 22
-TELLING = 3
-SHORTEST = 6
-"""Texts of fewer tokens have little attention to move and are chosen only where there are no longer ones."""
 
-# all lengths in points
-FONT_SIZE, LINE, GUTTER, PADDING = 6.5, 10.0, 12.0, 1.4
-MARGIN = 3.0
-WIDTH = TEXT_WIDTH * 72 - 2 * MARGIN
-COLUMN = (WIDTH - 2 * GUTTER) / 3
 
 NORM = PowerNorm(0.5, vmin=0, vmax=1)
 """Square root: a weight of 0.05 among many tokens must be seen as well as a weight of 1."""
-
-
-METRICS = (
-    "max_attention",
-    "optimum_jsd",
-    "found_jsd",
-    "upper_bound",
-    "is_exact",
-    "predicted_class",
-    "content_length",
-    "found_tvd",
-    "optimum_tvd",
-)
-"""What is written above an example, and what it is chosen by."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An example and why it is shown."""
-
-    example_id: int
-    reason: str
-
-
-def choose(rows: pd.DataFrame) -> list[Choice]:
-    """The most telling examples, among texts of at least `SHORTEST` tokens where there are such.
-
-    First those with the largest product of largest attention weight and optimum JSD, in turn from each predicted
-    class: a peaked attention, which looks like an explanation, and which can be moved far without the prediction
-    noticing. Last the one whose attention can be moved least (smallest optimum JSD).
-
-    Args:
-        rows: wide rows of one run with `max_attention`, `optimum_jsd`, `predicted_class` and `content_length`.
-    """
-    rows = rows.dropna(subset=["max_attention", "optimum_jsd"])
-    if (rows["content_length"] >= SHORTEST).any():
-        rows = rows[rows["content_length"] >= SHORTEST]
-    score = rows["max_attention"] * rows["optimum_jsd"]
-    rows = rows.assign(score=score).sort_values(["score", "example_id"], ascending=[False, True])
-    turn = rows.groupby(rows["predicted_class"].fillna(-1)).cumcount()
-    telling = rows.assign(turn=turn).sort_values(["turn", "score", "example_id"], ascending=[True, False, True])
-    chosen = [Choice(int(number), "peaked, yet free") for number in telling["example_id"].head(TELLING)]
-    taken = {choice.example_id for choice in chosen}
-    rest = rows[~rows["example_id"].isin(taken)]
-    if not rest.empty:
-        least = rest.sort_values(["optimum_jsd", "example_id"])["example_id"].iloc[0]
-        chosen.append(Choice(int(least), "least free"))
-    return chosen
-
-
-def shown(results: pd.DataFrame) -> list[int]:
-    """The ids of the examples that `heatmaps` shows of one run."""
-    return [choice.example_id for choice in choose(per_example(results, "adversarial", METRICS))]
 
 
 def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -251,73 +202,6 @@ def question_text(example: pd.Series) -> str:
     if asked is None:
         return ""
     return cut("asked: " + (asked if isinstance(asked, str) else " ".join(map(str, asked))))
-
-
-def cut(text: str) -> str:
-    """The text as far as it fits into a line of the figure."""
-    text = drawable(text)
-    while text_width(text, 6.5) > WIDTH:
-        text = text.rstrip(ELLIPSIS)[:-1] + ELLIPSIS
-    return text
-
-
-def shorten(token: str) -> str:
-    """A token short enough for a line: its beginning and its end.
-
-    >>> shorten("https://example.org/a/very/long/address")
-    'https://ex…ong/address'
-    """
-    if len(token) <= LONGEST_TOKEN:
-        return token
-    half = (LONGEST_TOKEN - 1) // 2
-    return token[:half] + ELLIPSIS + token[-(LONGEST_TOKEN - 1 - half) :]
-
-
-def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
-    """Stretches `[start, stop)` of at most `most` positions in all, around the most attended tokens of every map.
-
-    The centres are each map's largest weights, taken in turn; all windows then grow by one position a side for as
-    long as they fit. A text of at most `most` tokens is shown whole.
-
-    Args:
-        maps: attention maps of one text, each `[seq]`.
-        most: how many positions may be shown.
-    """
-    count = len(maps[0])
-    if count <= most:
-        return [(0, count)] if count else []
-    orders = [np.argsort(-weights, kind="stable") for weights in maps]
-    centres = list(dict.fromkeys(int(order[rank]) for rank in range(3) for order in orders))[: most // 3]
-    shown = set(centres)
-    for radius in range(1, count):
-        wider = {t for c in centres for t in range(c - radius, c + radius + 1) if 0 <= t < count}
-        if len(wider) > most:
-            break
-        shown = wider
-    positions = sorted(shown)
-    breaks = [0, *(i for i in range(1, len(positions)) if positions[i] > positions[i - 1] + 1), len(positions)]
-    return [(positions[a], positions[b - 1] + 1) for a, b in pairwise(breaks)]
-
-
-def measure(word: str) -> float:
-    """The width of a drawn word, padding included, in points."""
-    return text_width(word, FONT_SIZE) + 2 * PADDING
-
-
-def wrap(widths: Sequence[float], column: float) -> list[tuple[float, int, float]]:
-    """(left, line, width) of each word, filling lines of `column` points greedily. A word wider than the column gets
-    a line of its own.
-
-    >>> wrap([40, 40, 40], 100)
-    [(0.0, 0, 40), (40.5, 0, 40), (0.0, 1, 40)]
-    """
-    left, line, places = 0.0, 0, []
-    for width in widths:
-        if left > 0 and left + width > column:
-            left, line = 0.0, line + 1
-        places.append((left, line, width))
-        left += width + 0.5
-    return places
 
 
 def shades() -> Colormap:

@@ -9,7 +9,8 @@ from typing import Any
 from attnprobe.errors import UserError
 from attnprobe.report.numbers import StoredNumbers
 from attnprobe.results.checksums import DamagedRun
-from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.finding import sound_runs, warn_of
 from attnprobe.results.fingerprint import flattened
 
 DOT = " · "

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import Evidence, Measure, mean_of, share_of
-from attnprobe.report.figures import heatmap
+from attnprobe.report.figures import telling
 from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, from_zero, grid, title
 from attnprobe.report.figures.heatmap import heatmaps
 from attnprobe.report.figures.marks import box
@@ -242,8 +242,8 @@ READING = Reading(
                 for metric in ("found_jsd", "optimum_jsd", "max_attention", "found_attention", "optimum_attention")
             ),
             words=True,
-            optional=tuple(("adversarial", metric) for metric in heatmap.METRICS),
-            examples=heatmap.shown,
+            optional=tuple(("adversarial", metric) for metric in telling.METRICS),
+            examples=telling.shown,
         ),
     ),
 )

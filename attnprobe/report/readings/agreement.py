@@ -5,8 +5,9 @@ from dataclasses import replace
 import pandas as pd
 
 from attnprobe.report.claims import Claim
-from attnprobe.report.evidence import Evidence, Measure, mean_of, skill_of
+from attnprobe.report.evidence import Evidence, Measure, mean_of
 from attnprobe.report.reading import Headline, Reading
+from attnprobe.report.skill import skill_of
 
 SMALLEST = 0.1
 """Of the way from an attention without meaning to the best order of the same weights, what is worth a word."""

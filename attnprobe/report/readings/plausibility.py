@@ -3,9 +3,10 @@
 import numpy as np
 
 from attnprobe.report.claims import Claim
-from attnprobe.report.evidence import beyond_chance, mean_of
+from attnprobe.report.evidence import mean_of
 from attnprobe.report.reading import Column, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
+from attnprobe.report.skill import beyond_chance
 
 SOURCE = "DeYoung et al. 2020, section 4"
 SMALLEST = 0.1

@@ -1,9 +1,9 @@
 """Skill: is what attention points at what decides, beside attentions without meaning and the best one?"""
 
 from attnprobe.report.claims import Claim
-from attnprobe.report.evidence import LEAST_GAIN, skill_of
 from attnprobe.report.reading import Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
+from attnprobe.report.skill import LEAST_GAIN, skill_of
 
 SMALLEST = 0.1
 """Skill that is worth a word: a tenth of the way from an attention without meaning to the best one."""

@@ -20,8 +20,9 @@ from attnprobe.report.claims import Finding
 from attnprobe.report.figures.style import paper_style, save
 from attnprobe.report.tables import csv_table
 from attnprobe.results.checksums import DamagedRun, damaged, read_sealed
-from attnprobe.results.directory import RunDirectory, directories_with, named_places, warn_of
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import write_atomically
+from attnprobe.results.finding import directories_with, named_places, warn_of
 
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""

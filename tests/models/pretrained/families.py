@@ -100,7 +100,8 @@ def classifier(family: str = "bert", labels: tuple[str, ...] = ("negative", "pos
 
 def batch_of(model, texts=TEXTS, questions=None):
     """Texts as this model reads them."""
-    from attnprobe.data.text import TextPipeline, TextRules
+    from attnprobe.data.pipeline import TextPipeline
+    from attnprobe.data.text import TextRules
     from attnprobe.data.vocabulary import Vocabulary
 
     pipeline = TextPipeline(

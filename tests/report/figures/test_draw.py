@@ -17,7 +17,8 @@ from attnprobe.report.figures.grid import TITLE_SIZE, TITLE_WIDTH, around, from_
 from attnprobe.report.figures.style import drawable, new_figure, paper_style, text_width
 from attnprobe.report.reading import Drawing, Headline, Reading, present, readings
 from attnprobe.report.wide import CLASSES, facets, max_attention_bin, per_example, split_by_class
-from attnprobe.results.table import Rows, read_results
+from attnprobe.results.rows import Rows
+from attnprobe.results.table import read_results
 from tests.runs import seal_again
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")

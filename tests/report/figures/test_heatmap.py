@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from attnprobe.report.figures import heatmap
+from attnprobe.report.figures import heatmap, lines, telling
 from attnprobe.report.figures.style import paper_style
 from attnprobe.report.wide import named, per_example
 from attnprobe.results.table import read_examples, read_results
@@ -27,7 +27,7 @@ def test_chooses_peaked_and_movable_examples_from_every_class_and_the_least_mova
         predicted_class=[0, 0, 1, 1, 1, 0],
         content_length=[9, 9, 9, 9, 9, 2],  # the last one is too short
     )
-    chosen = heatmap.choose(table)
+    chosen = telling.choose(table)
     # products .54 .48 .475 .18 .009: best of class 0, best of class 1, second of class 0; then the smallest JSD
     assert [choice.example_id for choice in chosen] == [0, 2, 1, 4]
     assert [choice.reason for choice in chosen] == ["peaked, yet free"] * 3 + ["least free"]
@@ -35,8 +35,8 @@ def test_chooses_peaked_and_movable_examples_from_every_class_and_the_least_mova
 
 def test_short_texts_are_chosen_where_there_are_no_others():
     table = rows(max_attention=[0.9], optimum_jsd=[0.6], predicted_class=[np.nan], content_length=[2])
-    assert [choice.example_id for choice in heatmap.choose(table)] == [0]
-    assert heatmap.choose(table.assign(optimum_jsd=np.nan)) == []
+    assert [choice.example_id for choice in telling.choose(table)] == [0]
+    assert telling.choose(table.assign(optimum_jsd=np.nan)) == []
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,7 +44,7 @@ def test_short_texts_are_chosen_where_there_are_no_others():
 def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, most, seed):
     draw = np.random.default_rng(seed)
     maps = [draw.dirichlet(np.full(count, 0.1)) for _ in range(3)]
-    spans = heatmap.windows(maps, most)
+    spans = lines.windows(maps, most)
     shown = [t for start, stop in spans for t in range(start, stop)]
     assert shown == sorted(set(shown))
     assert len(shown) <= most
@@ -57,15 +57,15 @@ def test_windows_hold_the_most_attended_tokens_and_no_more_than_allowed(count, m
 def test_windows_grow_evenly_around_their_centre():
     weights = np.zeros(100)
     weights[[50, 51, 52]] = [0.2, 0.6, 0.2]
-    assert heatmap.windows([weights], 9) == [(47, 56)]
+    assert lines.windows([weights], 9) == [(47, 56)]
 
 
 def test_words_never_leave_their_column():
     widths = list(np.random.default_rng(0).uniform(5, 60, 200))
-    places = heatmap.wrap(widths, 140)
+    places = lines.wrap(widths, 140)
     assert all(left + width <= 140 for left, _, width in places)
-    lines = [line for _, line, _ in places]
-    assert lines == sorted(lines)
+    numbers = [line for _, line, _ in places]
+    assert numbers == sorted(numbers)
     # greedy: the first word of every line would not have fitted on the line above
     for (a_left, a_line, a_width), (_, b_line, b_width) in pairwise(places):
         assert b_line == a_line or a_left + a_width + b_width > 140 - 0.5
@@ -75,9 +75,9 @@ def test_measured_width_is_the_drawn_width():
     with paper_style():
         figure = mpl.figure.Figure(figsize=(4, 1), dpi=720)
         canvas = FigureCanvasAgg(figure)
-        text = figure.text(0, 0, "moving $5 кино", fontsize=heatmap.FONT_SIZE)
+        text = figure.text(0, 0, "moving $5 кино", fontsize=lines.FONT_SIZE)
         drawn = text.get_window_extent(canvas.get_renderer()).width / 10
-        assert heatmap.measure("moving $5 кино") - 2 * heatmap.PADDING == pytest.approx(drawn, abs=0.3)
+        assert lines.measure("moving $5 кино") - 2 * lines.PADDING == pytest.approx(drawn, abs=0.3)
 
 
 def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_run):
@@ -125,7 +125,7 @@ def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
         figure = heatmap.heatmaps(results, read_examples(run))
     captions = {text.get_text() for text in figure.findobj(mpl.text.Text)}
     table = per_example(results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact"))
-    for choice in heatmap.choose(per_example(results, "adversarial", CHOICE)):
+    for choice in telling.choose(per_example(results, "adversarial", CHOICE)):
         row = table[table["example_id"] == choice.example_id].iloc[0]
         end = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
         assert f"JSD {row['optimum_jsd']:.3f}, TVD {row['optimum_tvd']:.4f}{end}" in captions
@@ -157,6 +157,6 @@ def test_classes_have_their_names_and_questions_are_shown(make_run, tmp_path):
     assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in shown)
     assert not any("predicted 0" in text or "predicted 1" in text for text in shown)
     asked = [text.removeprefix("asked: ") for text in shown if text.startswith("asked: ")]
-    chosen = heatmap.choose(per_example(results, "adversarial", CHOICE))
+    chosen = telling.choose(per_example(results, "adversarial", CHOICE))
     texts = examples.set_index("example_id")["question"]
     assert asked == [heatmap.drawable(" ".join(texts[choice.example_id])) for choice in chosen]

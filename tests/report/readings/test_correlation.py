@@ -6,7 +6,7 @@ from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
 from attnprobe.report.readings.correlation import READING, discovered, significant
 from attnprobe.report.terminal import headline
-from attnprobe.results.table import Rows
+from attnprobe.results.rows import Rows
 
 PAIRS = (
     "attention_gradient",

@@ -7,7 +7,7 @@ from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
 from attnprobe.report.rankings import paired, rank_biserial
 from attnprobe.report.reading import readings
-from attnprobe.results.table import Rows
+from attnprobe.results.rows import Rows
 
 
 def table(probe, metrics, *, data="yelp", model="hanconv"):

@@ -14,7 +14,7 @@ from attnprobe.report.joint import confusion, difference, f1_over_classes
 from attnprobe.report.stability import compared, halves, of_pairs, stability
 from attnprobe.report.studies import read_study
 from attnprobe.results.files import write_sealed, write_table
-from attnprobe.results.table import Rows
+from attnprobe.results.rows import Rows
 from tests.runs import seal, seal_again
 
 EXAMPLES = 400

@@ -1,0 +1,220 @@
+"""Everything between new text and a batch: saved with a run, and rebuilt without its data set."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnprobe.batch import Batch, Task
+from attnprobe.data.batching import collate
+from attnprobe.data.patterns import check_pattern, matching
+from attnprobe.data.pieces import PieceReader, Pieces
+from attnprobe.data.text import TextRules
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.errors import UserError
+from attnprobe.results.directory import PIPELINE, VOCABULARY
+from attnprobe.results.files import write_json
+from attnprobe.results.saved import read_pipeline
+
+
+@dataclass(frozen=True)
+class TextPipeline:
+    """Everything between new text and a `Batch`; saved with a run and rebuilt without its data set.
+
+    Attributes:
+        rules: how texts and questions become tokens.
+        vocabulary: word ↔ id.
+        classes: names of the classes.
+        task: one class per text, or any subset of the labels.
+        max_tokens: longer texts are cut.
+        question: every text comes with a question.
+        candidates_pattern: words of the text that match it in full are the classes it may be answered with.
+        pieces: cuts words into the pieces that a pretrained model reads; not saved, the model has it.
+    """
+
+    rules: TextRules
+    vocabulary: Vocabulary
+    classes: Sequence[str]
+    task: Task = Task.SINGLE_LABEL
+    max_tokens: int | None = None
+    question: bool = False
+    candidates_pattern: str | None = None
+    pieces: PieceReader | None = None
+
+    def tokens(self, text: str | Sequence[str]) -> list[str]:
+        """The words at the content positions of this text, out-of-vocabulary words as they are."""
+        words = self.rules.tokens(text)[: self.max_tokens]
+        return words if self.pieces is None else with_a_piece(words, self.pieces.read([words])[0])
+
+    def batch_of(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> Batch:
+        """One batch of new texts, in this order; `example_id` counts from 0 and the labels are all 0.
+
+        Args:
+            texts: raw texts; where the run was trained with `data.sentences=column` also lists of sentences.
+            questions: one per text, where the run was trained with questions.
+            candidates: names of the classes that each text may be answered with; None: all of them, or those that the
+                run's `data.candidates_pattern` finds in the text.
+
+        Raises:
+            UserError: no text, a text or question without any word, questions that are missing, too many or not
+                asked for, or candidates that are no class.
+        """
+        check_texts(texts)
+        read = [self.rules.read(text) for text in texts]
+        if empty := [number for number, (words, _) in enumerate(read) if not words]:
+            raise UserError(f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out")
+        multi = self.task is Task.MULTI_LABEL
+        labels = np.zeros((len(texts), len(self.classes)), np.float32) if multi else np.zeros(len(texts), np.int64)
+        limit = self.max_tokens
+        asked = self._questions(texts, questions)
+        pieces = None
+        if self.pieces is not None:
+            pieces = self.pieces.read([words[:limit] for words, _ in read], asked)
+            if none := [number for number, one in enumerate(pieces) if not one.kept.any()]:
+                raise UserError(f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out")
+            read = [
+                (with_a_piece(words[:limit], one), None if of is None else with_a_piece(of[:limit], one))
+                for (words, of), one in zip(read, pieces, strict=True)
+            ]
+        columns: dict[str, Any] = {
+            "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
+            "labels": labels,
+            "example_id": np.arange(len(texts)),
+        }
+        if self.rules.sentences is not None:
+            columns["sentence"] = [np.array(numbers[:limit]) for _, numbers in read if numbers is not None]
+        if asked is not None:
+            columns["question"] = [np.array(self.vocabulary.encode(words)) for words in asked]
+        if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
+            columns["candidates"] = allowed
+        if pieces is not None:
+            columns |= {"pieces": [one.ids for one in pieces], "piece_word": [one.word for one in pieces]}
+            columns["piece_kind"] = [one.kind for one in pieces]
+        return collate(columns, len(self.classes))
+
+    def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
+        if not self.question:
+            if questions is not None:
+                raise UserError("questions=…: this run was trained on texts without a question; leave them out")
+            return None
+        if (
+            not isinstance(questions, list | tuple)
+            or len(questions) != len(texts)
+            or not all(isinstance(question, str) for question in questions)
+        ):
+            given = "no questions" if questions is None else repr(questions)[:60]
+            raise UserError(
+                f"this run was trained to answer questions: expected questions=[…], a list of {len(texts)}, one per "
+                f"text, but got {given}"
+            )
+        words = [self.rules.words(question) for question in questions]
+        if empty := [number for number, found in enumerate(words) if not found]:
+            raise UserError(f"question {empty[0]} ({questions[empty[0]]!r}) has no word left after cleaning: ask one")
+        return words
+
+    def _candidates(
+        self, texts: list[list[str]], candidates: Sequence[Sequence[str]] | None
+    ) -> list[np.ndarray] | None:
+        """Numbers of the classes that each text may be answered with."""
+        if candidates is None:
+            if self.candidates_pattern is None:
+                return None
+            candidates = [matching(words, self.candidates_pattern) for words in texts]
+            known = [[name for name in names if name in self.classes] for names in candidates]
+        else:
+            if not isinstance(candidates, list | tuple) or not all(
+                isinstance(names, list | tuple | set | frozenset) for names in candidates
+            ):
+                raise UserError(
+                    f"candidates={candidates!r:.60}: expected a list of lists of classes, one per text, such as "
+                    f"[{list(self.classes[:2])}]"
+                )
+            known = [list(names) for names in candidates]
+            if len(known) != len(texts):
+                raise UserError(f"candidates=…: expected {len(texts)} lists, one per text, but got {len(known)}")
+            if unknown := [name for names in known for name in names if name not in self.classes]:
+                raise UserError(f"candidates: {unknown[0]!r} is no class of this run ({', '.join(self.classes[:20])})")
+        if none := [number for number, names in enumerate(known) if not names]:
+            raise UserError(
+                f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "
+                f"of {', '.join(self.classes[:20])}"
+            )
+        return [np.array([self.classes.index(name) for name in names]) for names in known]
+
+    def save(self, directory: Path) -> None:
+        """Write the vocabulary, and the rest of the pipeline, into a run's directory."""
+        self.vocabulary.save(Path(directory) / VOCABULARY)
+        content = {
+            "rules": asdict(self.rules),
+            "classes": list(self.classes),
+            "task": self.task.value,
+            "max_tokens": self.max_tokens,
+            "question": self.question,
+            "candidates_pattern": self.candidates_pattern,
+        }
+        write_json(content, Path(directory) / PIPELINE)
+
+    @classmethod
+    def load(cls, directory: Path) -> "TextPipeline":
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: the files are missing or not of this layout.
+        """
+        path = Path(directory) / PIPELINE
+        try:
+            content = read_pipeline(directory)
+            if (pattern := content.get("candidates_pattern")) is not None:
+                check_pattern(pattern, f"{path}: candidates_pattern")
+            return cls(
+                rules=TextRules(**content["rules"]),
+                vocabulary=Vocabulary.load(Path(directory) / VOCABULARY),
+                classes=content["classes"],
+                task=Task(content["task"]),
+                max_tokens=content["max_tokens"],
+                question=content.get("question", False),
+                candidates_pattern=pattern,
+            )
+        except FileNotFoundError:
+            raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
+        except UserError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is not the pipeline.json of a run: {error!r}") from None
+
+
+def with_a_piece(values: Sequence[Any], pieces: Pieces) -> list[Any]:
+    """What belongs to the words that have a piece."""
+    return [value for value, kept in zip(values, pieces.kept, strict=True) if kept]
+
+
+def check_texts(texts: object) -> None:
+    """Texts for a classifier: a list of texts, or of lists of sentences.
+
+    Raises:
+        UserError: it is something else; names the first text that is none.
+    """
+    expected = "expected a list of one or more texts, such as ['a fine film']"
+    if (
+        isinstance(texts, str | bytes | dict | set)
+        or not hasattr(texts, "__len__")
+        or not hasattr(texts, "__getitem__")
+    ):
+        raise UserError(f"texts={texts!r:.60}: {expected}")
+    if not len(texts):
+        raise UserError(f"texts={texts!r:.60}: {expected}")
+    for number, text in enumerate(texts):  # type: ignore[arg-type,var-annotated]
+        parts = text if isinstance(text, list | tuple) else [text]
+        if not all(isinstance(part, str) for part in parts):
+            raise UserError(f"text {number} is {text!r:.60}: {expected}")
+        if any("\ud800" <= one <= "\udfff" for part in parts for one in part):
+            raise UserError(
+                f"text {number} ({text!r:.60}) holds half a character (a lone surrogate): expected Unicode text"
+            )

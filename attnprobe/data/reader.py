@@ -1,0 +1,244 @@
+"""From the rows of a source to tokenised examples: columns are read, empty cells dropped and counted."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+import numpy as np
+from jaxtyping import Bool, Float
+from tqdm import tqdm
+
+from attnprobe.data import rows
+from attnprobe.data.batching import Ragged
+from attnprobe.data.columns import Columns
+from attnprobe.data.examples import Examples, Lexicon, Row
+from attnprobe.data.patterns import matching
+from attnprobe.data.text import TextRules
+from attnprobe.errors import UserError
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the columns of a split's rows as tokens, labels and what belongs to them."""
+
+    columns: Columns
+    rules: TextRules
+    max_tokens: int | None = None
+
+    def read(self, split: str, table: datasets.Dataset, lexicon: Lexicon, count: dict[str, Any]) -> Examples:
+        """Rows that pass the filters and have a text, a label and what else is asked for; `count` takes the others.
+
+        Raises:
+            UserError: a column is not there or holds something else, or no row is left.
+        """
+        cells = self.cells(table)
+        passed = self.passed(split, table, count)
+        needed = [name for name in ("text", "label", "question") if name in cells]
+        dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
+        if "question" in needed:
+            dropped |= Counter(dict.fromkeys(["question is null", "question is empty"], 0))
+        kept: dict[int, Row] = {}
+        for number in progress(np.flatnonzero(passed).tolist(), f"read {split}"):
+            one = {name: values[number] for name, values in cells.items()}
+            missing = next((name for name in needed if one[name] is None), None)
+            row = f"{missing} is null" if missing else self.row(one, lexicon, f"row {number} of {split}")
+            if isinstance(row, str):
+                dropped[row] += 1
+            else:
+                kept[number] = row
+        count["dropped"] |= dropped
+        if not kept:
+            why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
+            asked_for = f", data.question={self.columns.question}" if "question" in needed else ""
+            raise UserError(
+                f"no row of the {split} split can be used ({why}): choose other columns than "
+                f"data.text={self.columns.text} and data.label={self.columns.label}{asked_for}, or other cleaning steps "
+                f"than data.clean={list(self.rules.clean)}"
+            )
+        return self.examples(kept, count)
+
+    def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
+        """The columns that are asked for, by what they hold.
+
+        Raises:
+            UserError: a column is not there.
+        """
+        where = self.columns
+        cells = {"text": rows.column(table, where.text, "data.text")}
+        labels = rows.column(table, where.label, "data.label")
+        delimiter = where.label_delimiter
+        cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
+        for setting in ("question", "candidates", "rationale", "counterfactual", "group"):
+            if (name := getattr(where, setting)) is None:
+                continue
+            try:
+                cells[setting] = rows.column(table, name, f"data.{setting}")
+            except UserError as error:
+                raise UserError(f"{error}, or do without: data.{setting}=null") from None
+        if "group" in cells:
+            cells["group"] = [str(rows.canonical(value)) for value in cells["group"]]
+        if "candidates" in cells:
+            cells["candidates"] = rows.label_lists(cells["candidates"], multi_label=True, delimiter=delimiter)
+        numbers = {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
+        return cells | numbers
+
+    def row(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Row | str:
+        """One row, or why it is left out."""
+        tokens, sentence = self.rules.read(self.checked(cells["text"], where))
+        asked = self.rules.words(str(cells["question"])) if "question" in cells else None
+        if not tokens or asked == []:
+            return "question is empty" if tokens else "text is empty"
+        allowed = cells.get("candidates")
+        if self.columns.candidates_pattern is not None:
+            allowed = matching(tokens, self.columns.candidates_pattern)
+        per_word = {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
+        rationale = self.mark(cells.get("rationale"), len(tokens), sentence)
+        if rationale is not None:
+            per_word["rationale"] = rationale
+        if cells.get("counterfactual") is not None:
+            changed, _ = self.rules.read(self.checked(cells["counterfactual"], where, "counterfactual"))
+            if len(changed) == len(tokens):
+                per_word["counterfactual"] = lexicon.numbers(changed)
+        for name in self.columns.per_word:
+            if (fitting := numbers_per_word(cells[name], len(tokens))) is not None:
+                per_word[name] = fitting
+        sizes = np.zeros(0, int) if sentence is None else np.bincount(sentence)
+        limit = self.max_tokens
+        return Row(
+            words=lexicon.numbers(tokens[:limit]),
+            length=len(tokens),
+            labels=cells["label"],
+            question=None if asked is None else lexicon.numbers(asked),
+            candidates=allowed,
+            sentences=len(sizes),
+            longest_sentence=int(sizes.max(initial=0)),
+            per_word={name: values[:limit] for name, values in per_word.items()},
+            rationale_lost=rationale is not None and bool(rationale.any()) and not rationale[:limit].any(),
+            group=cells.get("group"),
+        )
+
+    def passed(self, split: str, table: datasets.Dataset, count: dict[str, Any]) -> Bool[np.ndarray, " rows"]:
+        """Which rows pass the filters."""
+        passed = np.ones(len(table), bool)
+        for name, allowed in self.columns.filters.items():
+            before = passed.sum()
+            passed &= rows.passes(table, {name: allowed})
+            count["dropped"][f"filter {name}"] = int(before - passed.sum())
+            if not passed.any():
+                raise UserError(
+                    f"data.filters: no row of the {split} split is left after {name}={allowed}; the column has "
+                    f"{some_values(rows.column(table, name, 'data.filters column'))}"
+                )
+        return passed
+
+    def checked(self, text: Any, where: str, column: str = "text") -> str | list[str]:
+        """A cell of a column of texts as text, or as the list of its sentences; `where` names it."""
+        setting = f"data.{column}={getattr(self.columns, column)}"
+        if self.rules.sentences == "column":
+            if not isinstance(text, list) or not all(isinstance(sentence, str) for sentence in text):
+                raise UserError(
+                    f"{setting}: data.sentences=column expects a list of sentences in every cell, {where} has "
+                    f"{str(text)[:60]!r}; text is split with data.sentences=spacy"
+                )
+            return text
+        if not isinstance(text, str | int | float):
+            hint = "; a list of sentences is read with data.sentences=column" if isinstance(text, list) else ""
+            raise UserError(f"{setting}: expected text, {where} has {str(text)[:60]}{hint}")
+        return str(text)
+
+    def mark(self, marked: Any, length: int, sentence: list[int] | None) -> Bool[np.ndarray, " tokens"] | None:
+        """One bool per token, or None where there is none or it does not fit the tokens."""
+        if marked is None:
+            return None
+        if not isinstance(marked, list | tuple):
+            raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
+        if self.columns.rationale_kind == "mask":
+            if not all(isinstance(one, bool | int | float) for one in marked):
+                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
+            return np.array(marked, bool) if len(marked) == length else None
+        if self.columns.rationale_kind == "sentences":
+            assert sentence is not None
+            if not all(isinstance(one, int) for one in marked):
+                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
+            return np.isin(sentence, marked) if set(marked) <= set(sentence) else None
+        mask = np.zeros(length, bool)
+        for span in marked:
+            if not isinstance(span, list | tuple) or len(span) != 2 or not all(isinstance(one, int) for one in span):
+                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
+            start, end = span
+            if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
+                return None
+            mask[start:end] = True
+        return mask
+
+    @property
+    def marks(self) -> str:
+        """What a cell of the rationale column has to be, for an error message."""
+        kinds = {
+            "mask": "a list of one true or false per token",
+            "spans": "a list of [start, end) token positions",
+            "sentences": "a list of the numbers of sentences",
+        }
+        kind = self.columns.rationale_kind
+        return f"data.rationale={self.columns.rationale}: data.rationale_kind={kind} expects {kinds[kind]}"
+
+    def examples(self, kept: Mapping[int, Row], count: dict[str, Any]) -> Examples:
+        """All rows, column by column."""
+        every = list(kept.values())
+        split_up = self.rules.sentences is not None
+        kinds: dict[str, type] = {"sentence": np.int32} if split_up else {}
+        kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
+        kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
+        kinds |= dict.fromkeys(self.columns.per_word, np.float64)
+        for name in kinds:
+            if name != "sentence":
+                count[f"{name} does not fit"] = sum(name not in row.per_word for row in every)
+        if self.columns.rationale is not None:
+            count["rationale lost by truncation"] = sum(row.rationale_lost for row in every)
+        return Examples(
+            example_id=np.array(list(kept), np.int64),
+            words=Ragged.of([row.words for row in every], np.int32),
+            length=np.array([row.length for row in every], np.int64),
+            labels=[row.labels for row in every],
+            question=ragged([row.question for row in every], np.int32),
+            candidates=[row.candidates for row in every] if self.columns.restricted else None,
+            sentences=np.array([row.sentences for row in every]) if split_up else None,
+            longest_sentence=np.array([row.longest_sentence for row in every]) if split_up else None,
+            per_word={
+                name: Ragged.of([row.per_word.get(name, np.zeros(0, kind)) for row in every], kind)
+                for name, kind in kinds.items()
+            },
+            groups=None if self.columns.group is None else [str(row.group) for row in every],
+        )
+
+
+def numbers_per_word(cell: Any, length: int) -> Float[np.ndarray, " tokens"] | None:
+    """A cell with one finite number per word, or None where it does not fit the tokens."""
+    try:
+        numbers = np.asarray(cell, np.float64)
+    except (TypeError, ValueError):
+        return None
+    return numbers if numbers.shape == (length,) and np.isfinite(numbers).all() else None
+
+
+def ragged(parts: Sequence[np.ndarray | None], dtype: type) -> Ragged | None:
+    """All parts in one; None where there are none."""
+    there = [part for part in parts if part is not None]
+    return Ragged.of(there, dtype) if there else None
+
+
+def some_values(values: Sequence[Any]) -> str:
+    """The most frequent values of a column, in words."""
+    common = Counter(rows.canonical(value) for value in values).most_common(8)
+    return ", ".join(f"{value} ({number} ×)" for value, number in common)
+
+
+def progress(items: list[int], title: str) -> "tqdm[int]":
+    """A progress bar that knows its total; a log file gets a line every half minute, and short work none."""
+    quiet = os.environ.get("TQDM_DISABLE") == "1"
+    interval = 0.1 if sys.stderr.isatty() else 30.0
+    return tqdm(items, desc=title, unit=" texts", leave=False, delay=1.0, mininterval=interval, disable=quiet)

@@ -1,0 +1,53 @@
+"""From a run's settings to an untrained classifier."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+
+from attnprobe.data.module import TextDataModule
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.trained import TrainedModel
+
+
+def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
+    """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator.
+
+    A model with a tokenizer of its own reads the data's words with it, and looks at itself on a few of the texts.
+
+    Raises:
+        UserError: there is no such model for these data.
+    """
+    facts = {
+        "task": data.task,
+        "class_weight": data.class_weight,
+        "recipe": instantiate(config["training"]["recipe"]),
+    }
+    if is_whole(config["model"]):
+        trains = config["training"]["epochs"] > 0
+        classifier: TrainedModel = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
+    else:
+        classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
+    if classifier.reader is not None:
+        data.read_pieces(classifier.reader)
+    classifier.prepare(data.sample())
+    return classifier
+
+
+def is_whole(model: Any) -> bool:
+    """Whether settings name the class of a whole model, and not those of its parts."""
+    return isinstance(model, Mapping) and "_target_" in model
+
+
+def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> TrainedModel:
+    """An untrained classifier of three stages as conf/model describes it; `facts` follow from the data and the recipe."""
+    question = model.get("question_encoder")
+    return AttentionClassifier(
+        embeddings=embeddings,
+        encoder=instantiate(model["encoder"]),
+        attention=instantiate(model["attention"]),
+        decoder=instantiate(model["decoder"]),
+        question_encoder=None if question is None else instantiate(question),
+        **facts,
+    )

@@ -1,0 +1,148 @@
+"""Numbers on their way into a long table, which is sorted and written a piece at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attnprobe.results.files import write_groups
+from attnprobe.results.schema import COLUMNS, IDENTITY, SCHEMA
+from attnprobe.results.spill import RECORD, Spill, in_order, ordered
+
+ROW_GROUP = 1 << 17
+"""Rows of a table in one piece, and the most that are kept in memory before they go to the disk."""
+
+
+class Written(NamedTuple):
+    """What was written: `rows`, and of these `undefined`, whose value is NaN."""
+
+    rows: int
+    undefined: int
+
+
+class Rows:
+    """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
+    shows in the table. What exceeds `ROW_GROUP` rows waits on the disk."""
+
+    def __init__(self, folder: Path | None = None, row_group: int = ROW_GROUP) -> None:
+        """
+        Args:
+            folder: a directory on the disk that is to hold what does not fit; None: the system's temporary files.
+            row_group: rows that are held at a time.
+        """
+        self.folder, self.row_group = folder, row_group
+        self.parts: dict[str, list[np.ndarray]] = {}
+        self.held = 0
+        self.spill: Spill | None = None
+
+    def add(self, metric: str, example_id: np.ndarray, value: np.ndarray, step: np.ndarray | None = None) -> None:
+        """Add one number per example (`value [n]`), or several with their steps (`value [n, k]`, `step [k]` or
+        `[n, k]`). Rows whose step is NaN are dropped: that is how ragged examples leave out their padding."""
+        example_id, value = np.asarray(example_id, np.int64), np.asarray(value, np.float64)
+        if value.shape[:1] != example_id.shape:
+            raise ValueError(f"{metric}: {len(example_id)} example ids for values of shape {value.shape}")
+        if step is None:
+            if value.ndim != 1:
+                raise ValueError(f"{metric}: values of shape {value.shape} need a step")
+            owner, at = example_id, np.full(len(value), np.nan)
+        else:
+            step = np.broadcast_to(np.asarray(step, np.float64), value.shape)
+            keep = ~np.isnan(step)
+            owner, at, value = np.broadcast_to(example_id[:, None], value.shape)[keep], step[keep], value[keep]
+        records = np.empty(len(value), RECORD)
+        records["example_id"], records["step"], records["value"] = owner, at, value
+        self.parts.setdefault(metric, []).append(records)
+        self.held += len(records)
+        if self.held > self.row_group:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self.spill is None:
+            self.spill = Spill(self.folder)
+        for metric, parts in self.parts.items():
+            if any(map(len, parts)):
+                self.spill.append(metric, np.concatenate(parts))
+            parts.clear()
+        self.held = 0
+
+    def write(self, path: Path, identity: dict[str, Any]) -> Written:
+        """Write the table (see `groups`) and forget the rows.
+
+        Args:
+            path: of the parquet file.
+            identity: run_id, experiment, data, model, seed, split and probe, the same in every row.
+        """
+        rows = undefined = 0
+
+        def counted() -> Iterator[pa.Table]:
+            nonlocal rows, undefined
+            for group in self.groups(identity):
+                rows += group.num_rows
+                undefined += pc.sum(pc.is_nan(group["value"])).as_py() or 0
+                yield group
+
+        try:
+            write_groups(SCHEMA, counted(), path)
+        finally:
+            self.close()
+        return Written(rows, undefined)
+
+    def close(self) -> None:
+        """Forget the rows."""
+        if self.spill is not None:
+            self.spill.close()
+        self.parts, self.held, self.spill = {}, 0, None
+
+    def table(self, identity: dict[str, Any]) -> pa.Table:
+        """All rows as one table in memory; see `groups`."""
+        return pa.concat_tables(self.groups(identity))
+
+    def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
+        """All rows by metric, example and step, in tables of `row_group` rows, the last one of fewer."""
+        names = sorted(self.parts)
+        waiting: list[tuple[int, np.ndarray]] = []
+        count = 0
+        for number, metric in enumerate(names):
+            for records in self.ordered(metric):
+                while count + len(records) >= self.row_group:
+                    full = self.row_group - count
+                    yield _group(names, [*waiting, (number, records[:full])], identity)
+                    waiting, count, records = [], 0, records[full:]
+                if len(records):
+                    waiting.append((number, records))
+                    count += len(records)
+        if waiting or not names or not any(self._count(name) for name in names):
+            yield _group(names, waiting, identity)
+
+    def _count(self, metric: str) -> int:
+        return sum(map(len, self.parts[metric])) + (0 if self.spill is None else self.spill.count(metric))
+
+    def ordered(self, metric: str) -> Iterator[np.ndarray]:
+        """The records of one metric by example and step, a piece at a time."""
+        if self.spill is None:
+            yield ordered(self.parts[metric])
+            return
+        self._spill()
+        yield from in_order(self.spill, metric, most=self.row_group, folder=self.folder)
+
+
+def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict[str, Any]) -> pa.Table:
+    """Records of numbered metrics as a table."""
+    records = np.concatenate([np.zeros(0, RECORD), *(part for _, part in parts)])
+    metric = np.repeat(np.array([number for number, _ in parts], np.int32), [len(part) for _, part in parts])
+    zeros = pa.array(np.zeros(len(records), np.int32))
+    arrays: dict[str, pa.Array] = {
+        name: pa.DictionaryArray.from_arrays(zeros, pa.array([str(identity[name])], pa.string()))
+        for name in IDENTITY
+        if name != "seed"
+    }
+    arrays["seed"] = pa.array(np.full(len(records), identity["seed"], np.int64))
+    arrays["metric"] = pa.DictionaryArray.from_arrays(pa.array(metric), pa.array(names, pa.string()))
+    arrays["example_id"] = pa.array(np.ascontiguousarray(records["example_id"]))
+    arrays["step"] = pa.array(np.ascontiguousarray(records["step"]), from_pandas=True)  # NaN = no step = null
+    # NaN stays NaN: an undefined number is reported, not missing
+    arrays["value"] = pa.array(np.ascontiguousarray(records["value"]))
+    return pa.Table.from_arrays([arrays[name] for name in COLUMNS], schema=SCHEMA)

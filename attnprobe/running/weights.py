@@ -1,0 +1,85 @@
+"""The weights of a run: trained, or those of a training that was finished before."""
+
+import shutil
+from typing import Any
+
+from lightning.pytorch.loggers import Logger
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from attnprobe.data.files import SPLITS
+from attnprobe.data.module import TextDataModule
+from attnprobe.errors import UserError
+from attnprobe.models.trained import TrainedModel
+from attnprobe.results.directory import (
+    CHECKPOINTS,
+    PIPELINE,
+    VOCABULARY,
+    WEIGHTS,
+    outputs_file,
+)
+from attnprobe.results.files import write_atomically
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.ownership import OwnRunDirectory
+from attnprobe.running.collecting import LessonCollector
+from attnprobe.running.prepare import input_records
+from attnprobe.running.progress import ExampleProgress
+from attnprobe.running.settings import Settings
+from attnprobe.running.training import fit, predict
+
+
+def train(
+    settings: Settings,
+    directory: OwnRunDirectory,
+    data: TextDataModule,
+    classifier: TrainedModel,
+    logger: Logger | None,
+) -> dict[str, Any]:
+    """Train, or load the weights of a training that was finished before."""
+    data_fingerprint = data.fingerprint
+    if directory.is_trained:
+        trained = directory.training()
+        if trained["data_fingerprint"] != data_fingerprint:
+            raise UserError(
+                f"{directory.path} was trained on other data under the same name: the files have changed since. Train "
+                f"again with on_finished=replace, or elsewhere with output=…"
+            )
+        classifier.load_state_dict(load_file(directory / WEIGHTS))
+        return trained
+    epoch: int | None = None
+    curve: list[dict[str, float]] = []
+    if settings.config["training"]["epochs"]:
+        directory.folder(CHECKPOINTS)
+        epoch, curve = fit(
+            classifier,
+            data,
+            directory=directory.path,
+            epochs=settings.config["training"]["epochs"],
+            gradient_clip=settings.config["training"]["gradient_clip"],
+            patience=settings.config["training"].get("patience"),
+            hardware=settings.config["trainer"],
+            callbacks=[ExampleProgress(data.sizes)],
+            logger=logger,
+        )
+        shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
+    names = [VOCABULARY, PIPELINE, WEIGHTS, *(outputs_file(split) for split in SPLITS)]
+    directory.declare(*names)
+    data.pipeline.save(directory.path)
+    write_atomically(directory / WEIGHTS, lambda path: save_file(separate(classifier), path))
+    lessons = LessonCollector()
+    predict(classifier, data, hardware=settings.config["trainer"], callbacks=[lessons])
+    lessons.write(data, {split: directory / outputs_file(split) for split in SPLITS})
+    trained = {
+        "chosen_epoch": epoch,
+        "data_fingerprint": data_fingerprint,
+        "inputs": input_records(data),
+        "training": settings.training,
+        "training_fingerprint": fingerprint(settings.training),
+        "curve": curve,
+    }
+    return directory.finish_training(trained, names)
+
+
+def separate(classifier: TrainedModel) -> dict[str, Tensor]:
+    """The weights, those that share memory copied: a file of safetensors holds each once."""
+    return {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}

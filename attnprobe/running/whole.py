@@ -1,0 +1,33 @@
+"""What is known of a whole split, as rows of tables: the curve of the training, and the test metrics."""
+
+import numpy as np
+
+from attnprobe.data.module import TextDataModule
+from attnprobe.models.trained import TrainedModel
+from attnprobe.results.rows import Rows
+from attnprobe.results.schema import WHOLE_SPLIT
+from attnprobe.running.settings import SPLIT
+
+
+def training_rows(curve: list[dict[str, float]]) -> Rows:
+    """Every epoch's metrics as rows about the whole split; the step is the epoch, from 0."""
+    rows = Rows()
+    whole = np.array([WHOLE_SPLIT])
+    for metric in sorted({name for epoch in curve for name in epoch}):
+        values = np.array([epoch.get(metric, np.nan) for epoch in curve])
+        rows.add(metric.replace("/", "_"), whole, values[None], np.arange(len(curve)))
+    return rows
+
+
+def performance_rows(classifier: TrainedModel, data: TextDataModule) -> Rows:
+    """The test metrics as rows about the whole split; F1 has one row per class (step)."""
+    rows = Rows()
+    whole = np.array([WHOLE_SPLIT])
+    for metric, value in classifier.performance.items():
+        numbers = value.double().cpu().numpy()
+        if numbers.ndim:
+            rows.add(metric, whole, numbers[None], np.arange(len(numbers)))
+        else:
+            rows.add(metric, whole, numbers[None])
+    rows.add("examples", whole, np.array([data.sizes[SPLIT]]))
+    return rows
