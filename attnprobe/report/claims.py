@@ -16,7 +16,7 @@ CRITERIA = {
     "necessity": "is attention needed at all?",
     "stability": "does another seed attend to the same words?",
     "agreement": "does attention agree with other measures of importance?",
-    "exclusivity": "does it matter which words get the weights?",
+    "exclusivity": "does no very different attention give the same prediction?",
     "erasure": "does removing what it points at matter most?",
     "transfer": "does it help another model?",
     "plausibility": "does it point at what a human calls the reason?",

@@ -188,21 +188,16 @@ def first_sentence(lines: Sequence[Verdict]) -> str:
     if needed.met is False:
         return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
     word, state = by_line["erasure", "word"], by_line["erasure", "state"]
+    scale = (
+        f"on a scale from 0, the same weights in random order, to 1, all weight on the word without which the prediction "
+        f"moves farthest, it reaches {word.value:.2f}"
+    )
     if word.met:
-        return (
-            f"The word that this attention points at is by and large the one that decides: on a scale from 0, a random word, "
-            f"to 1, the word without which the prediction moves farthest, it reaches {word.value:.2f}."
-        )
+        return f"This attention lies by and large on the words that decide: {scale}."
     if word.met is False and state.met:
-        return (
-            f"This attention points at states that decide, but not at words that do: deleting its top word reaches "
-            f"{word.value:.2f} on a scale from 0, a random word, to 1, the best. A heat map of it misleads."
-        )
+        return f"This attention points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
     if word.met is False:
-        return (
-            f"This attention does not point at the words that decide: deleting its top word reaches {word.value:.2f} on a "
-            f"scale from 0, a random word, to 1, the best."
-        )
+        return f"This attention does not point at the words that decide: {scale}."
     if word.state == NOT_TESTED:
         return "Whether this attention points at the words that decide was not tested: it needs the probe skill."
     return f"Whether this attention points at the words that decide cannot be said: {word.reason}."

@@ -23,7 +23,9 @@ from tests.runs import small_run
 def runs(tmp_path_factory):
     """Two seeds of one model on the same texts."""
     output = tmp_path_factory.mktemp("runs")
-    return [run(small_run(output, f"seed={seed}", "model=average", "training.epochs=3")) for seed in (0, 1)]
+    settings = ("model=average", "training.epochs=3", "probe.adversarial.restarts=0")
+    probes = "[permutation,adversarial]"
+    return [run(small_run(output, f"seed={seed}", *settings, probes=probes)) for seed in (0, 1)]
 
 
 def test_changes_are_paired_by_text(runs):
@@ -90,7 +92,7 @@ def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys):
 def test_numbers_and_verdicts_by_name(runs):
     numbers, verdicts = judged(runs[0])
     assert numbers["permutation.median_tvd"] == headline(read_results(runs[0]))["permutation/median_tvd"]
-    assert "exclusivity.permuting_moves_the_prediction" in numbers
+    assert {"exclusivity.permuting_moves_the_prediction", "exclusivity.no_other_attention_exists"} <= set(numbers)
     assert set(verdicts) == {"exclusivity"}
 
 

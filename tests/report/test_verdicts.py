@@ -87,7 +87,7 @@ def test_the_first_sentence_tells_states_from_words():
 
     sentences = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), first_sentence(verdicts([]))]
     assert len(set(sentences)) == 5
-    assert sentences[0].startswith("The word that this attention points at is by and large the one that decides")
+    assert sentences[0].startswith("This attention lies by and large on the words that decide: on a scale from 0")
     assert "states that decide, but not at words" in sentences[1]
     assert sentences[2].startswith("This attention does not point at the words that decide")
     assert "cannot be said" in sentences[3]

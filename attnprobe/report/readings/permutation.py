@@ -77,7 +77,6 @@ CLAIMS = (
         speaks="for",
         level="state",
         smallest=SAME,
-        primary=True,
     ),
 )
 

@@ -42,7 +42,7 @@ CLAIMS = (
     claim(
         "top_word_decides", "word",
         "Deleting the most attended word from the text moves the prediction farther than deleting a random one",
-        "word_distance", primary=True,
+        "word_distance",
     ),
     claim(
         "top_state_flips", "state",
@@ -57,7 +57,7 @@ CLAIMS = (
     claim(
         "weights_follow_words", "word",
         "Words weigh more the farther the prediction moves without them",
-        "word_mass",
+        "word_mass", primary=True,
     ),
 )  # fmt: skip
 
