@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 from hydra.utils import instantiate
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.pipeline import TextPipeline
@@ -115,44 +117,50 @@ class TrainedRun:
                 is unknown or that this model does not allow.
         """
         batch, outputs = self.outputs(texts, questions, candidates)
-        multi_label = self.classifier.task is Task.MULTI_LABEL
         probability = probabilities(outputs.logits, self.classifier.task)
         readout = self.classifier.readout(batch, outputs)
         subject = self._subject(texts, batch, outputs, readout, importance)
         measured = {name: one.shown(subject) for name, one in subject.importances.items() if name != "attention"}
-        flipping = None
-        if readout.position_logits is not None and not multi_label:
-            flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+        flips = self._flips(readout)
         rows = []
         for number, text in enumerate(texts):
-            content, numbers = outputs.content[number], probability[number].tolist()
-            chosen = [name for name, p in zip(self.classes, numbers, strict=True) if p > 0.5]
+            content = outputs.content[number]
             row: dict[str, Any] = {"text": text}
             if questions is not None:
                 row["question"] = questions[number]
-            row |= {
-                "prediction": chosen if multi_label else self.classes[int(probability[number].argmax())],
-                "probability": dict(zip(self.classes, numbers, strict=True)),
-                "tokens": self.pipeline.tokens(text),
-                "attention": outputs.attention[number][content].tolist(),
-            }
+            row |= self._predicted(probability[number])
+            row |= {"tokens": self.pipeline.tokens(text), "attention": outputs.attention[number][content].tolist()}
             row |= {name: values[number][content].tolist() for name, values in measured.items()}
-            if flipping is not None:
-                other = int(flipping.flips_to[number])
-                row["flipping_set"] = flipping.members[number][content].tolist()
-                row["flips_to"] = self.classes[other] if other >= 0 else None
+            row |= flips[number]
             if outputs.word_attention is not None:
-                lengths = words_per_sentence(batch)[number]
                 weights = outputs.word_attention[number][batch.content[number]].tolist()
-                row |= {
-                    "words": by_sentence(row["tokens"], lengths),
-                    "word_attention": by_sentence(weights, lengths),
-                }
-                row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
+                row |= sentences_of(row["tokens"], weights, words_per_sentence(batch)[number])
             rows.append(row)
         explanation = Explanation(rows)
         explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in subject.importances.items()}}
         return explanation
+
+    def _predicted(self, probability: Float[Tensor, " classes"]) -> dict[str, Any]:
+        """What the model says of one text, in the names of the classes."""
+        by_name = dict(zip(self.classes, probability.tolist(), strict=True))
+        if self.classifier.task is Task.MULTI_LABEL:
+            return {"prediction": [name for name, p in by_name.items() if p > 0.5], "probability": by_name}
+        return {"prediction": self.classes[int(probability.argmax())], "probability": by_name}
+
+    def _flips(self, readout: Readout) -> list[dict[str, Any]]:
+        """The smallest flipping set of every text; nothing where that optimum is not known."""
+        if readout.position_logits is None or self.classifier.task is Task.MULTI_LABEL:
+            return [{}] * len(readout.attention)
+        flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+        return [
+            {
+                "flipping_set": members[content].tolist(),
+                "flips_to": self.classes[other] if other >= 0 else None,
+            }
+            for members, content, other in zip(
+                flipping.members, readout.content, flipping.flips_to.tolist(), strict=True
+            )
+        ]
 
     def _subject(
         self,
@@ -193,6 +201,16 @@ class TrainedRun:
             if not one.is_defined(subject):
                 del chosen[name]
         return subject
+
+
+def sentences_of(words: Sequence[str], weights: Sequence[float], lengths: Sequence[int]) -> dict[str, Any]:
+    """A text of a hierarchical model: its sentences as tokens, and the words of each with their attention."""
+    sentences = by_sentence(words, lengths)
+    return {
+        "tokens": [" ".join(sentence) for sentence in sentences],
+        "words": sentences,
+        "word_attention": by_sentence(weights, lengths),
+    }
 
 
 def importances_of(names: Iterable[str], parts: Mapping[str, Any]) -> dict[str, Importance]:

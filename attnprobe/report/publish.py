@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from attnprobe.errors import answering_disk
-from attnprobe.report.page.build import notes_of_data, write_report
+from attnprobe.report.page.about import notes_of_data
+from attnprobe.report.page.build import write_report
 from attnprobe.report.page.runs import Run, grouped, read_runs
 from attnprobe.report.page.studies import group_of, of_studies
 from attnprobe.report.page.verdicts import MARKS, Card, card, examine

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from hydra.utils import instantiate
 from lightning import seed_everything
@@ -14,12 +15,14 @@ from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.data.files import SPLITS
+from attnprobe.data.module import TextDataModule
 from attnprobe.data.section import tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
 from attnprobe.loading import importances_of
 from attnprobe.models.build import untrained
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures.draw import save_figures
 from attnprobe.report.numbers import StoredNumbers, StoredTable
@@ -33,6 +36,7 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
+from attnprobe.results.rows import Rows
 from attnprobe.results.statements import SECTION
 from attnprobe.results.table import IMPORTANCES, Told, told
 from attnprobe.running.collecting import PredictionCollector
@@ -110,19 +114,7 @@ def carry_out(
     started = time.time()
     config = settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
-    data = settings.data()
-    data.setup("fit")
-    if not helps_to_train():
-        tell_section(str(data.name), data.section)
-    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
-    classifier = untrained(config, data)
-    if teacher is not None:
-        data.attach_teacher(teacher)
-    for probe in probes:
-        probe.refuse(classifier)
-    for importance in importances.values():
-        importance.refuse(classifier)
-        importance.prepare(data, SPLIT)
+    data, teacher, classifier = opened(settings, probes, importances)
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
@@ -137,26 +129,9 @@ def carry_out(
         "performance": performance_rows(classifier, data),
     } | runner.rows
     before = directory.withdraw(rows, EVERY_RUN)
-    tables = before["tables"]
     directory.write_config(OmegaConf.to_yaml(config))
     predictions.write(data, SPLIT, directory.place(examples_file(SPLIT)))
-    told_of = {
-        name: one.facts
-        | {"name": name, "settings": config["importance"].get(name), "files": records_of(one.files())}
-        | {"seconds": round(runner.importance_seconds.get(name, 0.0), 3)}
-        for name, one in importances.items()
-    }
-    filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in probes}
-    for name, collected in rows.items():
-        written = collected.write(directory.place(table_file(name)), settings.identity(name))
-        tables[name] = {
-            "rows": written.rows,
-            "undefined": written.undefined,
-            "settings": config["probe"].get(name),
-            "seconds": round(runner.seconds.get(name, 0.0), 3),
-            "notes": runner.notes.get(name, {}),
-            "importances": filed.get(name, {}),
-        }
+    tables = before["tables"] | write_tables(settings, directory, runner, rows)
     if config["figures"]:
         draw_figures_of(directory, list(rows), told([{"tables": tables}]))
     content = {
@@ -180,6 +155,60 @@ def carry_out(
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     directory.finish(content, trained["files"] | before["files"])
+
+
+def opened(
+    settings: Settings, probes: Sequence[Probe], importances: Mapping[str, Importance]
+) -> tuple[TextDataModule, Teacher | None, TrainedModel]:
+    """The data, the teacher where there is one, and the untrained model.
+
+    Raises:
+        UserError: one of them cannot be used, or a probe or an importance is not defined for such a model.
+    """
+    config, data = settings.config, settings.data()
+    data.setup("fit")
+    if not helps_to_train():
+        tell_section(str(data.name), data.section)
+    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
+    classifier = untrained(config, data)
+    if teacher is not None:
+        data.attach_teacher(teacher)
+    for probe in probes:
+        probe.refuse(classifier)
+    for importance in importances.values():
+        importance.refuse(classifier)
+        importance.prepare(data, SPLIT)
+    return data, teacher, classifier
+
+
+def write_tables(
+    settings: Settings, directory: OwnRunDirectory, runner: ProbeRunner, rows: Mapping[str, Rows]
+) -> dict[str, dict[str, Any]]:
+    """Write the tables of a run.
+
+    Returns:
+        what the manifest says of each, by probe.
+    """
+    config = settings.config
+    told_of = {
+        name: one.facts
+        | {"name": name, "settings": config["importance"].get(name), "files": records_of(one.files())}
+        | {"seconds": round(runner.importance_seconds.get(name, 0.0), 3)}
+        for name, one in runner.importances.items()
+    }
+    filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in runner.probes}
+    tables = {}
+    for name, collected in rows.items():
+        written = collected.write(directory.place(table_file(name)), settings.identity(name))
+        tables[name] = {
+            "rows": written.rows,
+            "undefined": written.undefined,
+            "settings": config["probe"].get(name),
+            "seconds": round(runner.seconds.get(name, 0.0), 3),
+            "notes": runner.notes.get(name, {}),
+            "importances": filed.get(name, {}),
+        }
+    return tables
 
 
 def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importances: Told) -> None:

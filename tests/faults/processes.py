@@ -171,6 +171,18 @@ def watch_process(number: int, folder: Path, log: Path, fault: Fault | None) -> 
     watch(folder, mine, lambda line: (os.write(notes, f"{line}\n".encode(errors="replace")), None)[1])
 
 
+class Pipe:
+    """Standard input of a job."""
+
+    def __init__(self, number: int, writers: list[int]) -> None:
+        self.number, self.writers = number, writers
+
+    def close(self) -> None:
+        if self.number in self.writers:
+            self.writers.remove(self.number)
+            os.close(self.number)
+
+
 def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fault | None) -> None:
     """The jobs of a pool become forks as well, with all that the pool gives a job: pipe, log, environment, group."""
     import attnprobe.launching.slots as slots
@@ -206,7 +218,7 @@ def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fa
 
             self.pid = forked(body)
             os.close(reading)
-            self.stdin = Pipe(writing)
+            self.stdin = Pipe(writing, writers)
 
         def poll(self) -> int | None:
             if self.returncode is None:
@@ -219,17 +231,6 @@ def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fa
             if self.returncode is None:
                 self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             return self.returncode
-
-    class Pipe:
-        """Standard input of a job."""
-
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def close(self) -> None:
-            if self.number in writers:
-                writers.remove(self.number)
-                os.close(self.number)
 
     class Subprocess:
         PIPE, STDOUT = -1, -2

@@ -49,12 +49,51 @@ def invented_run(
     """Write a finished run to `base/name` and return that directory."""
     directory = base / name
     draw = np.random.default_rng([seed, count, classes])
-    ids = np.arange(count)
     lengths = draw.integers(1, longest + 1, count)
     attention = [draw.dirichlet(np.full(n, 1 / peak)) for n in lengths]
-    largest = np.array([a.max() for a in attention])
     predicted = draw.integers(0, classes, count)
     labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
+    everything = invented_numbers(draw, lengths, attention, predicted, labels, classes, exact=exact)
+    everything |= importances(np.arange(count), lengths, steps_of(lengths), seed)
+    identity = {
+        "run_id": name,
+        "experiment": experiment,
+        "data": data,
+        "model": model,
+        "seed": seed,
+        "split": "test",
+    }
+    for probe in probes:
+        write_table(everything[probe].table({**identity, "probe": probe}), directory / f"tables/{probe}.parquet")
+    tokens = [[words[i] for i in draw.integers(0, len(words), n)] for n in lengths]
+    table = invented_examples(tokens, attention, predicted, labels, classes, hierarchical=hierarchical)
+    if questions:
+        table["question"] = [row[:2] for row in tokens]
+        table["candidates"] = [[str(one) for one in range(classes)] for _ in tokens]
+    (directory / "examples").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), directory / "examples/test.parquet")
+    (directory / "config.yaml").write_text(f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n")
+    manifest = {"run_id": name, "tables": {probe: {} for probe in probes}}
+    manifest |= {"classes": list(names)} if names else {}
+    manifest |= {"training": training} if training else {}
+    seal(directory, **manifest)
+    return directory
+
+
+def steps_of(lengths: np.ndarray) -> np.ndarray:
+    """Positions `[examples, longest]`, NaN in the padding."""
+    width = int(lengths.max())
+    return np.where(np.arange(width) < lengths[:, None], np.arange(width), np.nan)
+
+
+def invented_numbers(
+    draw: np.random.Generator, lengths: np.ndarray, attention: list[np.ndarray], predicted: np.ndarray, labels: np.ndarray,
+    classes: int, *, exact: bool,
+) -> dict[str, Rows]:  # fmt: skip
+    """Tables of performance, permutation and adversarial."""
+    count = len(lengths)
+    ids = np.arange(count)
+    largest = np.array([a.max() for a in attention])
     optimum = np.where(lengths == 1, 0, draw.beta(9, 2, count) * LN2)
     found = optimum * draw.beta(8, 2, count)
     is_exact = np.ones(count) if exact else (draw.random(count) < 0.3).astype(float)
@@ -85,28 +124,23 @@ def invented_run(
         tables[f"top_token_changed_{kind}"] = (lengths > 1).astype(float)
     for metric, values in tables.items():
         adversarial.add(metric, ids, values)
-    width = int(lengths.max())
-    steps = np.where(np.arange(width) < lengths[:, None], np.arange(width), np.nan)
+    steps = steps_of(lengths)
     for kind in ("found", "optimum"):
-        moved = np.zeros((count, width))
+        moved = np.zeros(steps.shape)
         moved[ids, draw.integers(0, lengths)] = 1.0
         if kind == "found":
             moved = moved * 0.7 + 0.3 / lengths[:, None] * ~np.isnan(steps)
         adversarial.add(f"{kind}_attention", ids, moved, steps)
+    return {"performance": performance, "permutation": permutation, "adversarial": adversarial}
 
-    identity = {
-        "run_id": name,
-        "experiment": experiment,
-        "data": data,
-        "model": model,
-        "seed": seed,
-        "split": "test",
-    }
-    everything = {"performance": performance, "permutation": permutation, "adversarial": adversarial}
-    everything |= importances(ids, lengths, steps, seed)
-    for probe in probes:
-        write_table(everything[probe].table({**identity, "probe": probe}), directory / f"tables/{probe}.parquet")
-    tokens = [[words[i] for i in draw.integers(0, len(words), n)] for n in lengths]
+
+def invented_examples(
+    tokens: list[list[str]], attention: list[np.ndarray], predicted: np.ndarray, labels: np.ndarray, classes: int,
+    *, hierarchical: bool,
+) -> pd.DataFrame:  # fmt: skip
+    """The table of examples."""
+    count = len(tokens)
+    ids = np.arange(count)
     spread = np.full((count, classes), 0.3 / classes)
     spread[ids, predicted] += 0.7
     table = pd.DataFrame(
@@ -125,17 +159,7 @@ def invented_run(
         table["words"] = inside
         table["word_attention"] = [[np.full(len(part), 1 / len(part)) for part in row] for row in inside]
         table["tokens"] = [[" ".join(part) for part in row] for row in inside]
-    if questions:
-        table["question"] = [row[:2] for row in tokens]
-        table["candidates"] = [[str(one) for one in range(classes)] for _ in tokens]
-    (directory / "examples").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), directory / "examples/test.parquet")
-    (directory / "config.yaml").write_text(f"seed: {seed}\ndata: {{name: {data!r}}}\nmodel: {{name: {model!r}}}\n")
-    manifest = {"run_id": name, "tables": {probe: {} for probe in probes}}
-    manifest |= {"classes": list(names)} if names else {}
-    manifest |= {"training": training} if training else {}
-    seal(directory, **manifest)
-    return directory
+    return table
 
 
 def importances(ids: np.ndarray, lengths: np.ndarray, steps: np.ndarray, seed: int) -> dict[str, Rows]:

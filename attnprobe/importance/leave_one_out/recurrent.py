@@ -168,10 +168,7 @@ def recurrent_changes(
         if step in ends:
             going_on = last.index_select(0, example) > step
         if near and step >= FIRST_LOOK and step % CHECK_EVERY == 0:
-            apart = torch.maximum(
-                (state - halves[step].index_select(0, example)).abs().amax(1) * 2,
-                (cell - cells[step + 2].index_select(0, example)).abs().amax(1) / 2,
-            )
+            apart = _apart(state, halves[step].index_select(0, example), cell, cells[step + 2].index_select(0, example))
             away = apart > near
             back = (~away if going_on is None else ~away & going_on).nonzero().squeeze(-1)
             rejoined, skipped = text.index_select(0, back), apart.index_select(0, back)
@@ -180,6 +177,17 @@ def recurrent_changes(
         if going_on is not None and not going_on.all():
             chosen = going_on.nonzero().squeeze(-1)
             example, text, state, cell = (column.index_select(0, chosen) for column in (example, text, state, cell))
+
+
+def _apart(
+    state: Float[Tensor, "changed half"],
+    unchanged_state: Float[Tensor, "changed half"],
+    cell: Float[Tensor, "changed half"],
+    unchanged_cell: Float[Tensor, "changed half"],
+) -> Float[Tensor, " changed"]:
+    """How far each shortened text is from the unchanged one, by its hidden state or its cell; `Gates` keeps half of the one
+    and twice the other."""
+    return torch.maximum((state - unchanged_state).abs().amax(1) * 2, (cell - unchanged_cell).abs().amax(1) / 2)
 
 
 def _unchanged(

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,13 @@ from attnprobe.errors import UserError
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
+WEIGHTS = {
+    "use_safetensors": True,
+    "output_loading_info": True,
+    "dtype": "float32",
+    "attn_implementation": "eager",
+}
+"""How a network's weights are read: attention is computed step by step, so that it can be seen and replaced."""
 
 
 @dataclass(frozen=True)
@@ -86,31 +94,15 @@ def open_checkpoint(
                 f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
             )
         order = label_order(settings, classes)
-        facts: dict[str, Any] = {}
-        if order is None and trains:
-            facts = {
-                "num_labels": len(classes),
-                "id2label": dict(enumerate(classes)),
-                "label2id": {name: number for number, name in enumerate(classes)},
-                "ignore_mismatched_sizes": True,
-            }
         if order is None and not trains:
             raise UserError(
                 f"model.path={path}: its labels are {', '.join(map(str, settings.id2label.values()))}, those of the data "
                 f"{', '.join(classes)}. Name the data's as the checkpoint's, with data.labels='{{value in the data: label of "
                 f"the checkpoint, …}}', or train it on them with training=finetune"
             )
-        network, loading = opened(
-            lambda local: library.AutoModelForSequenceClassification.from_pretrained(
-                path,
-                use_safetensors=True,
-                output_loading_info=True,
-                dtype="float32",
-                attn_implementation="eager",
-                **facts,
-                **local,
-            ),
-        )
+        facts = new_head(classes) if order is None else {}
+        read_network = partial(library.AutoModelForSequenceClassification.from_pretrained, path, **WEIGHTS, **facts)
+        network, loading = opened(lambda local: read_network(**local))
         if not trains and loading["missing_keys"]:
             absent = ", ".join(sorted(loading["missing_keys"]))[:200]
             raise UserError(
@@ -129,6 +121,16 @@ def open_checkpoint(
         tokenizer.mask_token_id,
         padding,
     )
+
+
+def new_head(classes: Sequence[str]) -> dict[str, Any]:
+    """Settings of a network that gives it an untrained head for these classes."""
+    return {
+        "num_labels": len(classes),
+        "id2label": dict(enumerate(classes)),
+        "label2id": {name: number for number, name in enumerate(classes)},
+        "ignore_mismatched_sizes": True,
+    }
 
 
 def opened_from(path: str, read: Callable[[dict[str, Any]], Any], offline: bool) -> Any:

@@ -1,7 +1,7 @@
 """What stands in the page about each probe: its headline numbers side by side, and the published ones beside ours."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnprobe.report.page.pictures import Picture
 from attnprobe.report.page.runs import Group
-from attnprobe.report.page.verdicts import Outcome
+from attnprobe.report.page.verdicts import Outcome, in_words
 from attnprobe.report.published import REMARKS
 from attnprobe.report.reading import Reading
 from attnprobe.report.wide import class_of
@@ -84,6 +84,28 @@ def heading(reading: Reading) -> str:
     'Single weight'
     """
     return reading.title or reading.probe.replace("_", " ").capitalize()
+
+
+def sections(
+    readings: Sequence[Reading],
+    groups: Sequence[Group],
+    compared: pd.DataFrame,
+    drawn: Mapping[str, Sequence[Picture]],
+    outcomes: Sequence[Outcome],
+) -> list[Section]:
+    """The page's sections, one per probe that has something to show; `drawn`: its figures, by its name."""
+    made: list[Section] = []
+    said: set[str] = set()
+    for reading in readings:
+        own = [outcome for outcome in outcomes if outcome.section == f"test-{reading.probe}"]
+        embedded = [one for one in drawn[reading.probe] if one.uri]
+        one = section(reading, groups, compared, embedded, own, in_words(own))
+        if one.noted in said:  # several probes use the same numbers
+            one = replace(one, noted="")
+        said.add(one.noted)
+        if one.rows or one.pictures or one.outcomes:
+            made.append(one)
+    return made
 
 
 def section(

@@ -17,6 +17,7 @@ from attnprobe.report.claims import CRITERIA, Claim, Finding, findings, put_to_t
 from attnprobe.report.evidence import Evidence
 from attnprobe.report.numbers import read_numbers
 from attnprobe.report.page import build
+from attnprobe.report.page.formats import number
 from attnprobe.report.published import compare
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading
@@ -122,7 +123,7 @@ def test_the_verdicts_numbers_are_the_findings_numbers(make_run, tmp_path):
     assert found
     for finding in found:
         assert html.escape(finding.claim.statement, quote=False).replace("'", "&#39;") in text
-        assert build.number(finding.evidence.value) in text
+        assert number(finding.evidence.value) in text
 
 
 def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):

@@ -1,0 +1,53 @@
+"""The page's text, from its parts and the templates."""
+
+import base64
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from attnprobe.report.claims import CRITERIA, LEVELS
+from attnprobe.report.page.about import own_version
+from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
+from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
+
+HERE = Path(__file__).parent
+SCRIPT = ("tables", "blocks", "examples", "search", "browser", "heatmaps")
+"""The parts of the script, each of which may use what stands before it. Every word from data goes through textContent."""
+
+
+def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
+    """The page's text, a piece at a time; every string of `parts` is escaped."""
+    loader = jinja2.FileSystemLoader(HERE / "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
+    environment.filters["p_value"] = p_value
+    style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "glance.css"))
+    script = script_text()
+    environment.globals |= {"claim_words": SAID, "level_words": {level: f"{level}s" for level in LEVELS}}
+    environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}
+    return environment.get_template("page.html").stream(
+        **parts,
+        criteria=CRITERIA,
+        version=own_version(),
+        made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        style=style,
+        script=script,
+        style_hash=digest(style),
+        script_hash=digest(script),
+    )
+
+
+def script_text() -> str:
+    """The page's script: its parts in one function of their own, so that they share names and the page gets none."""
+    parts = [(HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
+    return "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
+
+
+def digest(text: str) -> str:
+    """How a content security policy names a text that may run."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
