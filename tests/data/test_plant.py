@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from attnprobe.data.plant import CONTEXT, KINDS, WORDS, contradicted, planted_words
 from attnprobe.data.testbed import generate_reviews
 from attnprobe.errors import UserError
-from tests.data.test_module import ready
+from tests.data.given import ready
 
 
 def reviews(count, seed):

@@ -6,7 +6,8 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
-from tests.data.test_module import CONF, composed, local, ready
+from tests.data.given import ready
+from tests.data.test_data_sets import CONF, composed, local
 
 TRAIN = {
     "text": ["Mary is in the Hall.", "John is in the attic.", "Mary left."],

@@ -7,7 +7,7 @@ from attnprobe.data.sentences import sentence_numbers, split_sentences
 from attnprobe.data.testbed import generate_reviews, generate_stories
 from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
-from tests.data.test_module import ready
+from tests.data.given import ready
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import torch
 from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.models.attention import AdditiveAttention, Attention, ImposedAttention, UniformAttention
 from benchmarks import reference
 from tests.importance.leave_one_out.loops import each_alone, one_by_one, subject
 from tests.models.test_hierarchical import han, with_sentences
@@ -185,121 +184,6 @@ def test_what_belongs_to_words_goes_with_its_word():
     assert text.teacher_attention is None  # a teacher never saw the shortened text
     assert text.ids.shape == text.content.shape == (3, batch.ids.shape[1] - 1)
     assert text.ids[1].tolist() == [token for place, token in enumerate(batch.ids[1].tolist()) if place != 1]
-
-
-class PositionBias(AdditiveAttention):
-    """A later word gets more: its score depends on where it is, and removing a word moves those after it."""
-
-    def forward(self, hidden, query=None):
-        return super().forward(hidden, query) + 0.15 * torch.arange(hidden.shape[1])
-
-
-class RelativeToTheMean(Attention):
-    """Scores of the state's difference from the text's mean state."""
-
-    def __init__(self, hidden_size, query_size=None):
-        super().__init__()
-        self.score = torch.nn.Linear(hidden_size, 1)
-
-    def forward(self, hidden, query=None):
-        real = (hidden != 0).any(-1, keepdim=True)
-        mean = hidden.sum(1, keepdim=True) / real.sum(1, keepdim=True)
-        return self.score((hidden - mean).tanh()).squeeze(-1)
-
-
-class Declared(PositionBias):
-    """Says of itself what is not so."""
-
-    positionwise = True
-
-
-@pytest.mark.parametrize("tolerance", [1e-6, 0.0])
-@pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
-@pytest.mark.parametrize("encoder", [*ENCODERS, "gru", "none"])
-def test_an_attention_that_sees_more_than_the_single_state_gets_every_text_encoded(encoder, attention, tolerance):
-    classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4], padding=2)
-    found = leave_one_out(classifier, batch, outputs, tolerance=tolerance)
-    expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-    assert expected.nan_to_num().max() > 1e-3
-    assert found.check.reencoded
-    assert found.check.sampled == 0
-
-
-@pytest.mark.parametrize("attention", [PositionBias, RelativeToTheMean])
-@pytest.mark.parametrize("encoder", [encoder for encoder in ENCODERS if encoder not in REENCODED])
-def test_taken_for_a_function_of_the_single_state_such_attention_would_be_wrong(encoder, attention, monkeypatch):
-    """And the check would find out, and end in encoding every text."""
-    classifier, batch, outputs = subject(encoder, attention, lengths=[6, 1, 24, 4])
-    monkeypatch.setattr(attention, "positionwise", True)
-    found = leave_one_out(classifier, batch, outputs)
-    assert found.check.rejected > 1e-4
-    assert found.check.reencoded
-    expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("attention", ["additive", "dot", UniformAttention])
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_an_encoder_derived_from_a_known_one_is_not_taken_for_it(encoder, attention):
-    """What it adds may be the position, or the text's mean."""
-
-    class Derived(type(subject(encoder)[0].encoder)):
-        def forward(self, embeddings, mask, content):
-            hidden = super().forward(embeddings, mask, content)
-            return (hidden + 0.3 * torch.arange(hidden.shape[1]).unsqueeze(-1).cos()) * mask.unsqueeze(-1)
-
-    classifier, batch, _ = subject(encoder, attention)
-    classifier.encoder.__class__ = Derived
-    with torch.no_grad():
-        outputs = classifier(batch)
-    found = leave_one_out(classifier, batch, outputs)
-    expected = each_alone(classifier, batch, outputs)
-    torch.testing.assert_close(found.distance, expected, atol=1e-10, rtol=0, equal_nan=True)
-    assert found.check.reencoded
-
-
-def test_only_the_class_that_defines_the_scores_can_declare_them_positionwise():
-    class Renamed(AdditiveAttention):
-        pass
-
-    assert Renamed.positionwise
-    assert Declared.positionwise
-    assert not PositionBias.positionwise
-    assert not RelativeToTheMean.positionwise
-    assert not ImposedAttention.positionwise
-
-
-@pytest.mark.parametrize("encoder", ["lstm", "cnn", "average", "none"])
-def test_the_check_compares_removals_of_every_part_of_the_batch(encoder, monkeypatch):
-    """Its error is that of the numbers returned, against texts encoded one by one."""
-    classifier, batch, outputs = subject(encoder, lengths=[60, 1, 40, 2, 50])
-    seen = []
-    forward = type(classifier).forward
-    monkeypatch.setattr(type(classifier), "forward", lambda self, text: seen.append(text) or forward(self, text))
-    found = leave_one_out(classifier, batch, outputs)
-    (sample,) = seen
-    assert len(sample) == found.check.sampled
-    assert 4 <= found.check.sampled <= 8
-    assert sample.example_id.unique().numel() >= 3
-    expected = each_alone(classifier, batch, outputs)
-    assert found.check.error <= (found.distance - expected).abs().nan_to_num().max() + 1e-12
-    assert (found.check.error, found.check.rejected, found.check.reencoded) == (pytest.approx(0, abs=1e-6), None, False)
-
-
-def test_nothing_to_check_where_no_text_has_a_second_word():
-    classifier, batch, outputs = subject(lengths=[1, 1])
-    found = leave_one_out(classifier, batch, outputs)
-    assert found.distance.isnan().all()
-    assert (found.check.sampled, found.check.error) == (0, 0.0)
-
-
-def test_numbers_that_are_none_count_as_the_largest_error():
-    classifier, batch, outputs = subject()
-    outputs.hidden[0, 2] = torch.nan
-    found = leave_one_out(classifier, batch, outputs)
-    assert found.check.rejected == 1
-    assert found.check.reencoded
 
 
 def test_models_that_attend_to_sentences_are_refused():

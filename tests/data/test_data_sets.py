@@ -1,0 +1,83 @@
+"""Every data set of conf/data: it composes, says what it lacks, and has the counts that are known of it."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+import attnprobe
+from attnprobe import configuration  # noqa: F401  its resolver names a data set of files
+from attnprobe.data.sources import FileSource
+from attnprobe.errors import UserError
+
+CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"
+DATA_SETS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
+LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "geco", "imdb10", "movies", "tweets_adr"}
+
+
+def composed(name, *overrides):
+    with initialize_config_dir(str(CONF.parent), version_base=None):
+        config = compose("config", [f"data={name}", *overrides])
+    settings = OmegaConf.to_container(config, resolve=True)["data"]
+    return instantiate(settings, seed=0)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_every_data_set_composes_and_says_what_it_lacks(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
+    data = composed(name)
+    assert data.name == name
+    if name in LOCAL_ONLY:
+        with pytest.raises(UserError, match=rf"no local files at {tmp_path}/{name}: put .*is on no hub"):
+            data.setup()
+
+
+def test_testbed_end_to_end():
+    data = composed(
+        "testbed", "data.source.train_size=40", "data.source.validation_size=10", "data.source.test_size=10"
+    )
+    data.setup()
+    assert data.classes == ["negative", "positive"]
+    assert data.sizes == {"train": 40, "validation": 10, "test": 10}
+    for row in range(10):
+        assert len(data.splits["test"].rationale(row)) == len(data.splits["test"].tokens(row))
+    assert any(data.splits["test"].rationale(0))
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "train", "test"),
+    [("sst", 13_826, [3034, 3321], [863, 862]), ("imdb", 12_487, None, [2184, 2172])],
+)
+def test_counts_of_the_paper(name, vocabulary, train, test):
+    data = composed(name)
+    if not (isinstance(data.source.folder, str) and local(data.source.folder)):
+        pytest.skip(f"no {name} below ATTNPROBE_DATA_DIR")
+    data.setup()
+    assert len(data.vocabulary) == vocabulary
+    assert list(data.counts["test"]["per class"].values()) == test
+    assert train is None or list(data.counts["train"]["per class"].values()) == train
+
+
+def local(folder):
+    try:
+        return FileSource(folder).files()
+    except UserError:
+        return None
+
+
+@pytest.mark.real_data
+def test_geco_s_pairs_are_whole_and_differ_in_the_marked_words_alone():
+    data = composed("geco")
+    if not local(data.source.folder):
+        pytest.skip("no geco below ATTNPROBE_DATA_DIR")
+    data.setup()
+    assert data.sizes == {"train": 2190, "validation": 386, "test": 644}
+    part = data.splits["validation"]
+    texts = {}
+    for number in part.example_id.tolist():
+        rest = [w for w, m in zip(part.tokens(number), part.rationale(number), strict=True) if not m]
+        texts.setdefault(tuple(rest), []).append(part.labels[part.row_of(number)])
+    assert all(sorted(labels) == [0, 1] * (len(labels) // 2) for labels in texts.values())
