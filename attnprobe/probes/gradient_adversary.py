@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import hardshrink
+from torch.optim.adam import adam
 
 from attnprobe.batch import Task
 from attnprobe.measures import jensen_shannon
@@ -66,15 +68,27 @@ def search_adversary(
         fraction of the time. The published code returns every restart and leaves the choice to its plots, which filter
         at 0.05 whatever ε was optimised; here ε is one number.
     """
-    by_example = start.transpose(0, 1)  # an example's restarts lie together: they share the example's position logits
-    variable = by_example.masked_fill(~readout.content.unsqueeze(1), OUTSIDE).contiguous()
-    objective = Objective(readout, variable, diversity, penalty, excess_gradient(readout, epsilon))
-    variable.grad = objective.gradient
-    optimizer = torch.optim.Adam([variable], lr=learning_rate, amsgrad=True, fused=True)
+    variable = start.masked_fill(~readout.content, OUTSIDE).contiguous()
+    objective = Objective(readout, variable, diversity, excess_adder(readout, epsilon, penalty))
+    step = adam_stepper(variable, objective.gradient, learning_rate)
     for _ in range(steps):
         objective.differentiate(variable)
-        optimizer.step()
-    return best_of(readout, softmax_(variable, torch.empty_like(variable)).transpose(0, 1), epsilon)
+        step()
+    return best_of(readout, softmax_(variable, torch.empty_like(variable)), epsilon)
+
+
+def adam_stepper(variable: Tensor, gradient: Tensor, learning_rate: float) -> Callable[[], None]:
+    """One step of PyTorch's Adam (amsgrad) per call, without the hooks of an optimizer object: a tenth of a step."""
+    moments = [[torch.zeros_like(variable)] for _ in range(3)]
+    taken = [torch.zeros((), device=variable.device)]
+
+    def step() -> None:
+        adam(
+            [variable], [gradient], *moments, taken, fused=True, amsgrad=True, beta1=0.9, beta2=0.999,
+            lr=learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
+        )  # fmt: skip
+
+    return step
 
 
 def best_of(readout: Readout, attention: Float[Tensor, "restarts batch seq"], epsilon: float) -> Found:
@@ -116,87 +130,86 @@ class Objective:
     def __init__(
         self,
         readout: Readout,
-        like: Float[Tensor, "batch restarts seq"],
+        like: Float[Tensor, "restarts batch seq"],
         diversity: float,
-        penalty: float,
-        excess: Callable[[Tensor], Tensor],
+        excess: Callable[[Tensor, Tensor], object],
     ) -> None:
-        batch, restarts, seq = like.shape
-        self.original = readout.attention.unsqueeze(1)
+        restarts = len(like)
+        self.original = readout.attention
         self.restarts = restarts
         self.diversity = diversity / restarts**2
-        self.penalty = penalty
         self.excess = excess
         self.gradient = torch.zeros_like(like)
         self.attention = torch.empty_like(like)
-        self.ring = like.new_empty(batch, 2 * restarts, seq)  # the restarts twice: every rotation is a view of it
+        self.ring = like.new_empty(2 * restarts, *like.shape[1:])  # the restarts twice: every rotation is a view
         self.sums = torch.empty_like(like)
         self.product = torch.empty_like(like)
         self.factors = int(math.log(torch.finfo(like.dtype).tiny) / math.log(FLOOR))
 
-    def differentiate(self, logits: Float[Tensor, "batch restarts seq"]) -> None:
+    def differentiate(self, logits: Float[Tensor, "restarts batch seq"]) -> None:
         """Write the gradient at these logits into `gradient`."""
         attention = softmax_(logits, self.attention)
-        floored = torch.clamp_min(attention, FLOOR, out=self.ring[:, : self.restarts])
+        floored = torch.clamp_min(attention, FLOOR, out=self.ring[: self.restarts])
         torch.mul(logits, -0.5 - self.diversity * (self.restarts - 1), out=self.gradient)
         self.gradient.add_(torch.add(floored, self.original, out=self.sums).log_(), alpha=0.5)
         self._apart(floored)
-        self.gradient.add_(self.excess(attention), alpha=self.penalty)
+        self.excess(attention, self.gradient)
         of_mean = torch.mul(attention, self.gradient, out=self.sums).sum(-1, keepdim=True)
         torch.addcmul(self.sums, attention, of_mean, value=-1, out=self.gradient)
 
     def _apart(self, floored: Tensor) -> None:
         """Add w Σ_s ln(a_r + a_s) over the other restarts s."""
         restarts = self.restarts
-        self.ring[:, restarts:] = floored
+        self.ring[restarts:] = floored
         for first in range(1, restarts, self.factors):
             last = min(first + self.factors, restarts)
-            torch.add(floored, self.ring[:, first : first + restarts], out=self.product)
+            torch.add(floored, self.ring[first : first + restarts], out=self.product)
             for turn in range(first + 1, last):
-                self.product.mul_(torch.add(floored, self.ring[:, turn : turn + restarts], out=self.sums))
+                self.product.mul_(torch.add(floored, self.ring[turn : turn + restarts], out=self.sums))
             self.gradient.add_(self.product.log_(), alpha=self.diversity)
 
 
-def excess_gradient(
-    readout: Readout, epsilon: float
-) -> Callable[[Float[Tensor, "batch restarts seq"]], Float[Tensor, "batch restarts seq"]]:
-    """The gradient of max(0, TVD(ŷ(a), ŷ) − ε) with respect to a, as a function of a; up to a constant over the positions
-    of a text, which changes nothing on the simplex."""
+def excess_adder(
+    readout: Readout, epsilon: float, penalty: float
+) -> Callable[[Float[Tensor, "restarts batch seq"], Float[Tensor, "restarts batch seq"]], object]:
+    """What adds, to a gradient given second, that of penalty · max(0, TVD(ŷ(a), ŷ) − ε) with respect to the weights a given
+    first; up to a constant over the positions of a text, which changes nothing on the simplex."""
     original = readout.prediction()
     logits = readout.position_logits
     if logits is None or readout.task is not Task.SINGLE_LABEL:
-        return lambda attention: by_autograd(readout, attention, original, epsilon)
+        return lambda weights, gradient: gradient.add_(by_autograd(readout, weights, original, epsilon), alpha=penalty)
     if logits.shape[-1] == 2:
         # two classes: p₁ is the logistic function of one number, d · a, and TVD is |p₁ − ŷ₁|
-        apart, before = (logits[..., 1] - logits[..., 0]).unsqueeze(1), original[:, None, 1:]
+        apart, before = logits[..., 1] - logits[..., 0], original[:, 1:]
 
-        def of_two(attention: Tensor) -> Tensor:
-            p = (attention * apart).sum(-1, keepdim=True).sigmoid_()
-            difference = p - before
-            slope = p * (1 - p) * difference.sign() * (difference.abs() > epsilon)
-            return slope * apart
+        def add_of_two(weights: Tensor, gradient: Tensor) -> None:
+            p = (weights * apart).sum(-1, keepdim=True).sigmoid_()
+            slope = torch.addcmul(p, p, p, value=-1)  # p(1 − p)
+            slope.mul_(hardshrink(p.sub_(before), epsilon).sign_())  # 0 within ε
+            gradient.addcmul_(slope, apart, value=penalty)
 
-        return of_two
+        return add_of_two
     turned, expected = logits.transpose(1, 2).contiguous(), original.unsqueeze(1)
 
-    def of_more(attention: Tensor) -> Tensor:
-        p = torch.bmm(attention, logits).softmax(-1)
+    def add_of_more(weights: Tensor, gradient: Tensor) -> None:
+        p = torch.bmm(weights.transpose(0, 1), logits).softmax(-1)
         difference = p - expected
-        active = 0.5 * difference.abs().sum(-1, keepdim=True) > epsilon
-        signed = 0.5 * p * difference.sign_() * active
-        return torch.bmm(signed - p * signed.sum(-1, keepdim=True), turned)
+        active = difference.abs().sum(-1, keepdim=True) > 2 * epsilon
+        signed = p * difference.sign_() * active
+        of_logits = torch.addcmul(signed, p, signed.sum(-1, keepdim=True), value=-1)
+        gradient.add_(torch.bmm(of_logits, turned).transpose(0, 1), alpha=0.5 * penalty)
 
-    return of_more
+    return add_of_more
 
 
 def by_autograd(
     readout: Readout,
-    attention: Float[Tensor, "batch restarts seq"],
+    attention: Float[Tensor, "restarts batch seq"],
     original: Float[Tensor, "batch classes"],
     epsilon: float,
-) -> Float[Tensor, "batch restarts seq"]:
+) -> Float[Tensor, "restarts batch seq"]:
     """The gradient through any decoder and task."""
     with torch.enable_grad():
         free = attention.detach().requires_grad_()
-        excess = (readout.distance(readout.predict(free.transpose(0, 1)), original) - epsilon).relu()
+        excess = (readout.distance(readout.predict(free), original) - epsilon).relu()
         return torch.autograd.grad(excess.sum(), free)[0]

@@ -5,7 +5,7 @@ import torch
 
 from attnprobe.batch import Task
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.gradient_adversary import OUTSIDE, Objective, excess_gradient, search_adversary
+from attnprobe.probes.gradient_adversary import OUTSIDE, Objective, excess_adder, search_adversary
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
 from benchmarks import reference
@@ -48,10 +48,11 @@ def test_a_decoder_that_is_not_linear_is_differentiated_by_autograd_to_the_same_
         example_id=linear.example_id,
         decode=lambda attention: classifier.decode(outputs.hidden, attention),
     )
-    attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1).transpose(0, 1)
+    attention = start_for(linear).masked_fill(~linear.content, -torch.inf).softmax(-1)
 
     def through_softmax(readout):
-        gradient = excess_gradient(readout, 0.001)(attention)
+        gradient = torch.zeros_like(attention)
+        excess_adder(readout, 0.001, 500.0)(attention, gradient)
         return attention * (gradient - (attention * gradient).sum(-1, keepdim=True))
 
     # position logits carry the bias in every position: the same along the simplex, where attention lives
@@ -69,8 +70,8 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
         readout, attention=readout.attention.to(precision), position_logits=readout.position_logits.to(precision)
     )
     start = (3 * start_for(readout, restarts)).to(precision)
-    logits = start.transpose(0, 1).masked_fill(~readout.content.unsqueeze(1), OUTSIDE).contiguous()
-    objective = Objective(readout, logits, 1.0, 500.0, excess_gradient(readout, 0.01))
+    logits = start.masked_fill(~readout.content, OUTSIDE).contiguous()
+    objective = Objective(readout, logits, 1.0, excess_adder(readout, 0.01, 500.0))
     objective.differentiate(logits)
 
     free = start.double().requires_grad_()
@@ -81,7 +82,7 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
     excess = (wide.distance(wide.predict(attention), wide.prediction()) - 0.01).relu().sum()
     (expected,) = torch.autograd.grad(-away - pairs + 500 * excess, free)
     tolerance = {"atol": 1e-12, "rtol": 1e-9} if precision == torch.float64 else {"atol": 2e-3, "rtol": 1e-3}
-    torch.testing.assert_close(objective.gradient.double(), expected.transpose(0, 1), **tolerance)
+    torch.testing.assert_close(objective.gradient.double(), expected, **tolerance)
 
 
 def test_multi_label_tasks_keep_every_label_within_reach():
