@@ -21,10 +21,8 @@ Rows (`--rows`):
 """
 
 import argparse
-import platform
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from pathlib import Path
 from statistics import median
 from time import process_time
 
@@ -38,6 +36,7 @@ from attnprobe.importance.leave_one_out import TOLERANCE, leave_one_out
 from attnprobe.loading import TrainedRun, load_run
 from attnprobe.results.table import read_examples
 from benchmarks import reference
+from benchmarks.timing import processor
 
 BATCH = 32
 TOGETHER = 64
@@ -112,14 +111,6 @@ def compare(run: TrainedRun, groups: list[list[list[str]]], row: str, sides: Seq
     ratios = [sorted(a / b for a, b in zip(times[side], times["attnprobe"], strict=True)) for side in sides]
     faster = "".join(f"{median(each):9.1f} x ({each[0]:.1f} to {each[-1]:.1f})" for each in ratios)
     return f"{seconds}{faster}{apart:10.1e}{max(errors):10.1e}"
-
-
-def processor() -> str:
-    """Its name, and the vector unit that PyTorch uses."""
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from attnprobe.batch import Batch
@@ -133,6 +134,26 @@ def leave_one_out(classifier: AttentionClassifier, batch: Batch, *, autograd: bo
             moved = 0.5 * (classifier.predict(shorter).detach() - original.detach()).abs().sum(-1)
             difference[:, column] = torch.where(batch.content[:, column], moved, 0)
     return difference
+
+
+def gradient(classifier: AttentionClassifier, batch: Batch) -> Tensor:
+    """|e_t · ∂ŷ/∂e_t| per position `[batch, seq]`, the attention held fixed: of two classes the second one's probability,
+    of more each one's in turn, added up."""
+    inputs = classifier.embed(batch.ids).detach().requires_grad_()
+    hidden = classifier.encoder(inputs, batch.mask, batch.content)
+    _, attention = classifier.attend(hidden, batch.content, None)
+    probabilities = output(classifier, attention.detach(), hidden)
+    found = torch.zeros(batch.ids.shape)
+    for number in range(1 if probabilities.shape[-1] == 2 else 0, probabilities.shape[-1]):
+        (of_input,) = torch.autograd.grad(probabilities[:, number].sum(), inputs, retain_graph=True)
+        found += (of_input * inputs).sum(-1).abs().detach()
+    return found.masked_fill(~batch.content, 0)
+
+
+def kendall_tau(left: Tensor, right: Tensor, content: Tensor) -> list[tuple[float, float]]:
+    """τ and its p-value of every text of a batch `[batch, seq]`, one call each."""
+    rows = zip(left.numpy(), right.numpy(), content.numpy(), strict=True)
+    return [tuple(stats.kendalltau(one[keep], other[keep])) for one, other, keep in rows]
 
 
 def erase_singly(decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
