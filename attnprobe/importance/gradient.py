@@ -51,7 +51,7 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
     with torch.enable_grad():
         inputs = classifier.inputs(batch).detach().requires_grad_()
         reacting = classifier.outputs_from(batch, inputs)
-        held = classifier.outputs_from(batch, inputs, reacting.attention.detach())
+        held = classifier.under(batch, inputs, reacting, reacting.attention.detach())
         result = []
         for outputs in (held, reacting):
             probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden

@@ -71,6 +71,17 @@ class Model(LightningModule, ABC):
     ) -> Outputs:
         """As `forward`, with other vectors in the place of the text's own, and on request another attention."""
 
+    def under(
+        self,
+        batch: Batch,
+        inputs: Float[Tensor, "batch parts embed"],
+        outputs: Outputs,
+        attention: Float[Tensor, "batch seq"],
+    ) -> Outputs:
+        """As `outputs_from(batch, inputs, attention)`, where `outputs` came from the same inputs: a model that need not
+        compute again what lies before its attention takes it from there."""
+        return self.outputs_from(batch, inputs, attention)
+
     @abstractmethod
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without its token at `position`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -223,6 +223,11 @@ class AttentionClassifier(TrainedModel):
             scores = attention.log()
         logits = self.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, word_attention)
+
+    def under(self, batch: Batch, inputs: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
+        """The same states under another attention."""
+        logits = self.decode(outputs.hidden, attention, outputs.query, batch.candidates)
+        return replace(outputs, logits=logits, attention=attention, scores=attention.log())
 
     def forward(self, batch: Batch) -> Outputs:
         """All stages in order."""

@@ -22,8 +22,9 @@ def gradients_under(
     found = []
     with torch.enable_grad():
         inputs = classifier.inputs(batch).detach().requires_grad_()
+        own = classifier.outputs_from(batch, inputs)
         for attention in attentions:
-            outputs = classifier.outputs_from(batch, inputs, attention.to(inputs.dtype))
+            outputs = classifier.under(batch, inputs, own, attention.to(inputs.dtype))
             probability = probabilities(outputs.logits, classifier.task)
             total = torch.zeros_like(inputs[..., 0]).detach()
             for target in targets(probability, batch, classifier.task):

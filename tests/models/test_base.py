@@ -18,6 +18,9 @@ def test_a_classifier_answers_what_probes_may_ask(encoder):
     torch.testing.assert_close(replaced.attention, other)
     torch.testing.assert_close(replaced.logits.softmax(-1), classifier.readout(batch, own).predict(other))
     assert not torch.equal(replaced.logits, own.logits)
+    shared = classifier.under(batch, classifier.inputs(batch), own, other)
+    torch.testing.assert_close(shared.logits, replaced.logits)
+    torch.testing.assert_close(shared.attention, other)
     assert classifier.unit is Unit.WORD
     assert classifier.precision is torch.float64
     assert list(classifier.sites) == [""]
