@@ -42,5 +42,6 @@ class Draws:
             for count, identity in zip(mask.sum(1).tolist(), example_id.tolist(), strict=True)
         ]
         result = torch.zeros(samples, *mask.shape, dtype=torch.float64)
-        result[:, mask] = torch.cat(numbers, 1)  # the mask lists its positions row by row, as the numbers come
+        # the mask lists its positions row by row, as the numbers come
+        result.masked_scatter_(mask.expand_as(result), torch.cat(numbers, 1))
         return result.to(content.device)
