@@ -79,13 +79,13 @@ def search_adversary(
 
 def adam_stepper(variable: Tensor, gradient: Tensor, learning_rate: float) -> Callable[[], None]:
     """One step of PyTorch's Adam (amsgrad) per call, without the hooks of an optimizer object: a tenth of a step."""
-    moments = [[torch.zeros_like(variable)] for _ in range(3)]
-    taken = [torch.zeros((), device=variable.device)]
+    mean, square, largest = (torch.zeros_like(variable) for _ in range(3))
+    taken = torch.zeros((), device=variable.device)
 
     def step() -> None:
         adam(
-            [variable], [gradient], *moments, taken, fused=True, amsgrad=True, beta1=0.9, beta2=0.999,
-            lr=learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
+            [variable], [gradient], [mean], [square], [largest], [taken], fused=True, amsgrad=True,
+            beta1=0.9, beta2=0.999, lr=learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
         )  # fmt: skip
 
     return step
