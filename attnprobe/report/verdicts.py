@@ -136,11 +136,14 @@ def _judged(finding: Finding, p: float, encoder: str) -> Verdict:
         reason = "there is no interval" if np.isnan(evidence.low) else "the interval reaches across what is asked for"
     elif state == TOO_RARE:
         reason = "too few texts carry the number"
+    record = track_record(claim.criterion, claim.level, encoder, claim.name)
     decided = state in (MEETS, FAILS, NO_DIFFERENCE)
+    if decided and not (record.yes_tells if state == MEETS else record.no_tells):
+        others = "wrong ones are said yes of as well" if state == MEETS else "right ones are not said yes of either"
+        state, reason = NOT_INFORMATIVE, f"this test does not tell for this kind of model, {others}"
     return Verdict(
         claim.criterion, claim.level, state, reason, claim.name, claim.statement, evidence.value, evidence.low,
-        evidence.high, evidence.n, claim.threshold, claim.smallest, p,
-        track_record(claim.criterion, claim.level, encoder) if decided else "",
+        evidence.high, evidence.n, claim.threshold, claim.smallest, p, record.words if decided else "",
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import Evidence
-from attnprobe.report.track_record import NONE, track_record
+from attnprobe.report.track_record import COLUMNS, NONE, track_record
 from attnprobe.report.verdicts import (
     CANNOT_DECIDE,
     FAILS,
@@ -94,18 +94,41 @@ def test_the_first_sentence_tells_states_from_words():
     assert "not tested" in sentences[4]
 
 
+def records(right, wrong, level="word"):
+    """A table of one claim `c`; each of (models, meets)."""
+    kinds = {"right": right, "wrong": wrong}
+    rows = [("erasure", level, "lstm", kind, *counts, "c") for kind, counts in kinds.items() if counts]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
 def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
-    table = pd.DataFrame(
-        [("erasure", "word", "lstm", "right", 40, 38), ("erasure", "word", "lstm", "wrong", 60, 3)],
-        columns=["criterion", "level", "encoder", "rightness", "models", "meets"],
-    )
-    assert track_record("erasure", "word", "lstm", table=table) == (
+    table = records((40, 38), (60, 3))
+    assert track_record("erasure", "word", "lstm", "c", table=table).words == (
         "On models of this kind whose attention was right this test said yes in 95 % [83, 99] of 40, on wrong ones in "
         "5 % [1, 14] of 60."
     )
-    assert track_record("erasure", "word", "cnn", table=table) == NONE
-    assert track_record("erasure", "word", "lstm", table=table.iloc[:1]) == NONE
+    for asked in (("erasure", "word", "cnn", "c"), ("erasure", "word", "lstm", "another")):
+        assert track_record(*asked, table=table).words == NONE
+    assert track_record("erasure", "word", "lstm", "c", table=table.iloc[:1]).words == NONE
+    alone = track_record("erasure", "state", "lstm", "c", table=records((40, 38), None, "state"))
+    assert "95 % [83, 99] of 40; on wrong ones that is not known" in alone.words
     assert verdicts([finding(ACROSS)])[5].track_record == ""  # nothing was decided
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "of_yes", "of_no"),
+    [((40, 40), (60, 0), MEETS, FAILS),
+     ((40, 40), (60, 30), NOT_INFORMATIVE, FAILS),  # half of the wrong ones pass: a yes says nothing
+     ((40, 10), (60, 0), MEETS, NOT_INFORMATIVE),  # a quarter of the right ones pass: a no says nothing
+     ((5, 4), (10, 1), MEETS, FAILS)],  # too few models to show either
+)  # fmt: skip
+def test_a_test_that_was_shown_not_to_tell_decides_nothing(monkeypatch, right, wrong, of_yes, of_no):
+    monkeypatch.setattr("attnprobe.report.track_record.calibration", lambda: records(right, wrong))
+    for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
+        verdict = verdicts([finding(numbers)], encoder="lstm")[5]
+        assert verdict.state == state
+        assert verdict.track_record.startswith("On models of this kind")
+        assert ("does not tell for this kind of model" in verdict.reason) == (state == NOT_INFORMATIVE)
 
 
 def test_a_run_says_what_its_encoder_is():

@@ -1,5 +1,6 @@
 """The calibration from training to the shipped table: tiny always, a tenth of it as a slow test."""
 
+import shutil
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.errors import UserError
-from attnprobe.report.calibration.collect import SHIPPED, collected
+from attnprobe.report.calibration.collect import SHIPPED, collected, models_in
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
 from attnprobe.results.checksums import read_sealed
@@ -56,6 +57,11 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "4 models" in said
     assert set(SHIPPED) == set(pd.read_parquet(written).columns)
+    shutil.rmtree(directory)  # as one that was cut short: its models are there, and no list of them
+    assert len(models_in([tmp_path])) == 4
+    again = shutil.copytree(models_in([tmp_path])[0], tmp_path / "other" / "token" / "copy")
+    with pytest.raises(UserError, match="is the model of .* again: name one of the two"):
+        models_in([tmp_path, again.parent.parent])
 
 
 @pytest.mark.slow
@@ -111,4 +117,4 @@ def test_the_table_of_another_study_is_refused(tmp_path):
     command = [sys.executable, "-m", "attnprobe.report.calibration", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "holds no finished study" in done.stderr
+    assert "holds no models of a study" in done.stderr

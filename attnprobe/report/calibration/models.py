@@ -70,6 +70,7 @@ def answers(directory: Path) -> pd.DataFrame:
     """What every test says of one model, a row each: `version` (`published`: as the papers' criteria were put at first;
     `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided."""
     numbers = read_results(directory)
+    numbers.attrs.clear()  # pandas copies them, deeply, with every column that is taken
     rows = [
         {
             "version": "published",

@@ -8,6 +8,7 @@ are few, and a bootstrap over three of them is far too narrow: their part is Stu
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -156,15 +157,29 @@ def _over_texts(
     if error == 0:
         return 0.0, 0.0
     together = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
-    generator, found = np.random.default_rng(seed), []
-    for size in _chunks(n):
-        sums = _weights(generator, size, n) @ together
-        mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(size, len(parts), -1)
+    found = []
+    for weights in _resamples(n, seed):
+        sums = weights @ together
+        mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
         spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
         found.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
     studentised = np.concatenate(found)
     ends = np.nanquantile(studentised, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
+
+
+def _resamples(n: int, seed: int) -> Iterable[Float[np.ndarray, "size n"]]:
+    """How often each text is in each resample, in parts. Of a size that is held at a time all numbers of one sample size
+    share them: a report has hundreds of intervals of the same texts."""
+    if n * RESAMPLES <= AT_ONCE:
+        return (_kept(n, seed),)
+    generator = np.random.default_rng(seed)
+    return (_weights(generator, size, n) for size in _chunks(n))
+
+
+@lru_cache(maxsize=1)
+def _kept(n: int, seed: int) -> Float[np.ndarray, "size n"]:
+    return _weights(np.random.default_rng(seed), RESAMPLES, n)
 
 
 def _weights(generator: np.random.Generator, size: int, n: int) -> Float[np.ndarray, "size n"]:
