@@ -60,7 +60,7 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
     shutil.rmtree(directory)  # as one that was cut short: its models are there, and no list of them
     assert len(models_in([tmp_path])) == 4
     again = shutil.copytree(models_in([tmp_path])[0], tmp_path / "other" / "token" / "copy")
-    with pytest.raises(UserError, match="is the model of .* again: name one of the two"):
+    with pytest.raises(UserError, match=r"is the model of .* again: name one of the two"):
         models_in([tmp_path, again.parent.parent])
 
 
