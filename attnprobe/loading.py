@@ -1,7 +1,7 @@
 """A finished run taken up again: its classifier, its text pipeline, and what it says about new text."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,8 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.importance.base import Importance, Subject
-from attnprobe.importance.registry import built_in
+from attnprobe.importance.base import Subject
 from attnprobe.importance.registry import names as built_in_names
-from attnprobe.models.build import construct, is_whole
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.readout import Readout
@@ -31,6 +29,7 @@ from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, R
 from attnprobe.results.saved import read_settings
 from attnprobe.results.table import IMPORTANCES
 from attnprobe.running.allowed import check_classes
+from attnprobe.running.build import construct, importances_of, is_whole
 
 PARTS = ("encoder", "attention", "decoder")
 """What a model of three stages consists of."""
@@ -211,16 +210,6 @@ def sentences_of(words: Sequence[str], weights: Sequence[float], lengths: Sequen
         "words": sentences,
         "word_attention": by_sentence(weights, lengths),
     }
-
-
-def importances_of(names: Iterable[str], parts: Mapping[str, Any]) -> dict[str, Importance]:
-    """The importances of these names.
-
-    Args:
-        names: in this order; a name may be there more than once.
-        parts: a run's settings of importances, by name; one without is the built-in one with its defaults.
-    """
-    return {name: instantiate(parts[name]) if name in parts else built_in(name) for name in dict.fromkeys(names)}
 
 
 def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:

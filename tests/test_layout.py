@@ -1,4 +1,5 @@
-"""The house keeps its shape: imports point one way, and every part is where its name says."""
+"""The house keeps its shape: short files and functions, imports that point one way, nothing written twice, and every part
+where its name says. Each law is also broken on purpose, to see that it is noticed."""
 
 import ast
 import json
@@ -9,25 +10,130 @@ from pathlib import Path
 import pytest
 
 import attnprobe
+from tests import law
 
 PACKAGE = Path(__file__).parent.parent / "attnprobe"
 CONF = PACKAGE.parent / "conf"
+FLOORS = (
+    ("measures", "shown"),
+    ("batch", "errors"),
+    ("readout", "halving", "exact", "results", "randomness"),
+    ("data", "configuration", "report"),
+    ("models", "schema", "overrides", "launching"),
+    ("erasure",),
+    ("importance",),
+    ("nulls",),
+    ("probes",),
+    ("running",),
+    ("loading",),
+    ("studies",),
+    ("__main__",),
+    ("command",),
+)
+"""The rooms of the package, from the ground up: each may import those below it."""
+FOLDERS = ("attnprobe", "hydra_plugins", "conf", "tests", "benchmarks")
 
 
-def imports_of(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_file_is_over_300_lines(folder):
+    yet = ("report/tracking/log.py", "report/tracking/test_log.py", "docs/test_extending.py")
+    assert [one for one in law.long_files(PACKAGE.parent / folder) if not one.startswith(yet)] == []
+
+
+def test_a_long_file_is_seen(tmp_path):
+    (tmp_path / "short.py").write_text("x = 1\n" * 300)
+    (tmp_path / "long.yaml").write_text("x: 1\n" * 301)
+    assert law.long_files(tmp_path) == ["long.yaml: 301"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_function_is_over_60_lines(folder):
+    assert law.long_functions(PACKAGE.parent / folder) == []
+
+
+def test_a_long_function_is_seen(tmp_path):
+    fits, too_long = (
+        "def fits():\n" + "    x = 1\n" * 59,
+        "class C:\n    def too_long(self):\n" + "        x = 1\n" * 60,
+    )
+    (tmp_path / "a.py").write_text(fits + too_long)
+    assert law.long_functions(tmp_path) == ["a.py too_long: 61"]
+
+
+def test_imports_point_one_way():
+    assert law.upward_imports(PACKAGE, FLOORS) == []
+
+
+def test_an_import_upwards_or_sideways_and_a_room_without_a_floor_are_seen(tmp_path):
+    house = tmp_path / "house"
+    for file, text in {
+        "__init__.py": "from house import upper",
+        "low.py": "def later():\n    from house.upper import deep",
+        "beside.py": "import house.low",
+        "new.py": "",
+        "upper/__init__.py": "",
+        "upper/deep.py": "from house import low",
+        "ground/__init__.py": "",
+        "ground/__main__.py": "import house.upper",
+    }.items():
+        (house / file).parent.mkdir(parents=True, exist_ok=True)
+        (house / file).write_text(text)
+    wrong = law.upward_imports(house, (("low", "beside", "ground"), ("upper",)))
+    assert wrong == ["new: on no floor", "beside.py → low", "low.py → upper"]
+
+
+def test_no_logic_stands_twice():
+    assert law.copied_logic(PACKAGE, PACKAGE.parent / "hydra_plugins", PACKAGE.parent / "benchmarks") == []
+
+
+ORIGINAL = """
+def total(rows):
+    found = 0
+    for row in rows:
+        if row.open:
+            found += row.size
+        else:
+            found -= row.size
+    found *= 2
+    return found
+"""
+COPY = """
+class Things:
+    def whole(self, parts: list) -> int:
+        '''Another docstring.'''
+        s = 0
+        for p in parts:
+            # and a comment
+            if (
+                p.open
+            ):
+                s += p.size
+            else:
+                s -= p.size
+        s *= 2
+        return s
+"""
+
+
+def test_a_copy_is_seen_under_other_names_and_in_another_layout(tmp_path):
+    for name, text in {"a": ORIGINAL, "b": COPY}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (place, _) = law.copied_logic(tmp_path)
+    assert place == f"{tmp_path}/a.py:3 = {tmp_path}/b.py:5"
+    (tmp_path / "b.py").write_text(COPY.replace("s -= p.size", "s -= p.weight"))  # what differs ends the run
+    assert law.copied_logic(tmp_path) == []
 
 
 def importers(*libraries):
     """Modules of the package, relative to it, that import any of these."""
     return {
         str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if any(name == library or name.startswith(library + ".") for name in imports_of(path) for library in libraries)
+        for path in law.sources(PACKAGE)
+        if any(
+            name == library or name.startswith(library + ".")
+            for name in law.imported(law.tree_of(path))
+            for library in libraries
+        )
     }
 
 
@@ -38,7 +144,7 @@ def test_nothing_but_the_command_line_and_the_studies_imports_the_run():
 def test_only_the_run_its_parts_and_the_command_line_know_hydra():
     assert importers("hydra") <= {
         "__main__.py", "configuration.py", "schema/answers.py",
-        "running/run.py", "running/settings.py", "loading.py", "models/build.py", "studies/base.py", "studies/timing.py",
+        "running/run.py", "running/settings.py", "running/build.py", "loading.py", "studies/base.py", "studies/timing.py",
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ differentiated at their vectors and added up over the vectors' dimensions. Marke
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -163,8 +163,32 @@ class Attribution(Importance):
 
 
 @dataclass(frozen=True)
-class Perturbation(Attribution):
-    """An attribution that replaces words and draws which: text by text, with random numbers that belong to the text.
+class TextByText(Attribution):
+    """An attribution that takes one text at a time, without its padding."""
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        """The scores of the words of one text."""
+        raise NotImplementedError
+
+    def drawing(self, subject: Subject, example_id: int) -> AbstractContextManager[None]:
+        """Where `of_text` draws its random numbers, if it draws any."""
+        return nullcontext()
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        """0 outside content."""
+        content = subject.batch.content
+        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
+        every = subject.cached(self.explained)
+        for row, number in enumerate(subject.batch.example_id.tolist()):
+            words = int(content[row].sum())
+            with self.drawing(subject, number):
+                found[row, content[row]] = self.of_text(every.alone(row), words).to(found)
+        return found
+
+
+@dataclass(frozen=True)
+class Perturbation(TextByText):
+    """An attribution that replaces words and draws which, with random numbers that belong to the text.
 
     Attributes:
         samples: how many draws.
@@ -178,20 +202,9 @@ class Perturbation(Attribution):
         if self.samples < 1:
             raise UserError(f"importance.{self.name}.samples={self.samples}: expected 1 or more draws")
 
-    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        """The scores of the words of one text."""
-        raise NotImplementedError
-
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        """Signed, 0 outside content."""
-        content = subject.batch.content
-        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
-        every, draws = subject.cached(self.explained), Draws(subject.seed, self.name)
-        for row, number in enumerate(subject.batch.example_id.tolist()):
-            words = int(content[row].sum())
-            with seeded(draws.generator(number)):
-                found[row, content[row]] = self.of_text(every.alone(row), words).to(found)
-        return found
+    def drawing(self, subject: Subject, example_id: int) -> AbstractContextManager[None]:
+        """From a generator of the text's own."""
+        return seeded(Draws(subject.seed, self.name).generator(example_id))
 
 
 @contextmanager

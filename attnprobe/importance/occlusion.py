@@ -9,12 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnprobe.errors import UserError
-from attnprobe.importance.attribution import Attribution
-from attnprobe.importance.base import Subject
+from attnprobe.importance.attribution import Explained, TextByText
 
 
 @dataclass(frozen=True)
-class Occlusion(Attribution):
+class Occlusion(TextByText):
     """target(text) − target(text without the window), signed, mean over the windows that hold the word (captum).
 
     Attributes:
@@ -31,16 +30,9 @@ class Occlusion(Attribution):
         if self.window < 1:
             raise UserError(f"importance.{self.name}.window={self.window}: expected 1 or more words")
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        """Signed, 0 outside content."""
-        content = subject.batch.content
-        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
-        every = subject.cached(self.explained)
-        for row, words in enumerate(content.sum(-1).tolist()):
-            whole = torch.ones(1, words, device=content.device, dtype=torch.float64)
-            found[row, content[row]] = (
-                CaptumOcclusion(every.alone(row).keeping)
-                .attribute(whole, (min(self.window, words),), baselines=0.0, perturbations_per_eval=words)[0]
-                .to(found)
-            )
-        return found
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        """The scores of the words of one text."""
+        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
+        window = (min(self.window, words),)
+        attribute = CaptumOcclusion(explained.keeping).attribute
+        return attribute(whole, window, baselines=0.0, perturbations_per_eval=words)[0]

@@ -7,12 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.importance.attribution import Attribution, Explained
-from attnprobe.importance.base import Subject
+from attnprobe.importance.attribution import Explained, TextByText
 
 
 @dataclass(frozen=True)
-class SufficientSubset(Attribution):
+class SufficientSubset(TextByText):
     """Backward selection: at every step the word goes without which the target stays highest; the last one left is the most
     important. Scores are the step at which a word went over the number of words, above 0 to 1.
 
@@ -25,14 +24,9 @@ class SufficientSubset(Attribution):
     colour: ClassVar[str] = "#225522"
     signed: ClassVar[bool] = False
 
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        """Above 0 to 1, 0 outside content."""
-        content = subject.batch.content
-        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
-        every = subject.cached(self.explained)
-        for row, words in enumerate(content.sum(-1).tolist()):
-            found[row, content[row]] = backward_selection(every.alone(row), words).to(found)
-        return found
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        """Above 0 to 1."""
+        return backward_selection(explained, words)
 
 
 def backward_selection(explained: Explained, words: int) -> Float[Tensor, "words"]:

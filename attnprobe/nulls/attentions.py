@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.probes.permutation import permute_attention
+from attnprobe.nulls.permutation import permute_attention
 
 LEAST = 1e-12
 """A weight below this counts as this much where its logarithm is taken."""

@@ -13,8 +13,8 @@ from torch import Tensor
 from attnprobe.errors import UserError
 from attnprobe.importance.agreement import rank_biased_overlap, top_overlap
 from attnprobe.measures import kendall_tau
+from attnprobe.nulls.permutation import permute_attention
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description
-from attnprobe.probes.permutation import permute_attention
 from attnprobe.randomness import Draws
 
 

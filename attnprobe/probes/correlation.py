@@ -13,8 +13,8 @@ from attnprobe.errors import UserError
 from attnprobe.importance.agreement import tenth, top_overlap, top_tau
 from attnprobe.importance.words import is_function_word
 from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
+from attnprobe.nulls.permutation import permute_attention
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description
-from attnprobe.probes.permutation import permute_attention
 from attnprobe.randomness import Draws
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))

@@ -176,18 +176,26 @@ def strips_of(row: dict[str, Any], titles: Mapping[str, str]) -> list[Strip]:
     """The strips of one row of an explanation: attention, other measures, the smallest flipping set. For a
     hierarchical model the attention to sentences, and a line per sentence with the attention among its words."""
     tokens = list(row["tokens"])
-    sentences = row.get("words") is not None
-    attention = Strip("attention", floats(row["attention"]), tokens, range(len(tokens)) if sentences else ())
-    strips = [attention]
-    if sentences:
-        words = [word for sentence in row["words"] for word in sentence]
-        weights = [weight for sentence in row["word_attention"] for weight in sentence]
-        ends = [end - 1 for end in accumulate(map(len, row["words"]))]
-        strips.append(Strip("within sentences", floats(weights), words, ends))
+    strips = attention_strips(row, shows_words=True)
+    attention = strips[0]
     strips += [Strip(name, floats(row[column]), tokens) for column, name in titles.items() if column != "attention"]
     if isinstance(row.get("flips_to"), str):
         name = f"erased: {row['flips_to']}"
         strips.append(Strip(name, floats(row["flipping_set"]), tokens, attention.ends, is_set=True))
+    return strips
+
+
+def attention_strips(row: Mapping[str, Any], *, shows_words: bool) -> list[Strip]:
+    """The model's attention to its positions; and in a hierarchical model, among the words of each sentence."""
+    sentences = row.get("words") is not None
+    count = len(row["attention"])
+    tokens = list(row["tokens"]) if shows_words else None
+    strips = [Strip("attention", floats(row["attention"]), tokens, range(count) if sentences else ())]
+    if sentences:
+        words = [word for sentence in row["words"] for word in sentence]
+        weights = [weight for sentence in row["word_attention"] for weight in sentence]
+        ends = [end - 1 for end in accumulate(map(len, row["words"]))]
+        strips.append(Strip("within sentences", floats(weights), words if shows_words else None, ends))
     return strips
 
 

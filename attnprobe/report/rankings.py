@@ -7,8 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from attnprobe.report.importances import facts_of, importances_in
-from attnprobe.report.wide import facets, per_example
-from attnprobe.results.statistics import interval
+from attnprobe.report.wide import facets, mean_in_columns, per_example
 
 PROBE = "erasure"
 OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
@@ -86,16 +85,12 @@ def rank_rows(results: pd.DataFrame) -> pd.DataFrame:
             fraction = facet.rows[f"removed_fraction_{name}"]
             row = {"data and model": facet.title, "ranking": look(results, name)[0], "n": int((never == 0).sum())}
             row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
-            row |= _with_interval("share removed", needed(fraction.to_numpy(), never))
+            row |= mean_in_columns("share removed", needed(fraction.to_numpy(), never))
             regret = facet.rows[f"regret_{name}"].to_numpy()
             rows.append(
-                row | _with_interval("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret)
+                row | mean_in_columns("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret)
             )
     return pd.DataFrame(rows)
-
-
-def _with_interval(name: str, values: np.ndarray) -> dict[str, float]:
-    return dict(zip((name, f"{name}, low", f"{name}, high"), interval(values), strict=True))
 
 
 def pair_rows(results: pd.DataFrame) -> pd.DataFrame:

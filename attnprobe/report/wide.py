@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from attnprobe.errors import UserError
 from attnprobe.results.schema import IDENTITY
+from attnprobe.results.statistics import interval
 
 RUN = tuple(name for name in IDENTITY if name != "probe")
 CLASSES = "classes"
@@ -157,3 +158,8 @@ def with_classes(attrs: Mapping[Any, Any], classes: Sequence[Sequence[str]]) -> 
     alike = len({tuple(names) for names in classes}) == 1 and classes[0]
     kept = {key: value for key, value in attrs.items() if key != CLASSES}
     return kept | ({CLASSES: list(classes[0])} if alike else {})
+
+
+def mean_in_columns(name: str, values: np.ndarray) -> dict[str, float]:
+    """The examples' mean and its 95 % bootstrap interval, as three columns of a table: `name`, `name, low`, `name, high`."""
+    return dict(zip((name, f"{name}, low", f"{name}, high"), interval(values), strict=True))

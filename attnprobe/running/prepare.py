@@ -9,11 +9,11 @@ from omegaconf import OmegaConf
 
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
-from attnprobe.loading import importances_of
 from attnprobe.results.checksums import DamagedRun, Record, damaged, records_of
 from attnprobe.results.directory import CONFIG, TRAINED, examples_file, table_file
 from attnprobe.results.fingerprint import fingerprint, flattened
 from attnprobe.results.ownership import OwnRunDirectory
+from attnprobe.running.build import importances_of
 from attnprobe.running.settings import SPLIT, Settings
 
 POLICIES = ("error", "skip", "remeasure", "replace")

@@ -20,8 +20,6 @@ from attnprobe.data.section import tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
-from attnprobe.loading import importances_of
-from attnprobe.models.build import untrained
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures.draw import save_figures
@@ -39,6 +37,7 @@ from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.rows import Rows
 from attnprobe.results.statements import SECTION
 from attnprobe.results.table import IMPORTANCES, Told, told
+from attnprobe.running.build import importances_of, untrained
 from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked

@@ -15,11 +15,10 @@ from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.section import tell_section
 from attnprobe.importance.base import Importance
-from attnprobe.loading import importances_of
-from attnprobe.models.build import untrained
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, Subject
 from attnprobe.randomness import Draws
+from attnprobe.running.build import importances_of, untrained
 from attnprobe.running.training import examined_precisely
 
 BATCHES = 5

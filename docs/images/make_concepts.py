@@ -15,7 +15,7 @@ import attnprobe
 from attnprobe.erasure import erase_in_order
 from attnprobe.exact import farthest_attention, smallest_flipping_set
 from attnprobe.measures import jensen_shannon, total_variation
-from attnprobe.probes.permutation import permute_attention
+from attnprobe.nulls.permutation import permute_attention
 from attnprobe.randomness import Draws
 from attnprobe.report.figures.style import FAINT, FOUND, INK, OPTIMUM, paper_style
 

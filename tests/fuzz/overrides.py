@@ -14,7 +14,7 @@ from attnprobe.configuration import composing
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import TestbedSource
 from attnprobe.errors import UserError
-from attnprobe.models.build import untrained
+from attnprobe.running.build import untrained
 from attnprobe.running.settings import Settings
 from attnprobe.schema import check, check_files, resolved
 from attnprobe.schema.answers import GROUPS, answer, choices, known_settings, readable

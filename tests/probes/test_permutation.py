@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.probes.permutation import Permutation, permute_attention
+from attnprobe.nulls.permutation import permute_attention
+from attnprobe.probes.permutation import Permutation
 from attnprobe.randomness import Draws
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout

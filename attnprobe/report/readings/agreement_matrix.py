@@ -12,8 +12,7 @@ from attnprobe.report.figures.erasure import NARROW
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.report.wide import facets, per_example
-from attnprobe.results.statistics import interval
+from attnprobe.report.wide import facets, mean_in_columns, per_example
 
 PROBE = "agreement_matrix"
 KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
@@ -55,8 +54,7 @@ def rows(results: pd.DataFrame) -> pd.DataFrame:
                 "n": known,
             }
             for kind, heading in KINDS.items():
-                mean, low, high = interval(facet.rows[f"{kind}_{end}"].to_numpy())
-                line |= {heading: mean, f"{heading}, low": low, f"{heading}, high": high}
+                line |= mean_in_columns(heading, facet.rows[f"{kind}_{end}"].to_numpy())
             lines.append(line)
     return pd.DataFrame(lines)
 

@@ -9,8 +9,7 @@ from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.figures.style import FAINT
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.report.wide import facets, per_example
-from attnprobe.results.statistics import interval
+from attnprobe.report.wide import facets, mean_in_columns, per_example
 
 PROBE = "subsets"
 MARK = "aopc_normalised_"
@@ -42,8 +41,7 @@ def rows(results: pd.DataFrame) -> pd.DataFrame:
             line: dict[str, object] = {"data and model": facet.title}
             line |= {"importance": facts_of(name, results, PROBE).title, "n": known}
             for kind, heading in KINDS.items():
-                mean, low, high = interval(facet.rows[f"{kind}_{name}"].to_numpy())
-                line |= {heading: mean, f"{heading}, low": low, f"{heading}, high": high}
+                line |= mean_in_columns(heading, facet.rows[f"{kind}_{name}"].to_numpy())
             lines.append(line)
     return pd.DataFrame(lines)
 

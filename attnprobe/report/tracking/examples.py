@@ -1,13 +1,12 @@
 """Examples of a finished run as a table for W&B: one row each, with its heat maps as cells of HTML."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from attnprobe.report.notebook import Strip, floats, page, strips_html
+from attnprobe.report.notebook import Strip, attention_strips, floats, page, strips_html
 from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.reading import HeatMap, columns_in, maps_in
 from attnprobe.results.directory import RunDirectory
@@ -47,7 +46,7 @@ def example_table(
             values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"]
             table[column.metric] = table["example_id"].map(values)
     rows: list[Any] = chosen.to_dict("records")
-    table[ATTENTION] = [heatmap(attention_strips(row, log_text=log_text)) for row in rows]
+    table[ATTENTION] = [heatmap(attention_strips(row, shows_words=log_text)) for row in rows]
     for probe, shown in maps_in(numbers):
         weights = positions(numbers, probe, shown.metric, table["example_id"].tolist())
         if weights:
@@ -110,20 +109,6 @@ def positions(numbers: Numbers, probe: str, metric: str, wanted: Sequence[int]) 
     steps = rows.assign(step=rows["step"].astype(int))
     parts = [part for _, part in steps.groupby("example_id")]
     return {int(part["example_id"].iloc[0]): part.set_index("step")["value"] for part in parts}
-
-
-def attention_strips(row: dict[str, Any], *, log_text: bool) -> list[Strip]:
-    """The model's attention to its positions; and in a hierarchical model, among the words of each sentence."""
-    sentences = row.get("words") is not None
-    count = len(row["attention"])
-    tokens = list(row["tokens"]) if log_text else None
-    found = [Strip("attention", floats(row["attention"]), tokens, range(count) if sentences else ())]
-    if sentences:
-        words = [word for sentence in row["words"] for word in sentence]
-        weights = [weight for sentence in row["word_attention"] for weight in sentence]
-        ends = [end - 1 for end in accumulate(len(sentence) for sentence in row["words"])]
-        found.append(Strip("within sentences", floats(weights), words if log_text else None, ends))
-    return found
 
 
 def strips(shown: HeatMap, row: dict[str, Any], weights: pd.Series | None, *, log_text: bool) -> list[Strip]:

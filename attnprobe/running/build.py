@@ -1,12 +1,14 @@
-"""From a run's settings to an untrained classifier."""
+"""From a run's settings to its parts: the untrained classifier, and the importances."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from hydra.utils import instantiate
 
 from attnprobe.data.module import TextDataModule
+from attnprobe.importance.base import Importance
+from attnprobe.importance.registry import built_in
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.trained import TrainedModel
 
@@ -51,3 +53,13 @@ def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) 
         question_encoder=None if question is None else instantiate(question),
         **facts,
     )
+
+
+def importances_of(names: Iterable[str], parts: Mapping[str, Any]) -> dict[str, Importance]:
+    """The importances of these names.
+
+    Args:
+        names: in this order; a name may be there more than once.
+        parts: a run's settings of importances, by name; one without is the built-in one with its defaults.
+    """
+    return {name: instantiate(parts[name]) if name in parts else built_in(name) for name in dict.fromkeys(names)}

@@ -1,0 +1,161 @@
+"""What tests/test_layout.py holds the code to, as functions of a folder: each returns the places that break one law.
+
+Nothing here imports what it reads.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+LONGEST_FILE, LONGEST_FUNCTION, COPIED, WIDTH = 300, 60, 6, 100
+
+
+def sources(folder: Path) -> list[Path]:
+    """The Python files of a folder."""
+    return sorted(folder.rglob("*.py"))
+
+
+def tree_of(path: Path) -> ast.Module:
+    """One file's syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def long_files(folder: Path, kinds: Sequence[str] = ("py", "js", "css", "html", "yaml")) -> list[str]:
+    """`file: lines` of every file over `LONGEST_FILE` lines."""
+    paths = sorted(path for kind in kinds for path in folder.rglob(f"*.{kind}"))
+    counts = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    return [f"{path.relative_to(folder)}: {count}" for path, count in counts.items() if count > LONGEST_FILE]
+
+
+def functions_of(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function, methods and those inside others included."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def long_functions(folder: Path) -> list[str]:
+    """`file name: lines` of every function over `LONGEST_FUNCTION` lines, from `def` to the last statement."""
+    return [
+        f"{path.relative_to(folder)} {one.name}: {lines}"
+        for path in sources(folder)
+        for one in functions_of(tree_of(path))
+        if (lines := (one.end_lineno or 0) - one.lineno + 1) > LONGEST_FUNCTION
+    ]
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """The dotted names of all that a file imports, also inside functions; `from a import b` gives `a` and `a.b`."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
+    """`file → room` of every import of a room (a file or a folder of the package) that does not stand on a lower floor than
+    the file's own. Rooms of one floor know nothing of each other. Commands (any `__main__.py`) and the package's list of
+    public names (its `__init__.py`) may import anything."""
+    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
+    known = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
+    wrong = [f"{room}: on no floor" for room in sorted(known - floor.keys() - {"__init__"})]
+    for path in sources(package):
+        place = path.relative_to(package)
+        own = place.parts[0].removesuffix(".py")
+        if place.name == "__main__.py" or place == Path("__init__.py"):
+            continue
+        rooms = {name.split(".")[1] for name in imported(tree_of(path)) if name.startswith(f"{package.name}.")}
+        above = {room for room in rooms & known - {own} if floor.get(room, len(floors)) >= floor.get(own, -1)}
+        wrong += [f"{place} → {room}" for room in sorted(above)]
+    return wrong
+
+
+class Local(ast.NodeTransformer):
+    """Marks the names that a function itself gives to things: they may differ between two copies."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        inner = list(ast.walk(function))
+        self.names = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        self.names |= {node.arg for node in inner if isinstance(node, ast.arg)} - {"self", "cls"}
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        """Mark one."""
+        return ast.Name(f"local_{node.id}", node.ctx) if node.id in self.names else node
+
+
+def logic_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[int, str]]:
+    """The function's statements, one line each, with their line numbers: no docstrings, comments, annotations or layout."""
+    mark = Local(function)
+
+    def lines(body: Sequence[ast.stmt]) -> Iterator[tuple[int, str]]:
+        for statement in body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue  # counted by itself
+            parts = {name: value for name, value in ast.iter_fields(statement) if not is_block(value)}
+            head = " ".join(text_of(mark, value) for value in parts.values())
+            yield statement.lineno, f"{type(statement).__name__} {head}"
+            for name, value in ast.iter_fields(statement):
+                if name not in parts:
+                    for block in [value] if isinstance(value[0], ast.stmt) else [part.body for part in value]:
+                        yield from lines(block)
+
+    return list(lines(function.body))
+
+
+def is_block(value: object) -> bool:
+    """Whether a field of a statement holds statements, or the handlers and cases that hold them."""
+    return (
+        isinstance(value, list) and bool(value) and isinstance(value[0], ast.stmt | ast.excepthandler | ast.match_case)
+    )
+
+
+def text_of(mark: Local, value: object) -> str:
+    """A statement's part in one way of writing."""
+    if isinstance(value, list):
+        return ", ".join(text_of(mark, one) for one in value)
+    if isinstance(value, ast.AST):
+        return re.sub(r"\s+", " ", ast.unparse(mark.visit(value)))
+    return str(value)
+
+
+def numbered(lines: Sequence[str]) -> tuple[str, ...]:
+    """The same lines with local names by the order in which they come."""
+    order: dict[str, str] = {}
+    return tuple(
+        re.sub(r"\blocal_\w+", lambda found: order.setdefault(found[0], f"local{len(order)}"), line) for line in lines
+    )
+
+
+def runs_of(logic: Sequence[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Every shortest run of statements that fills `COPIED` lines of `WIDTH` characters, by its first line's number."""
+    for start in range(len(logic)):
+        filled = 0
+        for end in range(start, len(logic)):
+            filled += 1 + len(logic[end][1]) // WIDTH
+            if filled >= COPIED:
+                yield logic[start][0], numbered([text for _, text in logic[start : end + 1]])
+                break
+
+
+def copied_logic(*folders: Path) -> list[str]:
+    """`file:line = file:line` of every run of equal statements in two files that fills `COPIED` lines, whatever their local
+    names are."""
+    places: dict[tuple[str, ...], list[tuple[Path, int]]] = defaultdict(list)
+    for folder in folders:
+        for path in sources(folder):
+            for function in functions_of(tree_of(path)):
+                for line, run in runs_of(logic_of(function)):
+                    places[run].append((path, line))
+    return [
+        " = ".join(f"{path}:{line}" for path, line in pair)
+        for found in places.values()
+        for pair in pairwise(found)
+        if pair[0][0] != pair[1][0]
+    ]
