@@ -1,8 +1,9 @@
 """What a model is to everything that examines it: probes, importances and the run ask for nothing else."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +19,19 @@ class Unit(StrEnum):
 
     WORD = "word"
     SENTENCE = "sentence"
+
+
+class AtSite(NamedTuple):
+    """One of a model's attentions on one batch.
+
+    `off_text` is the share of its weight that is not on the text `[batch]`, 0 to 1: on special tokens, and on the other text
+    of a pair.
+    """
+
+    name: str
+    outputs: Outputs
+    readout: Readout
+    off_text: Float[Tensor, "batch"]
 
 
 class Model(LightningModule, ABC):
@@ -43,8 +57,16 @@ class Model(LightningModule, ABC):
 
     @property
     def sites(self) -> Sequence[str]:
-        """Names of the attentions that can be meant, this model's own first; one unnamed where there is only one."""
+        """Names of the attentions that can be meant, as tables call them; one unnamed where there is only one."""
         return ("",)
+
+    def at_sites(self, batch: Batch) -> Iterator[AtSite]:
+        """Each of these attentions on this batch, all of them seen in one pass of the model.
+
+        Raises:
+            NotImplementedError: there is only one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has one attention only")
 
     @abstractmethod
     def forward(self, batch: Batch) -> Outputs:

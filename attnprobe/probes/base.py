@@ -22,6 +22,7 @@ from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Note, Subject
 from attnprobe.models.base import Unit
 from attnprobe.models.trained import TrainedModel
+from attnprobe.probes.parts import Numbers, Part, Parts
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
 from attnprobe.results.rows import Rows
@@ -33,12 +34,14 @@ MOST_NUMBERS = 1 << 25
 class Measurement(NamedTuple):
     """One metric for every example of a batch: `value [batch]`, or `value [batch, n]` with `step [n]` or `[batch, n]`.
 
-    `step` is the x-coordinate (a position, a fraction erased, a count); where it is NaN there is no number.
+    `step` is the x-coordinate (a position, a fraction erased, a count); where it is NaN there is no number. `site` says which
+    of the model's attentions it is about; empty: its own.
     """
 
     metric: str
     value: Tensor
     step: Tensor | None = None
+    site: str = ""
 
 
 class Probe(ABC):
@@ -48,9 +51,11 @@ class Probe(ABC):
         one_decision: it asks when one decision flips, so that it cannot examine several labels.
         of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
         filed: importance → what its metrics end in, where that is not its name.
+        resumes: it takes so long that what it has measured is kept, batch by batch, for a run that is killed.
     """
 
     name: ClassVar[str]
+    resumes: ClassVar[bool] = False
     one_decision: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
     filed: ClassVar[Mapping[str, str]] = {}
@@ -176,6 +181,7 @@ class ProbeRunner(Callback):
         folder: Path | None = None,
         importances: Mapping[str, Importance] | None = None,
         classes: Sequence[str] = (),
+        parts: Parts | None = None,
     ) -> None:
         """
         Args:
@@ -185,7 +191,9 @@ class ProbeRunner(Callback):
             folder: on the disk that is to hold the rows that do not fit into memory; see `Rows`.
             importances: by name; of the built-in ones that are not there the defaults are taken.
             classes: their names, for importances that are asked about one.
+            parts: where probes that resume (`Probe.resumes`) keep what they have measured.
         """
+        self.parts = parts
         self.probes = probes
         self.words = words
         self.classes = classes
@@ -229,38 +237,38 @@ class ProbeRunner(Callback):
             return subjects[key]
 
         example_id = batch.example_id.cpu().numpy()
+        ids = example_id.tolist()
         width = forward.attention.shape[1] + forward.logits.shape[1]
         for probe in self.probes:
             start = perf_counter()
             at_once = max(1, MOST_NUMBERS // (probe.copies * width))
 
-            def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Numbers | Note]]:
+            def measured(rows: slice, probe: Probe = probe) -> Part:
                 found = probe.examine(subject(rows), self.draws[probe.name])
                 return rows, [one if isinstance(one, Note) else numbers(one) for one in found]
 
-            for rows, results in classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once):
+            kept = self.parts if probe.resumes else None
+            done = None if kept is None else kept.read(probe.name, ids)
+            if done is None:
+                done = classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once)
+                if kept is not None:
+                    kept.write(probe.name, ids, done)
+            for rows, results in done:
                 for found in results:
                     if isinstance(found, Note):
                         notes = self.notes[probe.name]
                         known = found.name in notes
                         notes[found.name] = found.combine(notes[found.name], found.value) if known else found.value
                         continue
-                    self.rows[probe.name].add(found.metric, example_id[rows], found.value, found.step)
+                    self.rows[probe.name].add(found.metric, example_id[rows], found.value, found.step, found.site)
             self.seconds[probe.name] += perf_counter() - start
-
-
-class Numbers(NamedTuple):
-    """A measurement as numpy arrays in float64."""
-
-    metric: str
-    value: np.ndarray
-    step: np.ndarray | None
 
 
 def numbers(measurement: Measurement) -> Numbers:
     """Take a measurement off the device."""
     step = measurement.step
-    return Numbers(measurement.metric, on_host(measurement.value), None if step is None else on_host(step))
+    value, at = on_host(measurement.value), None if step is None else on_host(step)
+    return Numbers(measurement.metric, value, at, measurement.site)
 
 
 def on_host(values: Tensor) -> np.ndarray:

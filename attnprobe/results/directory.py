@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from attnprobe.errors import UserError
 from attnprobe.results.checksums import DamagedRun, Record, check, damaged, read_sealed
-from attnprobe.results.schema import SCHEMA
+from attnprobe.results.schema import SCHEMA, SITED
 from attnprobe.results.statements import check_statements
 from attnprobe.results.untrusted import inside
 
@@ -41,6 +41,8 @@ CURVES = "training/"
 TRACKING = "wandb/"
 PIECE = 1024
 """Examples that are read at a time."""
+PARTS = "parts/"
+"""What probes that take long have measured so far."""
 WORKSHOP = ".figures.partial/"
 """Where figures are drawn before they are moved to their place."""
 
@@ -180,9 +182,10 @@ class RunDirectory:
             raise UserError(f"{self.path} has no table of the probe {probe!r}: there are {', '.join(tables)}")
         path = self.file(table_file(probe))
         try:
-            if not pq.read_schema(path).equals(SCHEMA):
+            schema = pq.read_schema(path)
+            if not (schema.equals(SCHEMA) or schema.equals(SITED)):
                 raise damaged(path, "its columns are not those of a table")
-            return pq.read_table(path, schema=SCHEMA, columns=columns, filters=where, page_checksum_verification=True)
+            return pq.read_table(path, schema=schema, columns=columns, filters=where, page_checksum_verification=True)
         except (pa.ArrowException, OSError) as error:
             raise damaged(path, first_line(error)) from None
 

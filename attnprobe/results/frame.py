@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from attnprobe.results.schema import SCHEMA
+from attnprobe.results.schema import SCHEMA, SITE, SITED
 
 
 def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
@@ -19,18 +19,24 @@ def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
     that holds one value throughout (the seed, no step) takes no room at all.
 
     Args:
-        pieces: of the tables' schema (`attnprobe.results.schema.SCHEMA`), such as `read_pieces` gives.
+        pieces: of the tables' schema (`attnprobe.results.schema.SCHEMA`), such as `read_pieces` gives, with or
+            without the column of their sites.
 
     Returns:
-        The columns of the schema; the text columns are categories: those that occur, sorted.
+        The columns of `SITED`; the text columns are categories: those that occur, sorted.
     """
-    known: dict[str, dict[str, int]] = {field.name: {} for field in SCHEMA if pa.types.is_dictionary(field.type)}
-    parts: dict[str, list[np.ndarray]] = {field.name: [np.zeros(0, _kind(field))] for field in SCHEMA}
+    known: dict[str, dict[str, int]] = {field.name: {} for field in SITED if pa.types.is_dictionary(field.type)}
+    parts: dict[str, list[np.ndarray]] = {field.name: [np.zeros(0, _kind(field))] for field in SITED}
     for piece in pieces:
         for field in SCHEMA if piece.num_rows else ():
             parts[field.name].append(_compact(_values(piece[field.name], known.get(field.name))))
+        if SITE in piece.column_names and piece.num_rows:
+            parts[SITE].append(_compact(_values(piece[SITE], known[SITE])))
+        elif piece.num_rows:
+            own = known[SITE].setdefault("", len(known[SITE]))
+            parts[SITE].append(np.broadcast_to(np.int8(own), piece.num_rows))
     columns: dict[str, np.ndarray | pd.Categorical[str]] = {}
-    for name in SCHEMA.names:
+    for name in SITED.names:
         values = _joined(parts.pop(name))
         if name not in known:
             columns[name] = values

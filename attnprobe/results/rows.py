@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attnprobe.results.files import write_groups
-from attnprobe.results.schema import COLUMNS, IDENTITY, SCHEMA
+from attnprobe.results.schema import IDENTITY, SCHEMA, SITE, SITED
 from attnprobe.results.spill import RECORD, Spill, in_order, ordered
 
 ROW_GROUP = 1 << 17
 """Rows of a table in one piece, and the most that are kept in memory before they go to the disk."""
+OF_SITE = "\x1f"
+"""Between a metric and the site that it is about, where rows are kept; it sorts before what can be in a name."""
 
 
 class Written(NamedTuple):
@@ -38,9 +40,19 @@ class Rows:
         self.held = 0
         self.spill: Spill | None = None
 
-    def add(self, metric: str, example_id: np.ndarray, value: np.ndarray, step: np.ndarray | None = None) -> None:
+    def add(
+        self,
+        metric: str,
+        example_id: np.ndarray,
+        value: np.ndarray,
+        step: np.ndarray | None = None,
+        site: str = "",
+    ) -> None:
         """Add one number per example (`value [n]`), or several with their steps (`value [n, k]`, `step [k]` or
-        `[n, k]`). Rows whose step is NaN are dropped: that is how ragged examples leave out their padding."""
+        `[n, k]`). Rows whose step is NaN are dropped: that is how ragged examples leave out their padding.
+
+        `site`: which of the model's attentions they are about; empty: its own.
+        """
         example_id, value = np.asarray(example_id, np.int64), np.asarray(value, np.float64)
         if value.shape[:1] != example_id.shape:
             raise ValueError(f"{metric}: {len(example_id)} example ids for values of shape {value.shape}")
@@ -54,7 +66,7 @@ class Rows:
             owner, at, value = np.broadcast_to(example_id[:, None], value.shape)[keep], step[keep], value[keep]
         records = np.empty(len(value), RECORD)
         records["example_id"], records["step"], records["value"] = owner, at, value
-        self.parts.setdefault(metric, []).append(records)
+        self.parts.setdefault(f"{metric}{OF_SITE}{site}" if site else metric, []).append(records)
         self.held += len(records)
         if self.held > self.row_group:
             self._spill()
@@ -85,7 +97,7 @@ class Rows:
                 yield group
 
         try:
-            write_groups(SCHEMA, counted(), path)
+            write_groups(SITED if self.has_sites else SCHEMA, counted(), path)
         finally:
             self.close()
         return Written(rows, undefined)
@@ -96,12 +108,17 @@ class Rows:
             self.spill.close()
         self.parts, self.held, self.spill = {}, 0, None
 
+    @property
+    def has_sites(self) -> bool:
+        """Whether some numbers are about another attention than the model's own."""
+        return any(OF_SITE in name for name in self.parts)
+
     def table(self, identity: dict[str, Any]) -> pa.Table:
         """All rows as one table in memory; see `groups`."""
         return pa.concat_tables(self.groups(identity))
 
     def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
-        """All rows by metric, example and step, in tables of `row_group` rows, the last one of fewer."""
+        """All rows by metric, site, example and step, in tables of `row_group` rows, the last one of fewer."""
         names = sorted(self.parts)
         waiting: list[tuple[int, np.ndarray]] = []
         count = 0
@@ -130,7 +147,7 @@ class Rows:
 
 
 def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict[str, Any]) -> pa.Table:
-    """Records of numbered metrics as a table."""
+    """Records of numbered metrics, and their sites where there are any, as a table."""
     records = np.concatenate([np.zeros(0, RECORD), *(part for _, part in parts)])
     metric = np.repeat(np.array([number for number, _ in parts], np.int32), [len(part) for _, part in parts])
     zeros = pa.array(np.zeros(len(records), np.int32))
@@ -140,9 +157,14 @@ def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict
         if name != "seed"
     }
     arrays["seed"] = pa.array(np.full(len(records), identity["seed"], np.int64))
-    arrays["metric"] = pa.DictionaryArray.from_arrays(pa.array(metric), pa.array(names, pa.string()))
+    schema = SITED if any(OF_SITE in name for name in names) else SCHEMA
+    for place, column in enumerate(("metric", SITE) if schema is SITED else ("metric",)):
+        each = [[*name.split(OF_SITE), ""][place] for name in names]
+        every = sorted(set(each))
+        number = np.array([every.index(one) for one in each], np.int32)[metric]
+        arrays[column] = pa.DictionaryArray.from_arrays(pa.array(number), pa.array(every, pa.string()))
     arrays["example_id"] = pa.array(np.ascontiguousarray(records["example_id"]))
     arrays["step"] = pa.array(np.ascontiguousarray(records["step"]), from_pandas=True)  # NaN = no step = null
     # NaN stays NaN: an undefined number is reported, not missing
     arrays["value"] = pa.array(np.ascontiguousarray(records["value"]))
-    return pa.Table.from_arrays([arrays[name] for name in COLUMNS], schema=SCHEMA)
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)

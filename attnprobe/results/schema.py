@@ -17,3 +17,7 @@ SCHEMA = pa.schema(
         pa.field("value", pa.float64()),
     ]
 )
+SITE = "site"
+SITED = SCHEMA.append(pa.field(SITE, pa.dictionary(pa.int32(), pa.string())))
+"""With a last column that says which of a model's attentions a number is about (`attnprobe.models.base.Model.sites`): only
+tables of several sites are written with it, and where it is absent every number is about the model's own."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import RunDirectory, first_line, table_file
 from attnprobe.results.finding import find_runs
-from attnprobe.results.schema import COLUMNS, IDENTITY, SCHEMA
+from attnprobe.results.schema import COLUMNS, IDENTITY, SITE, SITED
 
 
 def read_pieces(
@@ -46,10 +46,11 @@ def _read_pieces(
     wanted = None if metrics is None else sorted(set(metrics))
     ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        columns = [*COLUMNS, *([SITE] if SITE in file.schema_arrow.names else [])]
         for number in range(file.num_row_groups):
             if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
                 continue
-            group = file.read_row_group(number, columns=list(COLUMNS), use_threads=False)
+            group = file.read_row_group(number, columns=columns, use_threads=False)
             if wanted is not None:
                 group = group.filter(pc.is_in(group["metric"].cast(pa.string()), pa.array(wanted, pa.string())))
             if with_steps is not None:
@@ -74,6 +75,19 @@ def metrics_in(path: Path) -> list[str]:
                 found.update(pc.unique(column.cast(pa.string())).to_pylist())
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(path, first_line(error)) from None
+    return sorted(found)
+
+
+def sites_in(path: Path, metric: str) -> list[str]:
+    """The sites that a table has numbers of this metric for, sorted; one without a name in a table of one site.
+
+    Raises:
+        DamagedRun: it is no table.
+    """
+    pieces = read_pieces(path, metrics=[metric])
+    found = {
+        site for one in pieces for site in (pc.unique(one[SITE]).to_pylist() if SITE in one.column_names else [""])
+    }
     return sorted(found)
 
 
@@ -130,8 +144,9 @@ def read_results(
         probe: read only these probes' tables.
 
     Returns:
-        Columns `run_id experiment data model seed split probe metric example_id step value`; one row is one number
-        about one example (`example_id` −1: about the whole split). The text columns are categories.
+        Columns `run_id experiment data model seed split probe metric example_id step value site`; one row is one number
+        about one example (`example_id` −1: about the whole split), and about one of the model's attentions (`site`; empty:
+        its own). The text columns are categories.
 
     Raises:
         UserError: no finished run there, or no sound one. Of several runs those that are damaged are left out, and
@@ -143,12 +158,22 @@ def read_results(
         return [name for name in run.probes() if wanted is None or name in wanted]
 
     found = find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
-    tables = [run.table(name) for run in map(RunDirectory, found) for name in chosen(run)]
+    tables = [with_site(run.table(name)) for run in map(RunDirectory, found) for name in chosen(run)]
     if not tables:
-        return SCHEMA.empty_table().to_pandas()
+        return SITED.empty_table().to_pandas()
     results = pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
     results.attrs[IMPORTANCES] = told(RunDirectory(run).manifest() for run in found)
     return results
+
+
+def with_site(table: pa.Table) -> pa.Table:
+    """A table with the column `site`, empty where it had none: its numbers are about the model's own attention."""
+    if SITE in table.column_names:
+        return table
+    own = pa.DictionaryArray.from_arrays(
+        pa.repeat(pa.scalar(0, pa.int32()), table.num_rows), pa.array([""], pa.string())
+    )
+    return table.append_column(SITED.field(SITE), own)
 
 
 def read_examples(

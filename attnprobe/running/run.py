@@ -22,10 +22,12 @@ from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.probes.parts import Parts
 from attnprobe.report.figures.draw import save_figures
 from attnprobe.report.numbers import StoredNumbers, StoredTable
 from attnprobe.results.checksums import records_of
 from attnprobe.results.directory import (
+    PARTS,
     WORKSHOP,
     RunDirectory,
     examples_file,
@@ -117,7 +119,13 @@ def carry_out(
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, directory.path, importances, data.classes)
+    parts = None
+    if any(probe.resumes for probe in probes):
+        decides = [config["probe"], config["importance"], config["seed"], trained["files"], trained["data_fingerprint"]]
+        parts = Parts(directory.folder(PARTS), decides)
+    runner = ProbeRunner(
+        probes, config["seed"], data.vocabulary.words, directory.path, importances, data.classes, parts
+    )
     predictions = PredictionCollector(directory.path)
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
@@ -153,6 +161,7 @@ def carry_out(
         "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+    shutil.rmtree(directory / PARTS, ignore_errors=True)
     directory.finish(content, trained["files"] | before["files"])
 
 

@@ -12,13 +12,14 @@ import pytest
 from safetensors.numpy import load_file
 
 from attnprobe.__main__ import CONFIGURATION
-from attnprobe.results.schema import COLUMNS
+from attnprobe.results.schema import COLUMNS, SITE
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
+from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
-PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml"))
+PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites")
 NUMBERS = {"ln 2": math.log(2), "−ln 2": -math.log(2)}
 NO_DESCRIPTION = {"performance", "training", "plausibility", "known_answer"}
 LINEAR = "linear decoder only"
@@ -149,12 +150,19 @@ def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):
 
 
 def test_every_probe_has_its_section():
-    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {"performance", "training", *PROBES}
+    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {"performance", "training", "sites", *PROBES}
+
+
+def test_the_metrics_of_layers_and_heads():
+    """What the probe yields, without a transformer to ask: its test has one."""
+    page = documented("sites")
+    assert set(page) - {"auprc_rationale"} == OF_EVERY_SITE
+    assert {metric for metric, (_, _, has_steps, _) in page.items() if has_steps} == {"attention"}
 
 
 def test_the_columns(results, directory):
     listed = [name for cells in lines_of(section("## The long table")) for name in names(cells[0])]
-    assert listed == list(COLUMNS) == list(results.columns)
+    assert listed == [*COLUMNS, SITE] == list(results.columns)
     table = pq.read_table(directory / "tables" / "correlation.parquet").to_pandas()
     assert table.equals(table.sort_values(["metric", "example_id", "step"], key=in_order, kind="stable"))
 

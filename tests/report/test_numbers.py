@@ -12,7 +12,7 @@ KEYS = ["run_id", "probe", "metric", "example_id", "step"]
 
 
 def ordered(table):
-    names = ("run_id", "experiment", "data", "model", "split", "probe", "metric")
+    names = ("run_id", "experiment", "data", "model", "split", "probe", "metric", "site")
     return table.astype(dict.fromkeys(names, str)).sort_values(KEYS, ignore_index=True)
 
 

@@ -26,7 +26,7 @@ def test_a_frame_is_what_arrow_makes_of_the_same_pieces():
     pieces = list(tables())
     found = frame_of(iter(pieces))
     expected = pa.concat_tables(pieces).unify_dictionaries().to_pandas()
-    assert list(found.columns) == list(COLUMNS)
+    assert list(found.columns) == [*COLUMNS, "site"]
     for name in COLUMNS:
         if not isinstance(found[name].dtype, pd.CategoricalDtype):
             pd.testing.assert_series_equal(found[name], expected[name])
@@ -45,7 +45,7 @@ def test_a_frame_knows_the_names_that_occur_and_no_others():
 
 def test_no_piece_is_an_empty_frame_with_the_columns():
     for found in (frame_of([]), frame_of([SCHEMA.empty_table()])):
-        assert list(found.columns) == list(COLUMNS)
+        assert list(found.columns) == [*COLUMNS, "site"]
         assert len(found) == 0
         assert isinstance(found["metric"].dtype, pd.CategoricalDtype)
         assert found["value"].dtype == np.float64

@@ -70,7 +70,9 @@ def test_read_results_takes_a_run_a_folder_a_pattern_or_a_list(tmp_path):
     numbers = ("a", np.array([1, 2]), np.array([0.1, 0.2]))
     finished_run(tmp_path / "x" / "one", permutation=table(numbers), other=table(numbers, probe="other"))
     finished_run(tmp_path / "x" / "[two]", permutation=table(numbers, run_id="s"))
-    assert list(read_results(tmp_path / "x" / "one").columns) == list(COLUMNS)
+    read = read_results(tmp_path / "x" / "one")
+    assert list(read.columns) == [*COLUMNS, "site"]
+    assert set(read["site"]) == {""}
     assert len(read_results(tmp_path / "x" / "one")) == 4
     assert len(read_results(tmp_path / "x" / "one", probe="permutation")) == 2
     assert set(read_results(tmp_path)["run_id"]) == {"r", "s"}

@@ -11,7 +11,7 @@ import pytest
 from attnprobe.results.frame import frame_of
 from attnprobe.results.rows import Rows, Written
 from attnprobe.results.schema import COLUMNS, SCHEMA
-from attnprobe.results.table import read_pieces
+from attnprobe.results.table import read_pieces, sites_in
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
@@ -155,3 +155,24 @@ def test_row_groups_without_what_is_asked_for_are_not_read(tmp_path, monkeypatch
     assert read == [0, 1, 2]
     assert sum(piece.num_rows for piece in read_pieces(tmp_path / "t", metrics=["a_number"])) == 300
     assert read == [0, 1, 2, 0, 1, 2]
+
+
+def test_several_sites_get_a_column_and_one_does_not(tmp_path):
+    ids = np.arange(3)
+    one, several = Rows(), Rows(row_group=4)
+    one.add("b", ids, ids * 1.0)
+    for site in ("layer 1", "layer 0", ""):
+        several.add("b", ids, ids + 10.0 * len(site), site=site)
+        several.add("b_c", ids, ids * 1.0, site=site)
+    one.write(tmp_path / "one.parquet", IDENTITY)
+    several.write(tmp_path / "several.parquet", IDENTITY)
+    assert pq.read_schema(tmp_path / "one.parquet").names == list(COLUMNS)
+    table = pd.read_parquet(tmp_path / "several.parquet")
+    assert list(table.columns) == [*COLUMNS, "site"]
+    assert table["metric"].tolist() == ["b"] * 9 + ["b_c"] * 9
+    assert table["site"].tolist() == 2 * ([""] * 3 + ["layer 0"] * 3 + ["layer 1"] * 3)
+    assert table["value"].tolist()[:4] == [0, 1, 2, 70]
+    frame = frame_of(read_pieces(tmp_path / "several.parquet", metrics=["b_c"]))
+    assert frame["site"].astype(str).tolist() == table["site"][9:].tolist()
+    assert sites_in(tmp_path / "several.parquet", "b") == ["", "layer 0", "layer 1"]
+    assert sites_in(tmp_path / "one.parquet", "b") == [""]

@@ -26,6 +26,7 @@ class Found:
     Attributes:
         door: `interface` or `dropout`.
         calls: attentions in one pass.
+        heads: of each of them.
         queries: whose rows reach the prediction from the last attention.
         differences: largest |Δlogit| of what must be equal, by name.
         remarks: what else a reader should know.
@@ -34,6 +35,7 @@ class Found:
     door: str
     calls: int
     queries: Queries
+    heads: list[int] = field(default_factory=list)
     differences: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
@@ -79,7 +81,7 @@ def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"]
     given = (last.recorded * queries[:, None, :, None]).amax((1, 2))
     if not mask.all() and float(given[~mask].max()) > 1e-6:
         raise UserError(f"{refused}it gives weight to padding")
-    found = Found(door, seen, Queries.ALL)
+    found = Found(door, seen, Queries.ALL, [shape[1] for shape in last.seen])
     for name, logits in {"recorded": recorded, "replaced": replaced}.items():
         found.differences[name] = float((logits - own).abs().max())
         if not found.differences[name] <= limit:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,14 @@ NAME = "attnprobe"
 """Under which our function is registered."""
 
 Weights = Float[Tensor, "batch heads queries keys"]
+
+
+class Seen(NamedTuple):
+    """One attention of a pass; see `Pass`."""
+
+    weights: Tensor
+    values: Tensor | None
+    module: nn.Module
 
 
 class Pass:
@@ -32,6 +40,7 @@ class Pass:
         values: what they were multiplied with `[batch, heads, keys, size]`; None through a dropout module.
         module: which computed them.
         seen: batch, heads, queries and keys of every attention.
+        keep: told of every attention in turn; None: only the one that is meant is recorded.
     """
 
     def __init__(
@@ -39,8 +48,9 @@ class Pass:
         call: int | None = None,
         replace: Callable[[Tensor], Tensor] | None = None,
         result: Tensor | None = None,
+        keep: Callable[[Seen], None] | None = None,
     ) -> None:
-        self.call, self.replace, self.result = call, replace, result
+        self.call, self.replace, self.result, self.keep = call, replace, result, keep
         self.count = 0
         self.recorded: Tensor | None = None
         self.values: Tensor | None = None
@@ -51,6 +61,8 @@ class Pass:
         """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
         number, self.count = self.count, self.count + 1
         self.seen.append(own.shape)
+        if self.keep is not None:
+            self.keep(Seen(own, values, module))
         if number != self.call:
             return own
         self.recorded, self.values, self.module = own, values, module

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -12,14 +11,18 @@ from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.errors import UserError
+from attnprobe.models.base import AtSite
 from attnprobe.models.classifier import Recipe
 from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, is_finite_in_double
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.doors import Pass, during
+from attnprobe.models.pretrained.every import at_every_site, every_site
+from attnprobe.models.pretrained.removing import without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of
 from attnprobe.models.pretrained.rows import lifted, masses, membership, shown
 from attnprobe.models.pretrained.short_way import ShortWay
 from attnprobe.models.pretrained.site import Queries, Selection, Site
+from attnprobe.models.pretrained.upper import UpperLayers
 from attnprobe.models.trained import TrainedModel
 from attnprobe.readout import Readout
 
@@ -83,6 +86,7 @@ class PretrainedClassifier(TrainedModel):
         self.computes_in_double = False
         self.found: Found | None = None
         self.tail: ShortWay | None = None
+        self.upper: UpperLayers | Literal[False] | None = None
 
     @property
     def precision(self) -> torch.dtype:
@@ -91,16 +95,21 @@ class PretrainedClassifier(TrainedModel):
 
     @property
     def sites(self) -> Sequence[str]:
-        """This model's own."""
-        heads = "all" if self.site.heads is None else "+".join(map(str, self.site.heads))
-        return (f"layer {self.site.layer}, heads {heads}, {self.site.rows}",)
+        """Of each layer all heads together, and each by itself."""
+        return [] if self.found is None else [one.name for one in every_site(self.found.heads, self.site.rows)]
+
+    def at_sites(self, batch: Batch) -> Iterator[AtSite]:
+        """Each of these attentions on this batch, all of them seen in one pass of the network."""
+        return at_every_site(self, batch)
 
     @property
     def facts(self) -> dict[str, Any]:
         """What the check found, for the manifest."""
         family = self.network.config.model_type
         found = {} if self.found is None else self.found.facts
-        return {"family": family, "site": self.sites[0], "short_way": self.tail is not None, **found}
+        heads = "all" if self.site.heads is None else "+".join(map(str, self.site.heads))
+        site = f"layer {self.site.layer}, heads {heads}, {self.site.rows}"
+        return {"family": family, "site": site, "short_way": self.tail is not None, **found}
 
     def run(self, batch: Batch, one: Pass) -> Float[Tensor, "batch classes"]:
         """Logits of the data's classes, in one pass."""
@@ -165,16 +174,17 @@ class PretrainedClassifier(TrainedModel):
         self.run(batch, one)
         return one
 
-    def selection(self, batch: Batch, heads: int) -> Selection:
-        """The rows of the site."""
+    def selection(self, batch: Batch, heads: int, site: Site | None = None) -> Selection:
+        """The rows of a site, the model's own if none is given."""
         assert self.found is not None
+        site = site or self.site
         mask = padded(batch, self.padding)[1]
-        queries = Queries.ALL if self.site.rows == "all" else self.found.queries
+        queries = Queries.ALL if site.rows == "all" else self.found.queries
         query = None
         if queries is not Queries.ALL:
             last = mask.sum(1) - 1
             query = last if queries is Queries.LAST else torch.zeros_like(last)
-        return Selection(self.site.chosen_heads(heads), query, mask)
+        return Selection(site.chosen_heads(heads), query, mask)
 
     def forward(self, batch: Batch) -> Outputs:
         """Logits and attention per word."""
@@ -267,28 +277,7 @@ class PretrainedClassifier(TrainedModel):
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without the word at `position`: its pieces gone, or masked (`removal`)."""
-        assert batch.pieces is not None
-        assert batch.piece_word is not None
-        many = batch.rows(example)
-        assert many.pieces is not None
-        assert many.piece_word is not None
-        of_word = many.piece_word == position.unsqueeze(1)
-        if self.removal == "mask":
-            assert self.mask is not None
-            # the word stays, so that nothing moves
-            return replace(many, pieces=torch.where(of_word, self.mask, many.pieces))
-        shorter = batch.without(example, position)
-        # the others move up, in their order, and padding fills the end
-        order = of_word.long().argsort(dim=1, stable=True)
-        gone = of_word.gather(1, order)
-        word = many.piece_word - (many.piece_word > position.unsqueeze(1)).long()
-        assert many.piece_kind is not None
-        return replace(
-            shorter,
-            pieces=many.pieces.gather(1, order).masked_fill(gone, 0),
-            piece_word=word.gather(1, order).masked_fill(gone, -2),
-            piece_kind=many.piece_kind.gather(1, order).masked_fill(gone, 0),
-        )
+        return without_word(batch, example, position, self.mask if self.removal == "mask" else None)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs
 from attnprobe.errors import UserError
-from attnprobe.models.pretrained.doors import Pass
+from attnprobe.models.pretrained.doors import Pass, Seen
 from attnprobe.models.pretrained.rows import lifted, membership
 from attnprobe.models.pretrained.short_way import ShortWay
-from attnprobe.models.pretrained.site import Selection
+from attnprobe.models.pretrained.site import Selection, Site
+from attnprobe.models.pretrained.upper import UpperLayers
 from attnprobe.readout import Readout
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def readout_of(model: "PretrainedClassifier", batch: Batch, outputs: Outputs, tail: ShortWay | None) -> Readout:
-    """The map "attention per word → probabilities" of a batch.
+    """The map "attention per word → probabilities" of a batch, at the model's own site.
 
     Args:
         tail: what follows the last attention, where that is enough; None: whole passes.
@@ -34,17 +35,50 @@ def readout_of(model: "PretrainedClassifier", batch: Batch, outputs: Outputs, ta
             with tail.state_in(keep=states):
                 one = model.recorded(batch)
     assert one.recorded is not None
+    assert one.module is not None
+    seen = Seen(one.recorded, one.values, one.module)
+    return readout_at(model, batch, outputs, model.site, seen, tail=tail, state=states[-1] if states else None)
+
+
+def readout_at(
+    model: "PretrainedClassifier",
+    batch: Batch,
+    outputs: Outputs,
+    site: Site,
+    seen: Seen,
+    *,
+    tail: ShortWay | None = None,
+    upper: UpperLayers | None = None,
+    state: Float[Tensor, "batch pieces hidden"] | None = None,
+) -> Readout:
+    """The map "attention per word → probabilities" of a batch, at any site.
+
+    Args:
+        site: whose rows are replaced.
+        seen: that attention, as recorded.
+        tail: what follows the last attention, where that is enough.
+        upper: the layers above, where these are enough; neither: whole passes.
+        state: what went into the site's layer, for either.
+    """
     assert batch.piece_word is not None
-    chosen = model.selection(batch, one.recorded.shape[1])
+    assert model.found is not None
+    chosen = model.selection(batch, seen.weights.shape[1], site)
     member = membership(batch.piece_word, batch.content)
-    replacing = Replacing(model, batch, chosen, member, chosen.of(one.recorded), one.recorded, one.values)
+    replacing = Replacing(
+        model, batch, site.call(model.found.calls), chosen, member, chosen.of(seen.weights), seen.weights, seen.values,
+        upper, state,
+    )  # fmt: skip
     attention = outputs.attention.detach().double()
+    decode: Callable[[Tensor], Tensor] = replacing.by_passes
+    if tail is not None:
+        assert state is not None
+        decode = replacing.by_the_tail(tail, state)
     return Readout(
         attention=attention / attention.sum(-1, keepdim=True),
         content=outputs.content,
         example_id=batch.example_id,
         task=model.task,
-        decode=replacing.by_whole_passes if tail is None else replacing.by_the_tail(tail, states[-1]),
+        decode=decode,
         recorded=outputs.logits.detach().double(),
         activations=replacing.activations(whole=tail is None),
     )
@@ -55,35 +89,47 @@ class Replacing:
     """The rows of one batch, to be replaced.
 
     Attributes:
+        call: the number of the attention in a pass.
         chosen: where the site's rows are in the attention's weights.
         member: which piece belongs to which word.
         rows, weights, values: as recorded: the site's rows, all of that attention, and what it sums up.
+        upper, state: the layers from the site's on, and what went into it, where these are enough.
     """
 
     model: "PretrainedClassifier"
     batch: Batch
+    call: int
     chosen: Selection
     member: Float[Tensor, "batch pieces seq"]
     rows: Float[Tensor, "batch rows pieces"]
     weights: Float[Tensor, "batch heads queries pieces"]
     values: Float[Tensor, "batch heads pieces size"] | None
+    upper: UpperLayers | None = None
+    state: Float[Tensor, "batch pieces hidden"] | None = None
 
     def lifted(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch rows pieces"]:
         """The rows that show this attention."""
         return lifted(attention, self.rows, self.member, self.chosen.valid)
 
-    def by_whole_passes(
-        self, attention: Float[Tensor, "*samples batch seq"]
-    ) -> Float[Tensor, "*samples batch classes"]:
-        """Logits of the whole network with these rows at the site."""
+    def by_passes(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
+        """Logits of the network with these rows at the site: whole passes, or those of the layers from the site's on."""
         rows = self.lifted(attention)
         shape, count = rows.shape[:-3], len(self.batch)
         rows = rows.flatten(0, -3)
         times = len(rows) // count
         many = self.batch.rows(torch.arange(count, device=rows.device).repeat(times))
         site = self.chosen.repeated(times)
-        one = Pass(self.model.call, lambda own: site.put(own, rows))
-        return self.model.run(many, one).double().unflatten(0, (*shape, count))
+
+        def put(own: Tensor) -> Tensor:
+            return site.put(own, rows)
+
+        if self.upper is None:
+            logits = self.model.run(many, Pass(self.call, put))
+        else:
+            assert self.state is not None
+            with self.upper.starting(self.call, self.state.repeat(times, 1, 1)):
+                logits = self.model.run(many, Pass(0, put))
+        return logits.double().unflatten(0, (*shape, count))
 
     def by_the_tail(self, tail: ShortWay, states: Float[Tensor, "batch pieces hidden"]) -> Callable[[Tensor], Tensor]:
         """The same from what follows the last attention: `states` went into its layer."""

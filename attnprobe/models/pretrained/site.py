@@ -40,6 +40,13 @@ class Site:
         if self.heads is not None and (not self.heads or len(set(self.heads)) < len(self.heads)):
             raise UserError(f"model.heads={list(self.heads)}: expected one or more numbers from 0, each once, or null")
 
+    @property
+    def name(self) -> str:
+        """As tables call it: `layer 3`, `layer 3, head 7`; layers and heads count from 0."""
+        if self.heads is None:
+            return f"layer {self.layer}"
+        return f"layer {self.layer}, head{'s' if len(self.heads) > 1 else ''} {'+'.join(map(str, self.heads))}"
+
     def call(self, count: int) -> int:
         """The number of the attention among `count`.
 

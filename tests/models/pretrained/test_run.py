@@ -11,6 +11,7 @@ from attnprobe.loading import load_run
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
+from attnprobe.running.settings import taken_up
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -99,3 +100,49 @@ def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, 
     with pytest.raises(UserError, match="its labels are negative, positive, those of the data"):
         run(config(texts, tmp_path, f"model.path={path}", "training=none", "probe=[permutation]"))
     assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, tmp_path, monkeypatch):
+    """`run=PATH` with a pretrained model; what was measured before the kill is not measured again."""
+    from attnprobe.probes.sites import Sites
+    from attnprobe.report.page.browser.browse import browse
+    from attnprobe.report.page.runs import grouped, read_runs
+
+    base = [f"model.path={checkpoint('distilbert', LABELS)}", "training=none", "probe=[permutation]"]
+    first, second = (run(config(texts, tmp_path / name, *base)) for name in "ab")
+    before = (first / "tables/permutation.parquet").read_bytes()
+    measure, batches = Sites.measure, []
+
+    def counted(self, subject, draws, fails_at=None):
+        batches.append(subject.batch.example_id.tolist())
+        if len(batches) == fails_at:
+            raise RuntimeError("killed")
+        return measure(self, subject, draws)
+
+    def sites_of(path):
+        asked = ["+experiment=sites", f"run={path}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
+        return run(taken_up(composed(*asked, "figures=false"), asked))
+
+    monkeypatch.setattr(Sites, "measure", lambda *given: counted(*given, fails_at=3))
+    with pytest.raises(RuntimeError, match="killed"):
+        sites_of(first)
+    assert len(list((first / "parts").iterdir())) == 2
+    batches.clear()
+    monkeypatch.setattr(Sites, "measure", counted)
+    sites_of(first)
+    resumed = len(batches)
+    sites_of(second)
+    assert resumed == len(batches) - resumed - 2
+    assert not (first / "parts").exists()
+    assert (first / "tables/sites.parquet").read_bytes() == (second / "tables/sites.parquet").read_bytes()
+    assert (first / "tables/permutation.parquet").read_bytes() == before
+    results = read_results(first)
+    sites = results[results["probe"] == "sites"]
+    assert sites["site"].nunique() == 3 * (1 + 4)
+    assert set(results.loc[results["probe"] == "permutation", "site"]) == {""}
+    # in the page each has a map of its own
+    browser = browse(grouped(read_runs(first)))
+    maps = browser.index["runs"][0]["maps"]
+    assert [one["site"] for one in maps[:3]] == ["", "layer 0", "layer 0, head 0"]
+    assert len({one["key"] for one in maps}) == 16
+    assert len({browser.blocks[f"{one['block']}-0"] for one in maps[1:]}) == 15

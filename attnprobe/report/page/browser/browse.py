@@ -157,7 +157,8 @@ def add_run(browser: Browser, one: Browsed, bits: int, share: float) -> dict[str
         "maps": [
             {
                 "key": source.key,
-                "title": shown.title,
+                "title": f"{shown.title}: {source.site}" if source.site else shown.title,
+                "site": source.site,
                 "about": shown.about,
                 "relative": shown.relative,
                 "inner": source.key == INNER,

@@ -1,5 +1,6 @@
 """Where the browser's heat maps and numbers come from: the readings of the run's probes, and the examples' table."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ from attnprobe.report.page.browser.texts import Texts, is_list, lengths_of, star
 from attnprobe.report.page.runs import Run
 from attnprobe.report.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import read_pieces
+from attnprobe.results.schema import SITE
+from attnprobe.results.table import read_pieces, sites_in
 
 OWN_MAPS = (
     HeatMap("attention", "Attention", "the model's own; the weights of a text sum to 1"),
@@ -33,23 +35,35 @@ OWN_COLUMNS = (
 class Source:
     """A heat map or a number of one run, and where it is: in a probe's table, or (`probe` None) in the examples' own.
 
-    `key` names it in the page.
+    `key` names it in the page. `site`: of which of the model's attentions, where the table has several.
     """
 
     probe: str | None
     shown: HeatMap | Column
+    site: str = ""
 
     @property
     def key(self) -> str:
         """Its name in the page, unique there."""
-        return self.shown.metric if self.probe is None else f"{self.probe}-{self.shown.metric}"
+        name = self.shown.metric if self.probe is None else f"{self.probe}-{self.shown.metric}"
+        return name + re.sub(r"\W+", "_", f" {self.site}" if self.site else "")
 
 
 def maps_of(run: Run) -> list[tuple[Source, HeatMap]]:
     """The heat maps that a run has weights for."""
     names = RunDirectory(run.directory).example_columns(run.split).names
     first, last = ([(Source(None, one), one)] if one.metric in names else [] for one in OWN_MAPS)
-    return [*first, *((Source(probe, one), one) for probe, one in maps_in(run.numbers)), *last]
+    of_probes = [
+        (Source(probe, one, site), one) for probe, one in maps_in(run.numbers) for site in sites(run, probe, one)
+    ]
+    return [*first, *of_probes, *last]
+
+
+def sites(run: Run, probe: str, shown: HeatMap) -> list[str]:
+    """The attentions that a map is of, layers and heads in the order of their numbers; one without a name of most."""
+    tables = [each[probe] for each in run.numbers.tables if probe in each]
+    found = {site for one in tables for site in sites_in(one.path, shown.metric)}
+    return sorted(found, key=lambda site: [int(number) for number in re.findall(r"\d+", site)])
 
 
 def columns_of(run: Run) -> list[tuple[Source, Column]]:
@@ -82,6 +96,8 @@ def records(run: Run, source: Source) -> Iterator[Records]:
         for piece in read_pieces(table.path, metrics=[source.shown.metric], with_steps=True):
             value = piece["value"].to_numpy()
             known = ~np.isnan(value)
+            if source.site:
+                known &= pc.equal(piece[SITE].cast(pa.string()), source.site).to_numpy()
             ids, step = (piece[name].to_numpy()[known] for name in ("example_id", "step"))
             yield Records(ids, step.astype(np.int64), value[known])
 

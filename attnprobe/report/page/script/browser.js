@@ -13,7 +13,35 @@ const state = {
   page: 0,
   chosen: -1,
   hidden: new Set(),
+  site: "",
 };
+
+// the maps of the layer and head that were picked, and those without any, unless they are hidden
+function mapsNow() {
+  return state.examples.run.maps.filter(({ key, site }) => (site ? key === state.site : !state.hidden.has(key)));
+}
+
+// a list of layers, each with its heads; nothing where a run has no maps of single heads
+function sitePicker(maps) {
+  const sites = maps.filter(({ site }) => site);
+  if (!sites.length) return [];
+  const select = element("select", { id: "browser-site" });
+  const layers = new Map();
+  for (const { key, site } of sites) {
+    const [layer, head] = site.split(", ");
+    if (!layers.has(layer)) layers.set(layer, element("optgroup", { label: layer }));
+    layers.get(layer).append(option(key, head ? `${layer}, ${head}` : `${layer}, all heads`));
+  }
+  select.append(...layers.values());
+  const last = sites.filter(({ site }) => !site.includes(", ")).at(-1) ?? sites.at(-1);
+  select.value = sites.some(({ key }) => key === state.site) ? state.site : last.key;
+  state.site = select.value;
+  select.addEventListener("change", () => {
+    state.site = select.value;
+    showDetail();
+  });
+  return [element("label", { htmlFor: "browser-site" }, "Layer and head "), select];
+}
 
 function measureNow() {
   return state.examples.run.measures.find(({ key }) => key === state.sort);
@@ -40,7 +68,8 @@ async function openRun(number_) {
   state.sort = $("browser-sort").value;
   const maps = $("browser-maps-shown");
   maps.replaceChildren(element("legend", {}, "Heat maps"));
-  for (const { key, title } of run.maps) {
+  for (const { key, title, site } of run.maps) {
+    if (site) continue;
     const box = element("input", { type: "checkbox", checked: !state.hidden.has(key) });
     box.addEventListener("change", () => {
       state.hidden[box.checked ? "delete" : "add"](key);
@@ -48,6 +77,7 @@ async function openRun(number_) {
     });
     maps.append(element("label", {}, box, ` ${title}`));
   }
+  maps.append(...sitePicker(run.maps));
   choose();
   state.chosen = state.examples.place.get(before) ?? state.order[0] ?? -1;
   showList();
@@ -164,7 +194,8 @@ async function showDetail() {
     $("browser-maps").replaceChildren();
     return;
   }
-  const weights = await examples.weights(row);
+  const wanted = examples.run.maps.filter(({ key, site }) => !site || key === state.site);
+  const weights = await examples.weights(row, wanted);
   if (row !== state.chosen || examples !== state.examples) return; // another one was chosen meanwhile
   title.textContent = `Example ${examples.columns.example_id[row]}`;
   $("browser-facts").replaceChildren(...factsOf(examples, row));
@@ -173,8 +204,7 @@ async function showDetail() {
     maps.replaceChildren(element("p", { className: "remark" }, "The weights of this example were left out of this page."), plainText(examples, row));
     return;
   }
-  const shown = examples.run.maps.filter(({ key }) => !state.hidden.has(key));
-  maps.replaceChildren(...shown.map((map) => mapOf(map, weights, examples, row)));
+  maps.replaceChildren(...mapsNow().map((map) => mapOf(map, weights, examples, row)));
   maps.weights = weights;
 }
 

@@ -76,8 +76,8 @@ class Examples {
     return spans;
   }
 
-  // map's key → weights of one example; NaN: there is none
-  async weights(row) {
+  // key of each of these maps → weights of one example; NaN: there is none
+  async weights(row, maps) {
     const rank = this.rank[row];
     if (rank < 0) return null;
     const place = this.run.blocks.findIndex(({ first, count }) => first <= rank && rank < first + count);
@@ -86,7 +86,7 @@ class Examples {
     const length = (inner, r) => (inner ? text.wordStarts[r + 1] - text.wordStarts[r] : text.items[r]);
     const rows = [];
     for (let r = 0; r < this.count; r++) if (this.rank[r] >= first && this.rank[r] < rank) rows.push(r);
-    const parts = this.run.maps.map(async ({ key, inner, block: name }) => {
+    const parts = maps.map(async ({ key, inner, block: name }) => {
       const { arrays } = await block(`${name}-${place}`, false);
       const from = rows.reduce((sum, r) => sum + length(inner, r), 0);
       const part = arrays.weights.subarray(from, from + length(inner, row));

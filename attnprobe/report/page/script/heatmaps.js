@@ -49,7 +49,7 @@ function describe(token) {
   const i = Number(token.dataset.i);
   const inner = isInner(map);
   const lines = examples.run.maps
-    .filter(({ key, inner: other }) => other === inner && !Number.isNaN(weights[key][i]))
+    .filter(({ key, inner: other }) => other === inner && key in weights && !Number.isNaN(weights[key][i]))
     .map(({ key, title }) => [title, number(weights[key][i], digitsOf())]);
   const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}`;
   return { text, lines };

@@ -1,0 +1,108 @@
+"""The probe of every layer and head, against the library's own code with one head's row written by hand."""
+
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Subject
+from attnprobe.probes.base import Measurement
+from attnprobe.probes.permutation import Permutation
+from attnprobe.probes.sites import Sites, without_top
+from attnprobe.randomness import Draws
+from tests.models.pretrained.families import batch_of, classifier
+from tests.toys import toy_classifier
+
+OF_EVERY_SITE = {"attention", "max_attention", "evenness", "special_mass", "median_tvd", "uniform_tvd", "top_tvd",
+                 "top_flips", "tau_gradient", "tau_leave_one_out"}  # fmt: skip
+"""Its metrics where the data have no rationales."""
+
+
+@pytest.fixture(scope="module")
+def measured():
+    pytest.importorskip("transformers")
+    model = classifier("bert")
+    batch = batch_of(model)
+    model.prepare(batch)
+    model.to(model.precision)
+    with torch.no_grad():
+        outputs = model(batch)
+    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
+    probe = Sites(samples=4, importances=["gradient", "leave_one_out"])
+    found = list(probe.examine(subject, Draws(0, "sites")))
+    return model, batch, subject, {(one.metric, one.site): one for one in found if isinstance(one, Measurement)}
+
+
+def by_hand(model, batch, layer, head, row_of):
+    """Probabilities of the library's own network, with the pooled row of one head exchanged."""
+    from transformers.models.bert import modeling_bert
+
+    own, calls = modeling_bert.eager_attention_forward, []
+
+    def exchanged(module, query, key, value, mask, **settings):
+        output, weights = own(module, query, key, value, mask, **settings)
+        calls.append(weights)
+        if len(calls) - 1 == layer:
+            weights = weights.clone()
+            for text in range(len(weights)):
+                weights[text, head, 0] = row_of(text, weights[text, head, 0])
+            output = (weights @ value).transpose(1, 2)
+        return output, weights
+
+    modeling_bert.eager_attention_forward = exchanged
+    model.network.set_attn_implementation("eager")
+    try:
+        mask = (batch.piece_word != -2).long()
+        with torch.no_grad():
+            given = {"input_ids": batch.pieces, "attention_mask": mask, "token_type_ids": batch.piece_kind}
+            return model.network(**given).logits.softmax(-1)
+    finally:
+        modeling_bert.eager_attention_forward = own
+        model.network.set_attn_implementation("attnprobe")
+
+
+@pytest.mark.parametrize(("layer", "head"), [(0, 3), (1, 0), (2, 2)])
+def test_an_even_head_is_that_of_the_librarys_own_code(measured, layer, head):
+    model, batch, _, found = measured
+
+    def even(text, row):
+        words = batch.piece_word[text]
+        result = row.clone()
+        several = [words == word for word in range(1, int(batch.content[text].sum()) + 1)]
+        on_text = sum(row[one].sum() for one in several)
+        for one in several:
+            result[one] = row[one] / row[one].sum() * on_text / len(several)
+        return result
+
+    before = by_hand(model, batch, layer, head, lambda _, row: row)
+    after = by_hand(model, batch, layer, head, even)
+    expected = (after - before).abs().sum(-1) / 2
+    site = f"layer {layer}, head {head}"
+    torch.testing.assert_close(found["uniform_tvd", site].value, expected, atol=1e-9, rtol=0)
+    assert expected.max() > 1e-4
+    rows = []
+    by_hand(model, batch, layer, head, lambda _, row: rows.append(row) or row)
+    special = [float(row[batch.piece_word[text] == -1].sum()) for text, row in enumerate(rows)]
+    torch.testing.assert_close(found["special_mass", site].value, torch.tensor(special, dtype=torch.float64))
+
+
+def test_the_last_layer_is_what_the_models_own_probes_measure(measured):
+    _, _, subject, found = measured
+    own = {one.metric: one.value for one in Permutation(samples=4).examine(subject, Draws(0, "sites"))}
+    torch.testing.assert_close(found["median_tvd", "layer 2"].value, own["median_tvd"])
+    torch.testing.assert_close(found["max_attention", "layer 2"].value, own["max_attention"])
+    assert found["attention", "layer 0, head 1"].step.shape == subject.batch.content.shape
+    assert {metric for metric, _ in found} == OF_EVERY_SITE
+    # text 2 has one word: there is nothing to leave out
+    assert found["top_tvd", "layer 1"].value.isnan().tolist() == [False, False, True]
+
+
+def test_a_model_of_one_attention_is_refused():
+    with pytest.raises(UserError, match="this model has one attention"):
+        Sites().refuse(toy_classifier())
+    with pytest.raises(UserError, match="samples=0: expected 1 or more"):
+        Sites(samples=0)
+
+
+def test_without_its_top_word_the_others_keep_their_shares():
+    attention = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
+    assert without_top(attention).tolist() == [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0]]
