@@ -118,6 +118,23 @@ class PackedLSTM(Encoder):
         return torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])[0]
 
 
+def train(classifier: AttentionClassifier, batches: list[Batch], validation: list[Batch], epochs: int) -> None:
+    """As published: the batches in random order, summed loss, one step of Adam (amsgrad) each, and after every epoch the
+    predictions on the validation texts."""
+    classifier.requires_grad_().train()
+    optimizer = torch.optim.Adam(classifier.parameters(), lr=1e-3, weight_decay=1e-5, amsgrad=True)
+    for _ in range(epochs):
+        for number in torch.randperm(len(batches)).tolist():
+            logits = classifier(batches[number]).logits
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(logits, batches[number].labels, reduction="sum").backward()
+            optimizer.step()
+        with torch.no_grad():
+            for batch in validation:
+                classifier.predict(batch)
+    classifier.eval()
+
+
 def leave_one_out(classifier: AttentionClassifier, batch: Batch, *, autograd: bool = False) -> Tensor:
     """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside content.
 

@@ -43,6 +43,14 @@ def test_the_published_way_finds_the_same_numbers(sides):
     torch.testing.assert_close(torch.stack([tau, p], -1), expected)
 
 
+def test_the_published_way_of_training_learns():
+    classifier, batch = toy_classifier("lstm", spread=4), toy_batch([5, 9, 3])
+    packed = reference.packed(classifier)
+    before = torch.nn.functional.cross_entropy(packed(batch).logits, batch.labels).item()
+    reference.train(packed, [batch], [batch], epochs=5)
+    assert torch.nn.functional.cross_entropy(packed(batch).logits, batch.labels).item() < before
+
+
 def test_a_ratio_is_that_of_one_repeat_and_a_sum_charges_for_everything():
     one, two = Compared("a", [8.0, 9.0], [2.0, 1.0], share=2), Compared("b", [1.0, 1.0], [2.0, 2.0])
     assert one.ratios == [8.0, 18.0]
