@@ -6,14 +6,15 @@ from itertools import count
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linprog
 
+from attnprobe.exact.programme import Programme, Simplex, Solution, Stalled
 from attnprobe.exact.region import Incumbent, Region, term
 
 NEGLIGIBLE = 1e-7
 """Gap in nats at which no further programme is worth its time."""
-PLAIN = {"presolve": False}
-"""The solver's setting: programmes this small are solved sooner than they are simplified (1.3 to 2 times, measured)."""
+TANGENTS = (0.0, 0.05, 0.15, 0.35, 0.65, 1.0)
+"""Where exp is touched from below: at p_c + so much of ε."""
+TINY = np.finfo(np.float64).tiny
 SHRINKINGS = (0.7, 0.4, 0.1, 0.0)
 """Shares of ε tried in turn where the bound's programme does not lead to a feasible attention (many classes)."""
 
@@ -26,10 +27,11 @@ class Polytope:
         self.example = example
         low, high = example.log_ratio_range()
         p = np.exp(example.log_p)
-        x = np.zeros((classes, seq + 1 + 2 * classes))  # ln(q_c / p_c) as a function of the variables
+        x = np.zeros((classes, seq + 1 + 3 * classes))  # ln(q_c / p_c) as a function of the variables
         x[:, :seq], x[:, seq] = example.shift.T, -1
-        rises, falls = np.zeros_like(x), np.zeros_like(x)
-        rises[:, seq + 1 : seq + 1 + classes], falls[:, seq + 1 + classes :] = np.eye(classes), np.eye(classes)
+        q, rises, falls = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+        for number, part in enumerate((q, rises, falls)):
+            part[:, seq + 1 + number * classes : seq + 1 + (number + 1) * classes] = np.eye(classes)
         bounded = np.isfinite(low)
         # q_c ≤ chord: through the box's two ends, or its top where the bottom is 0
         width = np.where(bounded, high - low, 1)
@@ -39,19 +41,23 @@ class Polytope:
         rows = [
             (x, high),
             (-x[bounded], -low[bounded]),
-            (p @ x, 0),  # Σ tangents ≤ 1
+            *_tangents(example, x, q),
+            (q.sum(0), 1),
             (-(steep @ x), base.sum() - 1),  # Σ chords ≥ 1
-            (p[:, None] * x - rises, np.zeros(classes)),
+            (q - rises, p),
             ((-steep[:, None] * x - falls)[bounded], (base - p)[bounded]),
             (rises.sum(0), example.epsilon),
             (falls.sum(0), example.epsilon),
         ]
-        self.rows = np.vstack([np.atleast_2d(row) for row, _ in rows])
-        self.limits = np.concatenate([np.atleast_1d(limit) for _, limit in rows]) + example.rounding
-        self.sum = np.r_[np.ones(seq), np.zeros(1 + 2 * classes)][None]
+        total = np.r_[np.ones(seq), np.zeros(1 + 3 * classes)]
+        self.rows = np.vstack([*(np.atleast_2d(row) for row, _ in rows), total])
+        limits = np.concatenate([np.atleast_1d(limit) for _, limit in rows]) + example.rounding
+        self.limits = np.r_[limits, example.mass]
         # |s| ≤ the largest change of a logit: the logarithm of Σ exp changes by no more
         largest = example.mass * np.abs(example.shift).max() + 1e-9
-        self.extra = np.array([[-largest, largest], *[[0.0, example.epsilon + example.rounding]] * (2 * classes)])
+        moves = [0.0, example.epsilon + example.rounding]
+        self.extra = np.array([[-largest, largest], *[[0.0, 1.0]] * classes, *[moves] * (2 * classes)])
+        self.programme: Programme | None = None
 
     def highest(self) -> Float[np.ndarray, "seq"]:
         """u_t: the most that one position may get, by each pairwise log-odds alone."""
@@ -72,20 +78,46 @@ class Polytope:
         intercept, slope = _chord(self.example.alpha, lowest, highest)
         cost = np.r_[-slope, np.zeros(len(self.extra))]
         bounds = np.vstack([np.stack([lowest, highest], 1), self.extra])
-        solution = linprog(
-            cost, self.rows, self.limits, self.sum, [self.example.mass], bounds, method="highs-ds", options=PLAIN
-        )
-        if solution.status == 2:
-            return None
-        if solution.status != 0:  # numerical trouble: the box alone still gives a bound
-            price, total = np.zeros(len(self.limits)), -np.sort(slope)[-1:]
+        try:
+            solution = self._solved(cost, bounds)
+        except Stalled:  # the box alone still gives a bound
+            price, a = np.r_[np.zeros(len(self.limits) - 1), -slope.max()], (lowest + highest) / 2
         else:
-            price, total = np.minimum(solution.ineqlin.marginals, 0), solution.eqlin.marginals
-        # Weak duality: with any multipliers (price ≤ 0) this is a bound, whatever the solver's tolerances.
-        reduced = cost - price @ self.rows - total @ self.sum
-        dual = price @ self.limits + total @ [self.example.mass] + np.minimum(*(reduced[:, None] * bounds).T).sum()
-        a = np.clip(solution.x[:seq], lowest, highest) if solution.status == 0 else (lowest + highest) / 2
+            if solution is None:
+                return None
+            price = np.r_[np.minimum(solution.price[:-1], 0), solution.price[-1]]
+            a = np.clip(solution.at[:seq], lowest, highest)
+        # Weak duality: with any multipliers (≤ 0 but for the sum's) this is a bound, whatever the solver's tolerances.
+        reduced = cost - price @ self.rows
+        dual = price @ self.limits + np.minimum(*(reduced[:, None] * bounds).T).sum()
         return float(intercept.sum() - dual), a
+
+    def _solved(self, cost: np.ndarray, bounds: Float[np.ndarray, "variables 2"]) -> Solution | None:
+        """The programme with these costs and bounds; one that it has already been starts from its last solution."""
+        least, most = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
+        if self.programme is None:
+            floor = np.r_[np.full(len(self.limits) - 1, -np.inf), self.example.mass]
+            self.programme = Programme(self.rows, floor, self.limits, least, most, simplex=Simplex.DUAL)
+        else:
+            self.programme.bound(least, most)
+        return self.programme.minimise(cost)
+
+
+def _tangents(
+    example: Region, x: Float[np.ndarray, "classes variables"], q: Float[np.ndarray, "classes variables"]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows that keep q_c above the tangents of exp(x_c), and their limits.
+
+    One tangent, at p_c, says next to nothing of a class whose probability is far below ε: it may grow a hundredfold.
+    """
+    p = np.exp(example.log_p)
+    found = []
+    for share in TANGENTS:
+        at = p + share * example.epsilon
+        there = (at > TINY) & (at < 1)
+        ratio = np.log(np.where(there, at, 1)) - example.log_p
+        found.append(((at[:, None] * x - q)[there], (at * (ratio - 1))[there]))
+    return found
 
 
 def branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:

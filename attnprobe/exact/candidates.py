@@ -5,7 +5,7 @@ from jaxtyping import Float
 from scipy.optimize import linprog
 from scipy.special import softmax
 
-from attnprobe.exact.bound import NEGLIGIBLE, PLAIN
+from attnprobe.exact.bound import NEGLIGIBLE
 from attnprobe.exact.region import Incumbent, Region, moved_term
 
 POLISHINGS = 4
@@ -94,7 +94,9 @@ def polish(example: Region, best: Incumbent) -> None:
         limits = np.r_[-moved, moved, 2 * example.epsilon]
         cost = np.r_[-gradient, np.zeros(classes)]
         total = np.r_[np.ones(len(used)), np.zeros(classes)][None]
-        solution = linprog(cost, rows, limits, total, [example.mass], (0, None), method="highs-ds", options=PLAIN)
+        solution = linprog(
+            cost, rows, limits, total, [example.mass], (0, None), method="highs-ds", options={"presolve": False}
+        )
         if solution.status != 0:
             return
         target = np.zeros_like(a)

@@ -51,7 +51,7 @@ def farthest_attention(
     content: Bool[Tensor, "..."],
     *,
     epsilon: float,
-    effort: int = 16,
+    effort: int = 64,
 ) -> FarthestAttention:
     """Maximise JSD(α, a) over all attentions a whose prediction stays within TVD ε of the model's.
 

@@ -1,12 +1,14 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from attnprobe.exact import bound, farthest_attention
 from attnprobe.exact.bound import Polytope
 from attnprobe.exact.certified import certified_interval
+from attnprobe.exact.programme import Stalled
 from attnprobe.exact.region import Region
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
@@ -139,26 +141,46 @@ def test_every_true_attention_is_inside_the_outer_polytope():
             change = (own + ratio).exp() - own.exp()
             inside = change.abs().sum(-1) / 2 <= epsilon
             normaliser = (moved - ratio)[:, :1]
-            point = torch.cat([others, normaliser, change.clamp(min=0), (-change).clamp(min=0)], -1)[inside]
-            assert ((point.numpy() @ polytope.rows.T) <= polytope.limits).all()
+            probability = (own + ratio).exp()
+            parts = [others, normaliser, probability, change.clamp(min=0), (-change).clamp(min=0)]
+            point = torch.cat(parts, -1)[inside].numpy()
+            assert ((point @ polytope.rows.T)[:, :-1] <= polytope.limits[:-1]).all()
+            np.testing.assert_allclose(point @ polytope.rows[-1], polytope.limits[-1])
             assert (others[inside].numpy() <= polytope.highest() + 1e-12).all()
-            extra = point.numpy()[:, 6:]
+            extra = point[:, 6:]
             assert ((extra >= polytope.extra[:, 0]) & (extra <= polytope.extra[:, 1])).all()
             checked += len(point)
     assert checked > 1000
 
 
-@pytest.mark.parametrize("status", [2, 4])
-def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, status):
+@pytest.mark.parametrize("ends", ["infeasible", "stalled"])
+def test_a_solver_that_fails_costs_tightness_and_never_truth(monkeypatch, ends):
     attention, logits, content = texts(5, 8, 3, seed=2)
     good = farthest_attention(attention, logits, content, epsilon=0.02)
 
-    class Failure:
-        pass
+    def fails(programme, cost):
+        if ends == "stalled":
+            raise Stalled("no answer")
 
-    failure = Failure()
-    failure.status = status
-    monkeypatch.setattr(bound, "linprog", lambda *arguments, **settings: failure)
+    monkeypatch.setattr(bound.Programme, "minimise", fails)
     result = farthest_attention(attention, logits, content, epsilon=0.02)
     check_claims(result, attention, logits, content, 0.02)
     assert (result.upper_bound >= good.jsd).all()
+
+
+def test_classes_that_hardly_count_do_not_loosen_the_bound(monkeypatch):
+    """Six classes, attention with a peak, predictions that leave most classes next to nothing."""
+    generator = torch.Generator().manual_seed(0)
+    attention = (3 * torch.randn(8, 20, generator=generator, dtype=torch.float64)).softmax(-1)
+    topic, own = (1.5 * torch.randn(8, n, 6, generator=generator, dtype=torch.float64) for n in (1, 20))
+    arguments = attention, topic + own, torch.ones(8, 20, dtype=torch.bool)
+
+    def gap():
+        result = farthest_attention(*arguments, epsilon=0.01)
+        check_claims(result, *arguments, 0.01)
+        return (result.upper_bound - result.jsd).mean().item()
+
+    several = gap()
+    monkeypatch.setattr(bound, "TANGENTS", (0.0,))
+    assert several < 0.01
+    assert several < 0.8 * gap()
