@@ -1,6 +1,6 @@
 """Is there another attention, as different as can be, with the same prediction? (Jain & Wallace 2019, section 4.2.2)"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,7 +26,8 @@ class Adversarial(ReadoutProbe):
     global optimum; 0: it is the best one known and the optimum lies between it and upper_bound); `reached_share` =
     found_jsd / optimum_jsd (NaN where nothing but the search is known); `max_attention`, `max_attention_found`,
     `max_attention_optimum`; `top_token_changed_found`, `top_token_changed_optimum` (0/1); `predicted_class`,
-    `content_length`; and per content position (step) `found_attention` and `optimum_attention`.
+    `content_length`; per content position (step) `found_attention` and `optimum_attention`; and with two classes, where it
+    is exact, `optimum_jsd_within` at ε and at every other tolerance of `curve` (step).
 
     Where the decoder is not linear in the attention (question answering), or the task is multi-label, nothing is exact:
     the gradient adversary's result stands as the optimum's lower bound, and the upper bound is the one that holds
@@ -37,6 +38,7 @@ class Adversarial(ReadoutProbe):
         restarts, steps, learning_rate, penalty, diversity: of the gradient search; restarts=0 switches it off, and
             with it the metrics about what it found.
         start_scale: standard deviation of the initial logits.
+        curve: further tolerances like ε: how much of the answer is the choice of ε?
     """
 
     name: ClassVar[str] = "adversarial"
@@ -47,12 +49,15 @@ class Adversarial(ReadoutProbe):
     penalty: float = 500.0
     diversity: float = 1.0
     start_scale: float = 3.0
+    curve: Sequence[float] = (0.02, 0.05, 0.1, 0.2)
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= 1:
             raise UserError(
                 f"probe.adversarial.epsilon={self.epsilon}: expected a total variation distance from 0 to 1"
             )
+        if wrong := [one for one in self.curve if not 0 <= one <= 1]:
+            raise UserError(f"probe.adversarial.curve: {wrong[0]}: expected total variation distances from 0 to 1")
         if self.restarts < 0 or self.steps < 0:
             raise UserError(f"probe.adversarial: restarts={self.restarts} and steps={self.steps} cannot be negative")
 
@@ -80,7 +85,17 @@ class Adversarial(ReadoutProbe):
             yield Measurement(f"max_attention_{label}", attention.amax(-1))
             yield Measurement(f"top_token_changed_{label}", attention.argmax(-1) != readout.attention.argmax(-1))
             yield Measurement(f"{label}_attention", attention, positions(readout.content))
+        yield from self.along(readout)
         yield from description(readout)
+
+    def along(self, readout: Readout) -> Iterator[Measurement]:
+        """The exact optimum for every tolerance; nothing where it is none or takes long (more than two classes)."""
+        logits = readout.position_logits
+        if not self.curve or logits is None or readout.task is not Task.SINGLE_LABEL or logits.shape[-1] != 2:
+            return
+        tolerances = sorted({self.epsilon, *self.curve})
+        jsd = [farthest_attention(readout.attention, logits, readout.content, epsilon=one).jsd for one in tolerances]
+        yield Measurement("optimum_jsd_within", torch.stack(jsd, -1), torch.tensor(tolerances, dtype=torch.float64))
 
     def search(self, readout: Readout, draws: Draws) -> Found:
         """Run the gradient adversary."""

@@ -90,3 +90,18 @@ def test_settings_out_of_range():
         Adversarial(epsilon=1.5)
     with pytest.raises(UserError, match="restarts=-1"):
         Adversarial(restarts=-1)
+
+
+def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
+    _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
+    probe = Adversarial(restarts=0, epsilon=0.05, curve=[0.2, 0.01])
+    (found,) = (one for one in probe.measure(readout, Draws(0, "x")) if one.metric == "optimum_jsd_within")
+    assert found.step.tolist() == [0.01, 0.05, 0.2]
+    for place, epsilon in enumerate(found.step.tolist()):
+        torch.testing.assert_close(found.value[:, place], measured(readout, restarts=0, epsilon=epsilon)["optimum_jsd"])
+    assert (found.value.diff(dim=-1) >= 0).all()
+    assert "optimum_jsd_within" not in measured(readout, restarts=0, curve=[])
+    three = toy_readout(toy_classifier(classes=3), toy_batch([4]))[1]
+    assert "optimum_jsd_within" not in measured(three, restarts=0)
+    with pytest.raises(UserError, match=r"curve: 2\.0: expected total variation distances from 0 to 1"):
+        Adversarial(curve=[0.1, 2.0])

@@ -26,6 +26,7 @@ from attnprobe.report.wide import (
     per_example,
     split_by_class,
 )
+from attnprobe.results.statistics import wilson
 
 LN2 = float(np.log(2))
 EDGES = np.linspace(0, 0.7, 41)
@@ -134,6 +135,43 @@ def _against_attention(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_yticks([0, 0.2, 0.4, 0.6, LN2], ["0", "0.2", "0.4", "0.6", "ln 2"])
 
 
+def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Share of the texts for which no attention farther than a JSD of 0.2, 0.4 (the claim's) or 0.6 nats keeps the
+    prediction, along the tolerance ε, with Wilson's 95 % intervals: how much of the answer is the choice of either number."""
+    rows = results[(results["probe"] == "adversarial") & (results["metric"] == "optimum_jsd_within")]
+    panels = facets(rows)
+    figure, axes = grid(len(panels), panel_height=1.75)
+    colours = dict(zip((0.2, FAR, 0.6), CLASS_COLOURS, strict=False))
+    for panel, facet in zip(axes, panels, strict=True):
+        for bound, colour in colours.items():
+            table = shares_along(facet.rows, bound)
+            panel.fill_between(table["epsilon"], table["low"], table["high"], color=colour, alpha=0.2, lw=0)
+            panel.plot(table["epsilon"], table["share"], "o-", ms=2.5, lw=1, color=colour)
+        panel.axhline(0.5, lw=0.6, color=FAINT, zorder=0)
+        title(panel, counted(facet.title, facet.rows["example_id"].nunique()))
+    axes[0].set_ylim(0, 1)
+    handles = [
+        Line2D([], [], color=colour, marker="o", ms=3, label=f"{bound:g} nats") for bound, colour in colours.items()
+    ]
+    around(
+        figure, x="tolerance ε (TVD of the prediction)", y="share without a far attention", handles=handles,
+        heading="farther than",
+    )  # fmt: skip
+    return figure
+
+
+def shares_along(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
+    """`epsilon share low high`: of the texts whose farthest attention within that tolerance is no farther than the bound;
+    several seeds of a text count as their mean."""
+    lines = []
+    for epsilon in np.unique(rows["step"].to_numpy()):
+        part = rows[rows["step"] == epsilon]
+        near = (part["value"] <= bound).groupby(part["example_id"]).mean()
+        share, low, high = wilson(float(near.sum()), len(near))
+        lines.append({"epsilon": float(epsilon), "share": share, "low": low, "high": high})
+    return pd.DataFrame(lines)
+
+
 FAR = 0.4
 """Nats of JSD from which two attentions are called different, of at most ln 2 = 0.69: the bound above which Wiegreffe &
 Pinter list their best adversaries. Attentions on different words altogether have ln 2."""
@@ -235,6 +273,9 @@ READING = Reading(
             adversarial_by_attention,
             tuple(("adversarial", metric) for metric in METRICS),
             optional=(),
+        ),
+        Drawing(
+            "exclusivity_by_epsilon", exclusivity_by_epsilon, (("adversarial", "optimum_jsd_within"),), optional=()
         ),
         Drawing(
             "adversarial_heatmaps",
