@@ -11,42 +11,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from attnprobe.batch import Axis, Batch
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.teaching import Lessons
 from attnprobe.data.vocabulary import END, PADDING, START
-
-
-@dataclass(frozen=True)
-class Ragged:
-    """Many sequences of different lengths in one flat array: sequence i is `flat[offsets[i]:offsets[i + 1]]`.
-
-    A million texts cost two arrays, not a million objects.
-    """
-
-    flat: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def of(cls, sequences: Sequence[np.ndarray], dtype: type) -> "Ragged":
-        """Store these sequences one after the other."""
-        offsets = np.zeros(len(sequences) + 1, np.int64)
-        np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
-        flat = np.concatenate(sequences) if len(sequences) else np.empty(0)
-        return cls(flat.astype(dtype, copy=False), offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, row: int) -> np.ndarray:
-        return self.flat[self.offsets[row] : self.offsets[row + 1]]
-
-    @property
-    def lengths(self) -> Int[np.ndarray, " rows"]:
-        """Length of every sequence."""
-        return np.diff(self.offsets)
-
-    def select(self, rows: Int[np.ndarray, " chosen"]) -> "Ragged":
-        """The sequences of these rows, in this order."""
-        return Ragged.of([self[row] for row in rows.tolist()], self.flat.dtype.type)
 
 
 def padded(words: Sequence[np.ndarray]) -> tuple[Int[Tensor, "batch tokens"], Int[Tensor, "batch"]]:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import regex
 
-from attnprobe.data.batching import Ragged, TextSplit
+from attnprobe.data.batching import TextSplit
 from attnprobe.data.files import SPLITS
 from attnprobe.data.looks import MOST_NAMES, Check, and_more, below, fact, from_on, percent
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.repeats import SIMILAR, first_copies, keys_of, near_copies
 
 LARGEST_CLASS = 0.9
@@ -157,7 +158,7 @@ def repeats(subject: Subject) -> list[Check]:
 def leaks(train: TextSplit, test: TextSplit) -> list[Check]:
     """Test texts that are training texts, word for word or nearly."""
     known = set(keys_of(train.words, asked(train)))
-    copied = np.array([key in known for key in keys_of(test.words, asked(test))], bool)
+    copied = np.fromiter((key in known for key in keys_of(test.words, asked(test))), bool)
     share = float(copied.mean())
     found = [
         from_on(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from attnprobe.data.batching import Ragged
+from attnprobe.data.ragged import Ragged
 
 
 class Lexicon(dict[str, int]):

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Int
 
-from attnprobe.data.batching import Ragged, TextSplit
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.ragged import Ragged
 
 SPELLED = ("question", "counterfactual")
 """Columns whose entries are words."""

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from attnprobe.data.batching import Ragged, TextSplit
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.ragged import Ragged
 
 SPECIAL = -1
 """`piece_word` of a special token, or of the other text of a pair."""

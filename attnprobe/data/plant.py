@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Int
 
-from attnprobe.data.batching import Ragged
 from attnprobe.data.examples import Examples, Lexicon
+from attnprobe.data.ragged import Ragged
 from attnprobe.errors import UserError
 
 KINDS = ("token", "ordered_pair", "token_in_context")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnprobe.batch import Task
 from attnprobe.data import filters, rows
-from attnprobe.data.batching import Ragged, TextSplit
+from attnprobe.data.batching import TextSplit
 from attnprobe.data.checks import check_data
 from attnprobe.data.classes import class_numbers, vocabulary_of
 from attnprobe.data.examples import Examples, Lexicon
@@ -19,6 +19,7 @@ from attnprobe.data.filters import Kept
 from attnprobe.data.looks import Check
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.plant import check_plant, plant
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.reader import Reader
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Splits

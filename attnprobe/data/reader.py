@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float
 from tqdm import tqdm
 
 from attnprobe.data import rows
-from attnprobe.data.batching import Ragged
 from attnprobe.data.columns import Columns
 from attnprobe.data.examples import Examples, Lexicon, Row
 from attnprobe.data.patterns import matching
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
 

@@ -5,10 +5,12 @@ section 3.4), and every candidate is checked exactly. It is written here in nump
 at a time.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
-from attnprobe.data.batching import Ragged
+from attnprobe.data.ragged import Ragged
 
 WORDS = 3
 """Words in a row that are compared."""
@@ -20,6 +22,8 @@ AGREEING = 0.6
 """Share of equal hashes below which a pair is not looked at; at an index of 0.8 four standard deviations below the mean."""
 CANDIDATES = 3
 """Texts with an equal band that a text is compared with, for each band."""
+AT_ONCE = 4096
+"""Texts whose signatures are held at a time."""
 EMPTY_PLACE = np.uint64(2**64 - 1)
 
 
@@ -34,14 +38,11 @@ def first_copies(texts: Ragged, others: Ragged | None = None) -> Int[np.ndarray,
     return np.array([seen.setdefault(key, row) for row, key in enumerate(keys_of(texts, others))], np.int64)
 
 
-def keys_of(texts: Ragged, others: Ragged | None = None) -> list[bytes]:
+def keys_of(texts: Ragged, others: Ragged | None = None) -> Iterator[bytes]:
     """The words of each text (and of its question) as bytes, equal only for equal ones."""
-    if others is None:
-        return [texts[row].tobytes() for row in range(len(texts))]
-    return [
-        len(texts[row]).to_bytes(4, "little") + texts[row].tobytes() + others[row].tobytes()
-        for row in range(len(texts))
-    ]
+    for row in range(len(texts)):
+        words = texts[row].tobytes()
+        yield words if others is None else len(texts[row]).to_bytes(4, "little") + words + others[row].tobytes()
 
 
 def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
@@ -50,17 +51,38 @@ def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
     found = np.zeros(len(texts), bool)
     if not len(among) or not len(texts):
         return found
-    here, there = runs(texts), runs(among)
-    mine, theirs = signatures(here), signatures(there)
-    width = HASHES // BANDS
-    for band in range(BANDS):
-        part = slice(band * width, (band + 1) * width)
-        own, other = mixed(mine[:, part]), mixed(theirs[:, part])
+    there = runs(among)
+    theirs = signatures(there)
+    sorted_bands = []
+    for part in _bands():
+        other = mixed(theirs[:, part])
         order = np.argsort(other, kind="stable")
-        start, end = (np.searchsorted(other[order], own, side) for side in ("left", "right"))
+        sorted_bands.append((other[order], order))
+    for start in range(0, len(texts), AT_ONCE):
+        some = Ragged(texts.flat, texts.offsets[start : start + AT_ONCE + 1])
+        found[start : start + AT_ONCE] = _near(there, theirs, sorted_bands, runs(some))
+    return found
+
+
+def _bands() -> list[slice]:
+    width = HASHES // BANDS
+    return [slice(band * width, (band + 1) * width) for band in range(BANDS)]
+
+
+def _near(
+    there: Ragged,
+    theirs: UInt64[np.ndarray, "among hashes"],
+    sorted_bands: list[tuple[UInt64[np.ndarray, " among"], Int[np.ndarray, " among"]]],
+    here: Ragged,
+) -> Bool[np.ndarray, " some"]:
+    """As `near_copies`, for the runs of some texts."""
+    found, mine = np.zeros(len(here), bool), signatures(here)
+    for part, (other, order) in zip(_bands(), sorted_bands, strict=True):
+        own = mixed(mine[:, part])
+        first, end = (np.searchsorted(other, own, side) for side in ("left", "right"))
         for step in range(CANDIDATES):
-            rows = np.flatnonzero((start + step < end) & ~found & (here.lengths > 0))
-            partners = order[start[rows] + step]
+            rows = np.flatnonzero((first + step < end) & ~found & (here.lengths > 0))
+            partners = order[first[rows] + step]
             alike = (mine[rows] == theirs[partners]).mean(1) >= AGREEING
             for row, partner in zip(rows[alike].tolist(), partners[alike].tolist(), strict=True):
                 found[row] = jaccard(here[row], there[partner]) >= SIMILAR
@@ -69,10 +91,11 @@ def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
 
 def runs(texts: Ragged) -> Ragged:
     """A number for every run of `WORDS` words within a text, in order; none for a shorter text."""
-    words = texts.flat.astype(np.uint64)
+    begin = texts.offsets[0]  # of some of the texts it is not 0
+    words = texts.flat[begin : texts.offsets[-1]].astype(np.uint64)
     kept = np.maximum(texts.lengths - (WORDS - 1), 0)
     offsets = np.concatenate([[0], np.cumsum(kept)])
-    first = np.repeat(texts.offsets[:-1] - offsets[:-1], kept) + np.arange(offsets[-1])
+    first = np.repeat(texts.offsets[:-1] - begin - offsets[:-1], kept) + np.arange(offsets[-1])
     with np.errstate(over="ignore"):
         numbers = sum(spread(words[first + place] + np.uint64(place << 40)) for place in range(WORDS))
     return Ragged(np.asarray(numbers, np.uint64).reshape(-1), offsets)

@@ -83,10 +83,11 @@ class SortedSampler(Sampler[list[int]]):
 
     def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int, rank: int = 0, world_size: int = 1):
         batches = short_enough(np.argsort(lengths, kind="stable"), lengths, batch_size)
-        self.batches = shard(batches, rank, world_size, even=False)
+        # kept as long as the loader: as numbers, not as objects
+        self.batches = [np.array(batch) for batch in shard(batches, rank, world_size, even=False)]
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches)
+        return (batch.tolist() for batch in self.batches)

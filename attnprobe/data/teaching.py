@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from attnprobe.data.ragged import Ragged
 from attnprobe.errors import UserError
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import RunDirectory, outputs_file
@@ -42,18 +43,18 @@ def write_lessons(
     path: Path,
     example_id: Int[np.ndarray, " rows"],
     text: Int[np.ndarray, " rows"],
-    attention: Sequence[np.ndarray],
+    attention: Ragged,
     probability: Float[np.ndarray, "rows classes"],
     classes: Sequence[str],
 ) -> None:
     """Write one split's file, rows in any order."""
     order = np.argsort(example_id, kind="stable")
-    attention = [attention[row] for row in order.tolist()]
+    sorted_attention = attention.select(order)
     tensors: dict[str, np.ndarray] = {
         "example_id": np.ascontiguousarray(example_id[order], np.int64),
         "text": np.ascontiguousarray(text[order], np.int64),
-        "offsets": np.concatenate([[0], np.cumsum([len(row) for row in attention])]).astype(np.int64),
-        "attention": np.concatenate(attention).astype(np.float32),
+        "offsets": sorted_attention.offsets,
+        "attention": sorted_attention.flat.astype(np.float32, copy=False),
         "probability": np.ascontiguousarray(probability[order], np.float32),
     }
     metadata = {"classes": json.dumps(list(classes), ensure_ascii=False)}

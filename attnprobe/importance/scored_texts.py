@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float
 
-from attnprobe.data.batching import Ragged
 from attnprobe.data.files import ending_of
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.sources import read_file
 from attnprobe.errors import UserError
 from attnprobe.schema.words import nearest

@@ -11,6 +11,7 @@ import pandas as pd
 
 from attnprobe.report.evidence import Evidence, metrics_of
 from attnprobe.report.numbers import Numbers
+from attnprobe.report.wide import by_model
 
 CRITERIA = {
     "necessity": "is attention needed at all?",
@@ -108,7 +109,7 @@ class Finding:
 def put_to_test(claims: tuple[Claim, ...], table: pd.DataFrame) -> list[Finding]:
     """Test claims on each data set and model of one probe's long table. Claims whose numbers are not there are left out."""
     found = []
-    for (data, model), rows in table.groupby(["data", "model"], observed=True, sort=True):
+    for (data, model), rows in by_model(table):
         for claim in claims:
             evidence = claim.measure(rows)
             if evidence is not None:

@@ -54,7 +54,7 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
             if rows is None:
                 return None
             values = np.asarray(value(*(rows[metric].to_numpy() for metric in metrics)), np.float64)
-            of_model[model] = over_seeds(pd.Series(values, rows.index))
+            of_model[model] = over_seeds(rows, values)
         paired = (of_model[first] - of_model[second]).dropna()
         found = Evidence.of(paired)
         return found if found.n else None

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from attnprobe.report.numbers import EVERY
-from attnprobe.report.wide import per_example
+from attnprobe.report.wide import per_example, runs_in
 from attnprobe.results.statistics import (
     bernstein,
     is_too_rare,
@@ -159,17 +159,30 @@ def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
     """One row per run and example, one column per metric, of a table of one probe; None where it lacks one of them."""
     if table.empty or not set(metrics) <= set(table["metric"].unique()):
         return None
-    return per_example(table, str(table["probe"].iloc[0]), metrics).set_index(["run_id", "split", "example_id"])
+    return per_example(table, str(table["probe"].iloc[0]), metrics)
 
 
-def over_seeds(values: "pd.Series[float]") -> "pd.Series[float]":
-    """Each example's mean over the runs that have it: several seeds are no further examples."""
-    return values.groupby(level=["split", "example_id"]).mean()
+def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Series[float]":
+    """Each example's mean over the runs that have it, by split and example: several seeds are no further examples.
+
+    Args:
+        rows: as `values_of` gives them.
+        values: one for each row.
+    """
+    return pd.Series(values).groupby([rows["split"].astype(str), rows["example_id"]]).mean()
 
 
-def by_run(values: "pd.Series[float]") -> Float[np.ndarray, "runs texts"]:
-    """The values of every run and example; NaN where a run does not have an example."""
-    return values.unstack(["split", "example_id"]).to_numpy(np.float64)
+def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "runs texts"]:
+    """The values of every run and example, by split and example; NaN where a run does not have an example.
+
+    Args:
+        rows: as `values_of` gives them.
+        values: one for each row.
+    """
+    if len(runs_in(rows)) <= 1:
+        return values[None]  # they are in order
+    index = pd.MultiIndex.from_frame(rows[["run_id", "split", "example_id"]])
+    return pd.Series(values, index).unstack(["split", "example_id"]).to_numpy(np.float64)
 
 
 def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None, reach: float | None = None) -> Measure:
@@ -183,8 +196,9 @@ def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None, reach
     """
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        values = _computed(table, metrics, value)
-        found = None if values is None else Evidence.of_runs(by_run(values), reach=reach)
+        found = _computed(
+            table, metrics, value, lambda rows, values: Evidence.of_runs(by_run(rows, values), reach=reach)
+        )
         return found if found is not None and found.n else None
 
     return Measure(metrics, measure)
@@ -201,21 +215,26 @@ def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
 
 
 def _computed(
-    table: pd.DataFrame, metrics: tuple[str, ...], value: Callable[..., np.ndarray] | None
-) -> "pd.Series[float] | None":
+    table: pd.DataFrame,
+    metrics: tuple[str, ...],
+    value: Callable[..., np.ndarray] | None,
+    reduce: Callable[[pd.DataFrame, np.ndarray], Evidence],
+) -> Evidence | None:
     rows = values_of(table, *metrics)
     if rows is None:
         return None
     columns = [rows[metric].to_numpy() for metric in metrics]
-    return pd.Series(columns[0] if value is None else np.asarray(value(*columns), np.float64), rows.index)
+    return reduce(rows, columns[0] if value is None else np.asarray(value(*columns), np.float64))
 
 
 def _reduced(
     metrics: tuple[str, ...], value: Callable[..., np.ndarray] | None, reduce: Callable[[Any], Evidence]
 ) -> Measure:
+    def of_examples(rows: pd.DataFrame, values: np.ndarray) -> Evidence:
+        return reduce(values if len(runs_in(rows)) <= 1 else over_seeds(rows, values))
+
     def measure(table: pd.DataFrame) -> Evidence | None:
-        values = _computed(table, metrics, value)
-        found = None if values is None else reduce(over_seeds(values))
+        found = _computed(table, metrics, value, of_examples)
         return found if found is not None and found.n else None
 
     return Measure(metrics, measure)

@@ -47,7 +47,7 @@ def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
 def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
     """The names that follow `mark` in the metrics of a probe, in the order in which the probe took its importances; those
     of which the runs say nothing follow in alphabetical order."""
-    metrics = results.loc[results["probe"] == probe, "metric"].unique()
+    metrics = results["metric"][(results["probe"] == probe).to_numpy()].unique()
     there = {str(one).removeprefix(mark) for one in metrics if str(one).startswith(mark)}
     said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
     return [*said, *sorted(there.difference(said))]

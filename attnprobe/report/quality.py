@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.statistics import wilson
@@ -64,7 +66,7 @@ class Quality:
         return ""
 
 
-def quality(labels: Sequence[int], predictions: Sequence[int], names: Sequence[str] = ()) -> Quality | None:
+def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()) -> Quality | None:
     """Compare decisions with the largest class.
 
     Args:
@@ -105,8 +107,9 @@ def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
     run = RunDirectory(run_dir)
     if split not in run.splits() or "candidates" in run.example_columns(split).names:
         return None
-    columns = run.examples(split, columns=["label", "prediction"])
-    labels, predictions = (columns[name].to_pylist() for name in ("label", "prediction"))
-    if labels and isinstance(labels[0], list):
+    if pa.types.is_list(run.example_columns(split).field("label").type):
         return None
+    pieces = run.example_pieces(split, ["label", "prediction"])
+    both = [np.stack([piece[name].to_numpy() for name in ("label", "prediction")]) for piece in pieces]
+    labels, predictions = np.concatenate([np.zeros((2, 0), np.int64), *both], 1)
     return quality(labels, predictions, run.manifest().get("classes", []))

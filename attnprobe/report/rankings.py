@@ -93,6 +93,11 @@ def rank_rows(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def of_each(outline: pd.DataFrame) -> list[tuple[str, ...]]:
+    """What `rank_rows` needs of each ranking by itself."""
+    return [("never_flips", f"removed_fraction_{name}", f"regret_{name}") for name in shown(outline)]
+
+
 def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
     """`paired`, headed in words."""
     names = shown(results, "removed_count")

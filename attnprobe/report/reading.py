@@ -110,12 +110,29 @@ class Tabulation:
     """A table for a paper: `build(results)` → DataFrame, one row per line, its columns headed as they are to be read;
     no rows where the results lack its numbers. `name` is the file's, `caption` plain text that says what is counted,
     in which unit. `metrics`: names, or patterns such as `regret_*`, of those of its probe's metrics without steps that it
-    is made of."""
+    is made of.
+
+    `parts(outline)` → the metrics of each part that can be built by itself, so that only these are in memory; lines with
+    the same first cell then stand together, in the order of the parts. None: all at once.
+    """
 
     name: str
     caption: str
     build: Callable[[pd.DataFrame], pd.DataFrame]
     metrics: tuple[str, ...] = EVERY
+    parts: Callable[[pd.DataFrame], Sequence[tuple[str, ...]]] | None = None
+
+    def built(self, numbers: Numbers, probe: str) -> pd.DataFrame:
+        """The table of a probe's numbers."""
+        if self.parts is None:
+            return self.build(numbers.rows(probe, self.metrics))
+        tables = [self.build(numbers.rows(probe, some)) for some in self.parts(numbers.outline(probe))]
+        tables = [table for table in tables if len(table)]
+        if not tables:
+            return pd.DataFrame()
+        table = pd.concat(tables, ignore_index=True)
+        order = np.argsort(pd.factorize(table.iloc[:, 0])[0], kind="stable")
+        return table.iloc[order].reset_index(drop=True)
 
 
 @dataclass(frozen=True)

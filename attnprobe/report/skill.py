@@ -35,7 +35,7 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
         rows = values_of(table, *metrics)
         if rows is None:
             return None
-        own, null, best = (by_run(rows[name]) for name in rows.columns[-3:])
+        own, null, best = (by_run(rows, rows[name].to_numpy()) for name in metrics)
         parts = np.stack([own - null, best - null], -1)
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
         if not parts.shape[1]:
@@ -83,7 +83,7 @@ def beyond_chance(own: str, chance: str) -> Measure:
         rows = values_of(table, own, chance)
         if rows is None:
             return None
-        reached, expected = by_run(rows[own]), by_run(rows[chance])
+        reached, expected = (by_run(rows, rows[name].to_numpy()) for name in (own, chance))
         found = Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1))
         return found if found.n else None
 

@@ -88,7 +88,7 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, findings: Sequence[tupl
     """
     for reading in present(numbers):
         for one in reading.tables:
-            rows = one.build(numbers.rows(reading.probe, one.metrics))
+            rows = one.built(numbers, reading.probe)
             if len(rows):
                 yield Table(one.name, one.caption, rows)
     headlines = compared[COMPARED]

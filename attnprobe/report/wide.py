@@ -13,6 +13,8 @@ from attnprobe.results.schema import IDENTITY
 from attnprobe.results.statistics import interval
 
 RUN = tuple(name for name in IDENTITY if name != "probe")
+Key = tuple[int | str, ...]
+"""What identifies a run: its values of `RUN`."""
 CLASSES = "classes"
 """Key of a table's `attrs` with the names of its runs' classes."""
 MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -37,49 +39,99 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
     """
     of_probe = ((results["probe"] == probe) & results["step"].isna() & (results["example_id"] >= 0)).to_numpy()
     example_id, value = results["example_id"].to_numpy(), results["value"].to_numpy()
-    of_runs: dict[tuple[int | str, ...], dict[str, pd.Series[float]]] = {}
-    # metric by metric and run by run: at no time is there a second copy of the whole table
-    for metric in dict.fromkeys(metrics):
-        for key, rows in by_run(results, np.flatnonzero(of_probe & (results["metric"] == metric).to_numpy())):
-            column = pd.Series(value[rows], example_id[rows])
-            if column.index.has_duplicates:
-                raise UserError(
-                    f"run {key[0]} is there twice: the same training, probed in two directories. "
-                    f"Name one of the two, or give each its own experiment"
-                )
-            of_runs.setdefault(key, {})[metric] = column
-    parts = []
-    for key in sorted(of_runs):
-        wide = (
-            pd.DataFrame(of_runs.pop(key))
-            .sort_index()
-            .reindex(columns=list(metrics))
-            .rename_axis(index="example_id")
-            .reset_index()
-        )
-        for place, name in enumerate(RUN):
-            wide.insert(place, name, key[place])
-        parts.append(wide)
-    wide = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*RUN, "example_id", *metrics])
+
+    # metric by metric and run by run, first the examples and then their numbers: never a second copy of the table
+    def parts() -> Iterator[tuple[str, Key, Int[np.ndarray, " some"]]]:
+        for metric in dict.fromkeys(metrics):
+            for key, rows in by_run(results, np.flatnonzero(of_probe & (results["metric"] == metric).to_numpy())):
+                yield metric, key, rows
+
+    ids: dict[Key, Int[np.ndarray, " examples"]] = {}
+    for _, key, rows in parts():
+        ids[key] = _united(ids.get(key), example_id[rows], key)
+    if not ids:
+        empty = pd.DataFrame(columns=[*RUN, "example_id", *metrics])
+        empty.attrs = dict(results.attrs)
+        return empty
+    runs = sorted(ids)
+    lengths = [len(ids[key]) for key in runs]
+    start = dict(zip(runs, np.cumsum([0, *lengths]).tolist(), strict=False))
+    columns = {metric: np.full(sum(lengths), np.nan) for metric in metrics}
+    for metric, key, rows in parts():
+        columns[metric][start[key] + np.searchsorted(ids[key], example_id[rows])] = value[rows]
+    identity = {name: _repeated([key[place] for key in runs], lengths) for place, name in enumerate(RUN)}
+    every = ids[runs[0]] if len(runs) == 1 else np.concatenate([ids[key] for key in runs])
+    wide = pd.DataFrame(identity | {"example_id": every} | columns, copy=False)
     wide.attrs = dict(results.attrs)
     return wide
 
 
-def by_run(
-    results: pd.DataFrame, rows: Int[np.ndarray, " rows"]
-) -> Iterator[tuple[tuple[int | str, ...], Int[np.ndarray, " some"]]]:
+def _united(
+    known: Int[np.ndarray, " examples"] | None, added: Int[np.ndarray, " rows"], key: Key
+) -> Int[np.ndarray, " examples"]:
+    """The examples of a run that are known, and those of one more metric, ascending.
+
+    Raises:
+        UserError: the metric has one twice.
+    """
+    if (np.diff(added) <= 0).any():
+        count, added = len(added), np.unique(added)
+        if len(added) < count:
+            raise UserError(
+                f"run {key[0]} is there twice: the same training, probed in two directories. "
+                f"Name one of the two, or give each its own experiment"
+            )
+    return added if known is None or np.array_equal(known, added) else np.union1d(known, added)
+
+
+def _repeated(values: Sequence[int | str], lengths: Sequence[int]) -> "np.ndarray | pd.Categorical[str]":
+    """Each value as often as its length says: numbers as they are, text as categories; one value takes no room at all."""
+    names = sorted(set(values))
+    codes = np.array([names.index(one) for one in values], np.min_scalar_type(-len(names)))
+    every = np.broadcast_to(codes[0], lengths[0]) if len(lengths) == 1 else np.repeat(codes, lengths)
+    if any(isinstance(name, str) for name in names):
+        return pd.Categorical.from_codes(every, pd.Index(names))
+    numbers = np.array(names, np.int64)
+    return np.broadcast_to(numbers[0], len(every)) if len(names) == 1 else numbers[every]
+
+
+def by_run(results: pd.DataFrame, rows: Int[np.ndarray, " rows"]) -> Iterator[tuple[Key, Int[np.ndarray, " some"]]]:
     """The rows of each run that they are of, with what identifies it (`RUN`)."""
-    number = np.zeros(len(rows), np.int64)
+    number: Int[np.ndarray, " rows"] | None = None
     for name in RUN:
+        if isinstance(results[name].dtype, pd.CategoricalDtype) and len(results[name].cat.categories) == 1:
+            continue  # as in the numbers of one run, where it would cost the most
         codes, names = pd.factorize(results[name].iloc[rows], use_na_sentinel=False)
-        number = number * len(names) + codes
-    for one in pd.unique(number):
-        own = rows[number == one]
-        yield tuple(_plain(results[name].iloc[own[0]]) for name in RUN), own
+        if len(names) > 1:
+            number = codes if number is None else number * len(names) + codes
+    for own in (rows,) if number is None else (rows[number == one] for one in pd.unique(number)):
+        if len(own):
+            yield tuple(_plain(results[name].iloc[own[0]]) for name in RUN), own
 
 
 def _plain(name: object) -> int | str:
     return int(name) if isinstance(name, int | np.integer) else str(name)
+
+
+def distinct(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The different values of these columns, one row for each."""
+    columns = rows[list(names)]
+    # the numbers of one run are alike throughout, which is told without a copy
+    if len(rows) and all((columns[name] == columns[name].iloc[0]).all() for name in names):
+        return columns.iloc[:1]
+    return columns.drop_duplicates()
+
+
+def runs_in(rows: pd.DataFrame) -> pd.DataFrame:
+    """What identifies each run of a table (`RUN`), one row per run."""
+    return distinct(rows, RUN)
+
+
+def by_model(table: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """The rows of each data set and model of a long table, in alphabetical order."""
+    pairs = sorted((str(data), str(model)) for data, model in distinct(table, ("data", "model")).to_numpy())
+    for data, model in pairs:
+        yield (data, model), table if len(pairs) == 1 else table[(table["data"] == data) & (table["model"] == model)]
 
 
 def facets(rows: pd.DataFrame) -> list[Facet]:
@@ -88,13 +140,19 @@ def facets(rows: pd.DataFrame) -> list[Facet]:
     Runs that differ in more than the seed (another experiment, split, or setting) are never pooled: those words join
     the panel's title, and where even they do not tell two runs of one seed apart, the run's id does.
     """
+    runs = runs_in(rows)
     keys = ["data", "model"]
-    keys += [name for name in ("experiment", "split") if rows[name].nunique() > 1]
-    if (rows.groupby([*keys, "seed"])["run_id"].nunique() > 1).any():
+    keys += [name for name in ("experiment", "split") if runs[name].nunique() > 1]
+    if (runs.groupby([*keys, "seed"], observed=True)["run_id"].nunique() > 1).any():
         keys.append("run_id")
     panels = []
-    for key, part in rows.groupby(keys, sort=True):
-        seeds = part["seed"].nunique()
+    for key, own in runs.groupby(keys, sort=True, observed=True):
+        part = rows
+        if len(own) < len(runs):
+            part = rows[
+                np.logical_and.reduce([(rows[name] == one).to_numpy() for name, one in zip(keys, key, strict=True)])
+            ]
+        seeds = own["seed"].nunique()
         words = [str(word) for word in key] + ([f"{seeds} seeds"] if seeds > 1 else [])
         panel = part.reset_index(drop=True)
         panel.attrs = dict(rows.attrs)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from attnprobe.results.schema import SCHEMA, SITE, SITED
 
+ROOM = 1 << 16
+"""Rows by which a column grows."""
+
 
 def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
     """The rows of all pieces, one after the other.
@@ -26,51 +29,64 @@ def frame_of(pieces: Iterable[pa.Table]) -> pd.DataFrame:
         The columns of `SITED`; the text columns are categories: those that occur, sorted.
     """
     known: dict[str, dict[str, int]] = {field.name: {} for field in SITED if pa.types.is_dictionary(field.type)}
-    parts: dict[str, list[np.ndarray]] = {field.name: [np.zeros(0, _kind(field))] for field in SITED}
+    columns = {field.name: _Column(_kind(field)) for field in SITED}
     for piece in pieces:
         for field in SCHEMA if piece.num_rows else ():
-            parts[field.name].append(_compact(_values(piece[field.name], known.get(field.name))))
+            columns[field.name].add(_values(piece[field.name], known.get(field.name)))
         if SITE in piece.column_names and piece.num_rows:
-            parts[SITE].append(_compact(_values(piece[SITE], known[SITE])))
+            columns[SITE].add(_values(piece[SITE], known[SITE]))
         elif piece.num_rows:
             own = known[SITE].setdefault("", len(known[SITE]))
-            parts[SITE].append(np.broadcast_to(np.int8(own), piece.num_rows))
-    columns: dict[str, np.ndarray | pd.Categorical[str]] = {}
+            columns[SITE].add(np.broadcast_to(np.int8(own), piece.num_rows))
+    made: dict[str, np.ndarray | pd.Categorical[str]] = {}
     for name in SITED.names:
-        values = _joined(parts.pop(name))
+        values = columns.pop(name).whole()
         if name not in known:
-            columns[name] = values
+            made[name] = values
             continue
         names = sorted(known[name])
         place = {one: number for number, one in enumerate(names)}
-        codes: NDArray[np.integer[Any]] = np.array([place[one] for one in known[name]], values.dtype)[values]
-        columns[name] = pd.Categorical.from_codes(codes, pd.Index(names))
-    return pd.DataFrame(columns, copy=False)
+        if list(place) != list(known[name]) and len(values):
+            codes: NDArray[np.integer[Any]] = np.array([place[one] for one in known[name]], values.dtype)
+            alike = values.strides == (0,)
+            values = np.broadcast_to(codes[values[0]], len(values)) if alike else codes[values]
+        made[name] = pd.Categorical.from_codes(values, pd.Index(names))
+    return pd.DataFrame(made, copy=False)
 
 
 def _kind(field: pa.Field) -> np.dtype:
     return np.dtype(np.int8) if pa.types.is_dictionary(field.type) else np.dtype(field.type.to_pandas_dtype())
 
 
-def _compact(values: np.ndarray) -> np.ndarray:
-    """The same numbers; where all are equal (or all NaN), one of them that stands for all."""
-    first = values[:1]
-    alike = np.array_equal(values, np.broadcast_to(first, len(values)), equal_nan=values.dtype.kind == "f")
-    return np.broadcast_to(first[0].copy(), len(values)) if alike and len(values) else values
+class _Column:
+    """Numbers as they come, one after the other; as long as all are equal (or NaN), one stands for all."""
 
+    def __init__(self, kind: np.dtype) -> None:
+        self.values, self.rows, self.alike = np.zeros(0, kind), 0, True
 
-def _is_constant(values: np.ndarray) -> bool:
-    """Whether one number stands for all (`_compact`)."""
-    return len(values) > 0 and values.strides == (0,)
+    def add(self, part: np.ndarray) -> None:
+        """Take in some numbers, at least one."""
+        first = self.values[0] if self.rows else part[0]
+        nan = part.dtype.kind == "f"
+        if self.alike and np.array_equal(part, np.broadcast_to(first, len(part)), equal_nan=nan):
+            self.values = np.array([first])
+        else:
+            kind = np.promote_types(self.values.dtype, part.dtype)
+            if self.alike or kind != self.values.dtype:
+                self.values = np.array(np.broadcast_to(self.values[:1], self.rows) if self.alike else self.values, kind)
+                self.alike = False
+            if self.rows + len(part) > len(self.values):
+                # in place where the system can move pages: there is never a second copy of the column
+                self.values.resize(self.rows + len(part) + ROOM, refcheck=False)
+            self.values[self.rows : self.rows + len(part)] = part
+        self.rows += len(part)
 
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """All parts, one after the other; the first is empty and says of which type."""
-    if len(parts) > 1 and all(map(_is_constant, parts[1:])):
-        several = np.array([part[0] for part in parts[1:]])
-        if _is_constant(_compact(several)):
-            return np.broadcast_to(several[0], sum(map(len, parts)))
-    return np.concatenate(parts)
+    def whole(self) -> np.ndarray:
+        """All of them."""
+        if self.alike:
+            return np.broadcast_to(self.values[0], self.rows) if self.rows else self.values
+        self.values.resize(self.rows, refcheck=False)
+        return self.values
 
 
 def _values(column: pa.ChunkedArray, known: dict[str, int] | None) -> np.ndarray:

@@ -13,7 +13,9 @@ from attnprobe.results.schema import IDENTITY, SCHEMA, SITE, SITED
 from attnprobe.results.spill import RECORD, Spill, in_order, ordered
 
 ROW_GROUP = 1 << 17
-"""Rows of a table in one piece, and the most that are kept in memory before they go to the disk."""
+"""Rows of a table in one piece."""
+HELD = 1 << 15
+"""Rows of a table that are kept in memory before they go to the disk."""
 OF_SITE = "\x1f"
 """Between a metric and the site that it is about, where rows are kept; it sorts before what can be in a name."""
 
@@ -27,18 +29,28 @@ class Written(NamedTuple):
 
 class Rows:
     """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
-    shows in the table. What exceeds `ROW_GROUP` rows waits on the disk."""
+    shows in the table. What exceeds `HELD` rows waits on the disk."""
 
     def __init__(self, folder: Path | None = None, row_group: int = ROW_GROUP) -> None:
         """
         Args:
             folder: a directory on the disk that is to hold what does not fit; None: the system's temporary files.
-            row_group: rows that are held at a time.
+            row_group: rows of the table in one piece.
         """
         self.folder, self.row_group = folder, row_group
-        self.parts: dict[str, list[np.ndarray]] = {}
-        self.held = 0
+        self.most = min(row_group, HELD)
+        self.numbers: dict[str, int] = {}
         self.spill: Spill | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        # one long array: many short ones, freed at other times than what lies between them, leave holes in the memory
+        self.records, self.metric, self.held = np.empty(0, RECORD), np.empty(0, np.int32), 0
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics (and their sites) that rows were added of, in alphabetical order."""
+        return sorted(self.numbers)
 
     def add(
         self,
@@ -64,20 +76,36 @@ class Rows:
             step = np.broadcast_to(np.asarray(step, np.float64), value.shape)
             keep = ~np.isnan(step)
             owner, at, value = np.broadcast_to(example_id[:, None], value.shape)[keep], step[keep], value[keep]
-        records = np.empty(len(value), RECORD)
-        records["example_id"], records["step"], records["value"] = owner, at, value
-        self.parts.setdefault(f"{metric}{OF_SITE}{site}" if site else metric, []).append(records)
-        self.held += len(records)
-        if self.held > self.row_group:
+        number = self.numbers.setdefault(f"{metric}{OF_SITE}{site}" if site else metric, len(self.numbers))
+        for start in range(0, len(value), self.most):
+            part = slice(start, start + self.most)
+            self._hold(number, owner[part], at[part], value[part])
+
+    def _hold(self, number: int, owner: np.ndarray, at: np.ndarray, value: np.ndarray) -> None:
+        stop = self.held + len(value)
+        if stop > self.most:
             self._spill()
+            stop = len(value)
+        if stop > len(self.records):
+            room = min(self.most, max(stop, 2 * len(self.records)))
+            self.records.resize(room, refcheck=False)
+            self.metric.resize(room, refcheck=False)
+        rows = self.records[self.held : stop]
+        rows["example_id"], rows["step"], rows["value"] = owner, at, value
+        self.metric[self.held : stop] = number
+        self.held = stop
+
+    def _held(self, metric: str) -> np.ndarray:
+        """The records of one metric that are in memory, in the order in which they came."""
+        return self.records[: self.held][self.metric[: self.held] == self.numbers[metric]]
 
     def _spill(self) -> None:
         if self.spill is None:
             self.spill = Spill(self.folder)
-        for metric, parts in self.parts.items():
-            if any(map(len, parts)):
-                self.spill.append(metric, np.concatenate(parts))
-            parts.clear()
+        for metric in self.numbers if self.held else ():
+            records = self._held(metric)
+            if len(records):
+                self.spill.append(metric, records)
         self.held = 0
 
     def write(self, path: Path, identity: dict[str, Any]) -> Written:
@@ -106,12 +134,13 @@ class Rows:
         """Forget the rows."""
         if self.spill is not None:
             self.spill.close()
-        self.parts, self.held, self.spill = {}, 0, None
+        self.numbers, self.spill = {}, None
+        self._forget()
 
     @property
     def has_sites(self) -> bool:
         """Whether some numbers are about another attention than the model's own."""
-        return any(OF_SITE in name for name in self.parts)
+        return any(OF_SITE in name for name in self.numbers)
 
     def table(self, identity: dict[str, Any]) -> pa.Table:
         """All rows as one table in memory; see `groups`."""
@@ -119,7 +148,7 @@ class Rows:
 
     def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
         """All rows by metric, site, example and step, in tables of `row_group` rows, the last one of fewer."""
-        names = sorted(self.parts)
+        names = self.metrics
         waiting: list[tuple[int, np.ndarray]] = []
         count = 0
         for number, metric in enumerate(names):
@@ -135,15 +164,15 @@ class Rows:
             yield _group(names, waiting, identity)
 
     def _count(self, metric: str) -> int:
-        return sum(map(len, self.parts[metric])) + (0 if self.spill is None else self.spill.count(metric))
+        return len(self._held(metric)) + (0 if self.spill is None else self.spill.count(metric))
 
     def ordered(self, metric: str) -> Iterator[np.ndarray]:
         """The records of one metric by example and step, a piece at a time."""
         if self.spill is None:
-            yield ordered(self.parts[metric])
+            yield ordered([self._held(metric)])
             return
         self._spill()
-        yield from in_order(self.spill, metric, most=self.row_group, folder=self.folder)
+        yield from in_order(self.spill, metric, most=self.most, folder=self.folder)
 
 
 def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict[str, Any]) -> pa.Table:

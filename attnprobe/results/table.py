@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from attnprobe.results.directory import RunDirectory, first_line, table_file
 from attnprobe.results.finding import find_runs
 from attnprobe.results.schema import COLUMNS, IDENTITY, SITE, SITED
 
+PIECE = 1 << 14
+"""Rows of a table that are read at a time."""
+
 
 def read_pieces(
     path: Path,
@@ -23,7 +27,7 @@ def read_pieces(
     with_steps: bool | None = None,
     example_ids: Iterable[int] | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of one table, a row group at a time: what is not asked for is never in memory as a whole.
+    """The rows of one table, `PIECE` of them at a time: what is not asked for is never in memory as a whole.
 
     Args:
         path: of the parquet file.
@@ -47,18 +51,23 @@ def _read_pieces(
     ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         columns = [*COLUMNS, *([SITE] if SITE in file.schema_arrow.names else [])]
-        for number in range(file.num_row_groups):
-            if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
-                continue
-            group = file.read_row_group(number, columns=columns, use_threads=False)
+        groups = [
+            number
+            for number in range(file.num_row_groups)
+            if _may_hold(file.metadata.row_group(number), wanted, with_steps)
+        ]
+        for rows in file.iter_batches(PIECE, row_groups=groups, columns=columns, use_threads=False):
+            keep = []
             if wanted is not None:
-                group = group.filter(pc.is_in(group["metric"].cast(pa.string()), pa.array(wanted, pa.string())))
+                known = pc.is_in(rows["metric"].dictionary, pa.array(wanted, pa.string()))
+                keep.append(known.take(rows["metric"].indices))
             if with_steps is not None:
-                group = group.filter(pc.is_valid(group["step"]) if with_steps else pc.is_null(group["step"]))
+                keep.append(pc.is_valid(rows["step"]) if with_steps else pc.is_null(rows["step"]))
             if ids is not None:
-                group = group.filter(pc.is_in(group["example_id"], ids))
-            if group.num_rows:
-                yield group
+                keep.append(pc.is_in(rows["example_id"], ids))
+            piece = rows.filter(reduce(pc.and_, keep)) if keep else rows
+            if piece.num_rows:
+                yield pa.Table.from_batches([piece])
 
 
 def metrics_in(path: Path) -> list[str]:
@@ -70,9 +79,8 @@ def metrics_in(path: Path) -> list[str]:
     found: set[str] = set()
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for number in range(file.num_row_groups):
-                column = file.read_row_group(number, columns=["metric"], use_threads=False)["metric"]
-                found.update(pc.unique(column.cast(pa.string())).to_pylist())
+            for rows in file.iter_batches(PIECE, columns=["metric"], use_threads=False):
+                found.update(rows["metric"].dictionary.take(pc.unique(rows["metric"].indices)).to_pylist())
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(path, first_line(error)) from None
     return sorted(found)

@@ -12,6 +12,7 @@ from torch import Tensor
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.teaching import text_number, write_lessons
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
@@ -76,7 +77,7 @@ class PredictionCollector(Callback):
     def schema(self, data: TextDataModule, split: str) -> pa.Schema:
         """The columns, in order."""
         words, weights = pa.list_(pa.string()), pa.list_(pa.float32())
-        hierarchical = "word_attention" in self.rows.parts
+        hierarchical = "word_attention" in self.rows.metrics
         types = {
             "example_id": pa.int64(),
             "label": pa.list_(pa.float64()) if self.multi_label else pa.int64(),
@@ -93,7 +94,7 @@ class PredictionCollector(Callback):
 
     def tables(self, data: TextDataModule, split: str, schema: pa.Schema) -> Iterator[pa.Table]:
         """The table, `EXAMPLES` rows at a time."""
-        taken = {name: Taken(self.rows.ordered(name)) for name in sorted(self.rows.parts)}
+        taken = {name: Taken(self.rows.ordered(name)) for name in self.rows.metrics}
         part = data.splits[split]
         every = part.example_id
         for start in range(0, len(every), EXAMPLES):
@@ -142,6 +143,7 @@ class LessonCollector(Callback):
     def __init__(self) -> None:
         self.example_id: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
         self.attention: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+        self.length: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
         self.probability: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
 
     def on_predict_batch_end(
@@ -158,14 +160,17 @@ class LessonCollector(Callback):
         split = SPLITS[dataloader_idx]
         attention, content = outputs.attention.float().cpu().numpy(), outputs.content.cpu().numpy()
         self.example_id[split].append(batch.example_id.cpu().numpy())
-        self.attention[split].extend(row[kept] for row, kept in zip(attention, content, strict=True))
+        # the weights of a batch in a row: an array for each text would cost more than its few weights
+        self.attention[split].append(attention[content])
+        self.length[split].append(content.sum(1))
         self.probability[split].append(probabilities(outputs.logits, pl_module.task).float().cpu().numpy())
 
     def write(self, data: TextDataModule, paths: Mapping[str, Path]) -> None:
         """Write every split's file."""
         for split in SPLITS:
-            example_id = np.concatenate(self.example_id[split])
+            example_id, flat = np.concatenate(self.example_id[split]), np.concatenate(self.attention.pop(split))
             part = data.splits[split]
-            text = np.array([text_number(part.tokens(number)) for number in example_id.tolist()], np.int64)
+            text = np.fromiter((text_number(part.tokens(number)) for number in example_id.tolist()), np.int64)
+            attention = Ragged(flat, np.cumsum([0, *np.concatenate(self.length[split])], dtype=np.int64))
             probability = np.concatenate(self.probability[split])
-            write_lessons(paths[split], example_id, text, self.attention[split], probability, data.classes)
+            write_lessons(paths[split], example_id, text, attention, probability, data.classes)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.batching import Ragged, TextSplit, collate
+from attnprobe.data.batching import TextSplit, collate
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.sampling import BucketSampler, SortedSampler, shard, short_enough
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)

@@ -1,7 +1,8 @@
 import numpy as np
 
-from attnprobe.data.batching import Ragged, TextSplit
+from attnprobe.data.batching import TextSplit
 from attnprobe.data.fingerprint import data_fingerprint
+from attnprobe.data.ragged import Ragged
 
 WORDS = ["a", "film", "unseen", "unheard"]
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attnprobe.data.batching import Ragged
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.repeats import SIMILAR, WORDS, first_copies, jaccard, near_copies, runs, signatures
 
 
@@ -35,8 +35,9 @@ def test_runs_are_numbered_alike_only_where_the_words_are():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_near_copies_are_those_of_a_plain_loop(seed):
+def test_near_copies_are_those_of_a_plain_loop(seed, monkeypatch):
     """Every pair compared, with sets of triples; random texts and copies with some words changed."""
+    monkeypatch.setattr("attnprobe.data.repeats.AT_ONCE", 50 + seed)
     generator = np.random.default_rng(seed)
     among = [generator.integers(0, 400, generator.integers(1, 60)) for _ in range(150)]
     texts = [generator.integers(0, 400, generator.integers(1, 60)) for _ in range(50)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.teaching import Lessons, Teacher, check_lessons, text_number, write_lessons
 from attnprobe.errors import UserError
 from tests.runs import seal
@@ -23,7 +24,7 @@ def path(tmp_path):
     order = [2, 0, 1]  # rows may come in any order
     write_lessons(
         path, np.array([10, 20, 30])[order], np.array([text_number(words) for words in TEXTS])[order],
-        [weights[row] for row in order], probability[order], CLASSES,
+        Ragged.of([weights[row] for row in order], np.float32), probability[order], CLASSES,
     )  # fmt: skip
     return path
 
@@ -80,7 +81,14 @@ def test_the_first_difference_is_named(path):
 
 def test_attention_over_sentences_cannot_teach_words(tmp_path):
     path = tmp_path / "train.safetensors"
-    write_lessons(path, np.array([1]), np.array([text_number(TEXTS[2])]), [np.array([1.0])], np.ones((1, 2)), CLASSES)
+    write_lessons(
+        path,
+        np.array([1]),
+        np.array([text_number(TEXTS[2])]),
+        Ragged.of([np.array([1.0])], np.float32),
+        np.ones((1, 2)),
+        CLASSES,
+    )
     assert "attends to sentences" in refusal(path, ids=(1,), texts=[TEXTS[2]])
 
 
@@ -106,7 +114,9 @@ def test_only_what_is_asked_for_is_read(tmp_path):
         pytest.skip("needs Linux's /proc to measure memory")
     path, rows = tmp_path / "train.safetensors", 20_000
     weights = [np.full(2000, 1 / 2000, np.float32)] * rows  # 160 MB
-    write_lessons(path, np.arange(rows), np.zeros(rows, np.int64), weights, np.ones((rows, 2)), CLASSES)
+    write_lessons(
+        path, np.arange(rows), np.zeros(rows, np.int64), Ragged.of(weights, np.float32), np.ones((rows, 2)), CLASSES
+    )
     del weights
     before = resident()
     lessons = Lessons(path)

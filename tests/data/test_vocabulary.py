@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnprobe.data.batching import Ragged
+from attnprobe.data.ragged import Ragged
 from attnprobe.data.vocabulary import Vocabulary, build_vocabulary, document_frequency
 from attnprobe.errors import UserError
 

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -58,6 +60,24 @@ def test_many_names_take_two_bytes():
     found = frame_of(rows.groups({"run_id": "r", "probe": "p", **IDENTITY}))
     assert found["metric"].cat.codes.dtype == np.int16
     assert list(found["metric"]) == [f"metric{int(value):03}" for value in found["value"]]
+
+
+def test_a_row_takes_its_numbers_and_a_byte_and_is_never_held_twice():
+    def pieces(rows):
+        for start in range(0, rows, 5000):
+            part = Rows()
+            part.add("one", np.arange(start, start + 5000), np.random.default_rng(start).random(5000))
+            yield from part.groups({"run_id": "r", "probe": "p", **IDENTITY})
+
+    def most(rows):
+        tracemalloc.start()
+        frame_of(pieces(rows))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return peak
+
+    # an id and a value, 8 bytes each; twice, it would be 32 and more
+    assert most(400_000) - most(100_000) < 24 * 300_000
 
 
 def test_a_column_of_one_value_takes_no_room_and_is_read_as_any_other():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnprobe.report.page.browser.texts import is_list, lengths_of
 from attnprobe.report.page.runs import Group, Run
 from attnprobe.report.page.verdicts import Card
 from attnprobe.report.quality import Quality, quality_of
@@ -151,13 +152,20 @@ def shown(run: Run) -> Shown | None:
     columns = ["example_id", "label", "prediction", "probability", "tokens", "attention"]
     if run.split not in directory.splits():
         return None
-    lengths = directory.examples(run.split, columns=["example_id", "label", "prediction", "tokens"])
-    if not len(lengths) or isinstance(lengths["label"][0].as_py(), list):
+    if is_list(directory.example_columns(run.split).field("label").type):
         return None
-    sizes = np.array([len(tokens) for tokens in lengths["tokens"].to_pylist()])
-    wrong = np.array(lengths["label"].to_pylist()) != np.array(lengths["prediction"].to_pylist())
-    chosen = int(np.lexsort((np.arange(len(sizes)), np.abs(sizes - WORDS), wrong))[0])
-    row = directory.examples(run.split, columns, [lengths["example_id"][chosen].as_py()]).to_pylist()[0]
+    best: tuple[bool, int, int] | None = None
+    for piece in directory.example_pieces(run.split, ["label", "prediction", "tokens"]):
+        if not len(piece):
+            continue
+        distance = np.abs(lengths_of(piece["tokens"]).astype(np.int64) - WORDS)
+        wrong = piece["label"].to_numpy() != piece["prediction"].to_numpy()
+        first = int(np.lexsort((distance, wrong))[0])  # stable: the first of equals
+        own = (bool(wrong[first]), int(distance[first]), int(piece["example_id"][first].as_py()))
+        best = own if best is None else min(best, own)
+    if best is None:
+        return None
+    row = directory.examples(run.split, columns, [best[2]]).to_pylist()[0]
     if len(row["tokens"]) != len(row["attention"]):
         return None
     classes = [str(name) for name in run.manifest.get("classes", ())]

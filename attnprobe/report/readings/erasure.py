@@ -7,7 +7,7 @@ from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import Measure, flips_of, least, mean_of, share_of
 from attnprobe.report.figures.erasure import boxes, pairs, regret
 from attnprobe.report.importances import importances_in
-from attnprobe.report.rankings import PROBE, look, needed, pair_rows, rank_rows
+from attnprobe.report.rankings import PROBE, look, needed, of_each, pair_rows, rank_rows
 from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 
 NEEDED = ("removed_fraction_attention", "removed_fraction_random")
@@ -184,7 +184,7 @@ READING = Reading(
             "items more than the smallest flipping set. Means with 95 % bootstrap intervals over the examples "
             "(Serrano & Smith 2019, section 5).",
             rank_rows,
-            ("never_flips", "removed_fraction_*", "regret_*"),
+            parts=of_each,
         ),
         Tabulation(
             "erasure_pairs",

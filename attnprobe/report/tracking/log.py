@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import wandb
 
@@ -35,6 +36,10 @@ LOGGED = "logged"
 """In the run's summary: a fingerprint of everything that was logged, so that nothing is logged twice."""
 NO_PROBES = ("training", "performance")
 """Tables that every run has."""
+ROWS = 10_000
+"""Rows of a probe's table: W&B shows no more."""
+LEFT_OUT = "left_out"
+"""Key of a table's `attrs` with the number of its examples that it does not show."""
 
 
 def log_run(
@@ -136,7 +141,8 @@ def log_results(
 
     - headline numbers as scalars and summary (with their interval's ends and the published value as `<number>_low`,
       `_high`, `_published`); the training's curves, unless they were logged while training
-    - a `wandb.Table` per probe with one row per example (W&B shows the first 10,000), one of chosen examples with heat
+    - a `wandb.Table` per probe with one row per example (the first 10,000; `<table>_rows_left_out` of the summary says how
+      many more there are), one of chosen examples with heat
       maps, and published versus measured; the figures as images
     - two artifacts: the checkpoint (type `model`) and the long tables (type `results`). Online the checkpoint is an
       input of this W&B run and the results its output, so that the lineage leads from one to the other. W&B declares no
@@ -166,8 +172,10 @@ def log_results(
         figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
         found = numbers(results) | pictures(figures)
         compared = compare(results)
+        left_out: dict[str, int] = {}
         for name, table in tables(run_dir, results, compared, log_text=log_text, examples=examples):
             found[name] = as_table(table, [name for name in map(str, table) if is_heatmap(name, results)])
+            left_out |= {f"{name}_rows_left_out": count} if (count := table.attrs.get(LEFT_OUT)) else {}
         known = dict(run.summary.get(LOGGED) or {})
         fresh = {name: make() for name, (print_, make) in found.items() if known.get(name) != print_}
         if fresh:
@@ -175,7 +183,9 @@ def log_results(
         learnt = learnt_of(run_dir, log_text=log_text)
         classes = class_names(run_dir, log_text=log_text)
         logged = {name: print_ for name, (print_, _) in found.items()}
-        run.summary.update(scalars(compared, classes) | learnt | verdicts_by_name(run_dir) | {LOGGED: logged})
+        run.summary.update(
+            scalars(compared, classes) | learnt | verdicts_by_name(run_dir) | left_out | {LOGGED: logged}
+        )
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -308,13 +318,25 @@ def verdicts_by_name(run_dir: Path) -> dict[str, str | float]:
     return found
 
 
-def probe_table(results: pd.DataFrame | Numbers, probe: str) -> pd.DataFrame:
-    """One row per example and a column per metric of one probe; numbers with a step (a weight per position) are left
-    to the run directory. Whole-split metrics are headlines, not rows."""
-    rows = numbers_of(results).rows(probe)
-    rows = rows[rows["example_id"] != WHOLE_SPLIT]
-    metrics = sorted(map(str, rows["metric"].unique()))
-    return per_example(rows, probe, metrics).drop(columns=list(RUN))
+def probe_table(results: pd.DataFrame | Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:
+    """One row per example of a run, the first ones by id, and a column per metric of one probe; numbers with a step (a
+    weight per position) are left to the run directory. Whole-split metrics are headlines, not rows.
+
+    Returns:
+        The table; its `attrs` say under `LEFT_OUT` how many examples are not in it.
+    """
+    numbers, columns, every = numbers_of(results), {}, np.zeros(0, np.int64)
+    for metric in numbers.metrics(probe):  # one by one: of a large split they do not fit into memory together
+        rows = numbers.rows(probe, (metric,))
+        rows = rows[rows["example_id"] != WHOLE_SPLIT]
+        ids = np.unique(rows["example_id"].to_numpy())
+        every = ids if np.array_equal(every, ids) else np.union1d(every, ids)
+        if len(ids):
+            some = rows[rows["example_id"] <= ids[:most][-1]]
+            columns[metric] = per_example(some, probe, (metric,)).set_index("example_id")[metric]
+    table = pd.DataFrame(columns).sort_index().head(most).reset_index(names="example_id")
+    table.attrs[LEFT_OUT] = max(0, len(every) - most)
+    return table
 
 
 def tags(identity: dict[str, str], probes: list[str]) -> list[str]:

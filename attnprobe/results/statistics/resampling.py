@@ -17,8 +17,8 @@ from scipy import stats
 from attnprobe.results.statistics.rare import is_constant
 
 RESAMPLES = 2000
-AT_ONCE = 4_000_000
-"""Resampling weights that are held at a time."""
+AT_ONCE = 1 << 18
+"""Resampling weights that are held at a time, three times over: 6 MB, whatever the number of texts."""
 
 Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
 """From sums over texts (last axis: the summands) to the number."""
@@ -56,7 +56,8 @@ def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0
         (mean, low, high); all NaN where there is no value. One value, or equal ones (to twelve digits), have no interval:
         they do not say how others would spread.
     """
-    sample = np.asarray(list(values), np.float64)
+    sample = values if isinstance(values, np.ndarray) else np.array(list(values))
+    sample = sample.astype(np.float64, copy=False)
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
@@ -190,7 +191,9 @@ def _weights(generator: np.random.Generator, size: int, n: int) -> Float[np.ndar
 
 
 def _chunks(n: int) -> Iterable[int]:
-    left, at_once = RESAMPLES, max(1, AT_ONCE // n)
+    """How many resamples are drawn at a time; the draws do not depend on it. An even number, because BLAS adds up a row
+    that is left over in another order than a pair."""
+    left, at_once = RESAMPLES, max(2, AT_ONCE // n // 2 * 2)
     while left:
         yield min(left, at_once)
         left -= min(left, at_once)

@@ -138,8 +138,7 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
         second = findings(reading.claims, numbers, reading.probe)
         assert [str(f.evidence) for f in first] == [str(f.evidence) for f in second]  # NaN is not itself
         for table in reading.tables:
-            own = numbers.rows(reading.probe, table.metrics)
-            pd.testing.assert_frame_equal(table.build(whole), table.build(own))
+            pd.testing.assert_frame_equal(table.build(whole), table.built(numbers, reading.probe))
     # and a real run's page is made of it
     page = Page(build.write_report(tmp_path / "runs", tmp_path / "report.html"))
     assert {f"test-{probe}" for probe in ("permutation", "adversarial", "erasure", "correlation")} <= {

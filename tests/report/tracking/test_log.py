@@ -383,6 +383,10 @@ def test_probe_tables_are_one_row_per_example(make_run):
     assert table.loc[4, "optimum_jsd"] == row["value"].item()
     assert "found_attention" not in table
     assert log.probe_table(results, "performance").empty
+    assert table.attrs[log.LEFT_OUT] == 0
+    first = log.probe_table(results, "adversarial", most=4)
+    pd.testing.assert_frame_equal(first, table.head(4))
+    assert first.attrs[log.LEFT_OUT] == 5
 
 
 def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch):

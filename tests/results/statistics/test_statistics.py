@@ -1,5 +1,7 @@
 """Each method beside another implementation of it, or a number worked out by hand."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -18,6 +20,7 @@ from attnprobe.results.statistics import (
     ratio_of,
     resampled,
     resampled_runs,
+    resampling,
     wilson,
 )
 from attnprobe.results.statistics.resampling import components, parts_of, pseudovalues
@@ -29,6 +32,25 @@ def test_the_interval_of_many_normal_values_is_students():
     half = stats.t.ppf(0.975, 2999) * stats.sem(sample)
     assert value == pytest.approx(sample.mean())
     assert (value - low, high - value) == pytest.approx((half, half), rel=0.08)
+
+
+@pytest.mark.parametrize("at_once", [1, 700, 1 << 22])
+def test_the_draws_do_not_depend_on_how_many_are_held(at_once, monkeypatch):
+    sample = np.random.default_rng(1).lognormal(0, 1, 333)
+    expected = interval(sample)
+    monkeypatch.setattr(resampling, "AT_ONCE", at_once)
+    assert interval(sample) == pytest.approx(expected, rel=1e-12)
+
+
+def test_many_resamples_of_many_texts_are_never_held_together(monkeypatch):
+    monkeypatch.setattr(resampling, "RESAMPLES", 200)
+    sample = np.random.default_rng(1).normal(0, 1, 20_000)
+    tracemalloc.start()
+    interval(sample)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # 200 of them are 32 MB, and are needed three times over; of the texts about 20 numbers each are held
+    assert most < 4 * 8 * resampling.AT_ONCE + 30 * sample.nbytes < 200 * sample.nbytes
 
 
 def test_a_skewed_sample_reaches_farther_towards_its_tail():
