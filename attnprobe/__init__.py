@@ -5,6 +5,7 @@ import attnprobe
 attnprobe.read_results("runs")             # the numbers of all finished runs below a directory, as a DataFrame
 attnprobe.read_examples("runs/sst/lstm_…")  # tokens, attention, prediction of every test text
 attnprobe.load_run("runs/sst/lstm_…")      # a trained classifier, ready for new text
+attnprobe.audit_tensors(attention, hidden=…)  # a model that was trained elsewhere
 attnprobe.measures, attnprobe.exact        # divergences, rank correlations and exact solvers, on plain tensors
 """
 
@@ -16,18 +17,22 @@ if TYPE_CHECKING:
     from attnprobe.batch import Batch, Outputs, Task
     from attnprobe.errors import UserError
     from attnprobe.loading import TrainedRun, load_run
+    from attnprobe.outside import Audit, audit_model, audit_tensors
     from attnprobe.readout import Readout
     from attnprobe.results.table import read_examples, read_results
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
     "Batch",
     "Outputs",
     "Readout",
     "Task",
     "TrainedRun",
     "UserError",
+    "audit_model",
+    "audit_tensors",
     "exact",
     "load_run",
     "measures",
@@ -36,12 +41,15 @@ __all__ = [
 ]
 
 HOMES = {
+    "Audit": "attnprobe.outside",
     "Batch": "attnprobe.batch",
     "Outputs": "attnprobe.batch",
     "Readout": "attnprobe.readout",
     "Task": "attnprobe.batch",
     "TrainedRun": "attnprobe.loading",
     "UserError": "attnprobe.errors",
+    "audit_model": "attnprobe.outside",
+    "audit_tensors": "attnprobe.outside",
     "load_run": "attnprobe.loading",
     "read_examples": "attnprobe.results.table",
     "read_results": "attnprobe.results.table",

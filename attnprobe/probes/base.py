@@ -207,7 +207,7 @@ class ProbeRunner(Callback):
 
     def on_test_batch_end(
         self,
-        trainer: Trainer,
+        trainer: Trainer | None,
         pl_module: LightningModule,
         outputs: Any,
         batch: Batch,

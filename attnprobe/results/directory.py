@@ -8,8 +8,8 @@ model.safetensors     the weights of the chosen epoch
 training.json         the training is finished; checksums of its files
 examples/test.parquet one row per example: text, label, prediction, and its tokens and attention as lists
 examples/*.safetensors  what the model says about every example, for runs that learn from it
+playground.parquet    a few texts with what a page can compute predictions from; figures/: drawn from the tables alone
 tables/<probe>.parquet  long tables, one row = one number about one example (`attnprobe.results.schema`)
-figures/              drawn from the tables alone
 manifest.json         written last; lists the tables, and the SHA-256 of every file. No manifest, not done.
 """
 
@@ -39,6 +39,7 @@ PIPELINE = "pipeline.json"
 CHECKPOINTS = "checkpoints/"
 CURVES = "training/"
 TRACKING = "wandb/"
+PLAYGROUND = "playground.parquet"
 PIECE = 1024
 """Examples that are read at a time."""
 PARTS = "parts/"

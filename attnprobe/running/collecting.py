@@ -10,6 +10,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.data.batching import TextSplit
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.ragged import Ragged
@@ -60,7 +61,7 @@ class PredictionCollector(Callback):
         """Take in one column: a number per example, or several with their places."""
         self.rows.add(name, batch.example_id.cpu().numpy(), values.detach().double().cpu().numpy(), step)
 
-    def write(self, data: TextDataModule, split: str, path: Path) -> None:
+    def write(self, part: TextSplit, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
         tokens are aligned and cover the content positions only. Where there are questions, `question` has their words and
         `candidates` the names of the classes that may answer.
@@ -68,13 +69,13 @@ class PredictionCollector(Callback):
         A hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
         hold the words of each and the attention among them.
         """
-        schema = self.schema(data, split)
+        schema = self.schema(part)
         try:
-            write_groups(schema, self.tables(data, split, schema), path)
+            write_groups(schema, self.tables(part, schema), path)
         finally:
             self.rows.close()
 
-    def schema(self, data: TextDataModule, split: str) -> pa.Schema:
+    def schema(self, part: TextSplit) -> pa.Schema:
         """The columns, in order."""
         words, weights = pa.list_(pa.string()), pa.list_(pa.float32())
         hierarchical = "word_attention" in self.rows.metrics
@@ -87,15 +88,14 @@ class PredictionCollector(Callback):
         }
         types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
         types["tokens"] = words
-        types |= {"question": words} if "question" in data.splits[split].columns else {}
-        types |= {"candidates": words} if "candidates" in data.splits[split].columns else {}
+        types |= {"question": words} if "question" in part.columns else {}
+        types |= {"candidates": words} if "candidates" in part.columns else {}
         types |= {"words": pa.list_(words)} if hierarchical else {}
         return pa.schema(list(types.items()))
 
-    def tables(self, data: TextDataModule, split: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    def tables(self, part: TextSplit, schema: pa.Schema) -> Iterator[pa.Table]:
         """The table, `EXAMPLES` rows at a time."""
         taken = {name: Taken(self.rows.ordered(name)) for name in self.rows.metrics}
-        part = data.splits[split]
         every = part.example_id
         for start in range(0, len(every), EXAMPLES):
             ids = every[start : start + EXAMPLES].tolist()

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
 from attnprobe.results.checksums import DamagedRun, Record, damaged, records_of
-from attnprobe.results.directory import CONFIG, TRAINED, examples_file, table_file
+from attnprobe.results.directory import CONFIG, PLAYGROUND, TRAINED, examples_file, table_file
 from attnprobe.results.fingerprint import fingerprint, flattened
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.running.build import importances_of
@@ -20,7 +20,7 @@ POLICIES = ("error", "skip", "remeasure", "replace")
 """What to do where the same run is finished: refuse, leave it, probe it again and keep the model and all other tables, or
 remove everything and train again."""
 
-EVERY_RUN = (CONFIG, examples_file(SPLIT), table_file("training"), table_file("performance"))
+EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), table_file("performance"))
 """Files that every measurement writes."""
 
 

@@ -28,6 +28,7 @@ from attnprobe.report.numbers import StoredNumbers, StoredTable
 from attnprobe.results.checksums import records_of
 from attnprobe.results.directory import (
     PARTS,
+    PLAYGROUND,
     WORKSHOP,
     RunDirectory,
     examples_file,
@@ -44,6 +45,7 @@ from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
 from attnprobe.running.logger import tracked
+from attnprobe.running.playground import PlaygroundCollector, chosen
 from attnprobe.running.prepare import EVERY_RUN, Finished, prepare
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import SPLIT, Settings
@@ -112,8 +114,7 @@ def carry_out(
     logger: Logger | None,
 ) -> None:
     """Everything between the prepared directory and the manifest, which is written last."""
-    started = time.time()
-    config = settings.config
+    started, config = time.time(), settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
     data, teacher, classifier = opened(settings, probes, importances)
     trained = train(settings, directory, data, classifier, logger)
@@ -127,17 +128,19 @@ def carry_out(
         probes, config["seed"], data.vocabulary.words, directory.path, importances, data.classes, parts
     )
     predictions = PredictionCollector(directory.path)
+    playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
-    examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, progress])
+    examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, playground, progress])
 
     rows = {
         "training": training_rows(trained["curve"]),
-        "performance": performance_rows(classifier, data),
+        "performance": performance_rows(classifier.performance, data.sizes[SPLIT]),
     } | runner.rows
     before = directory.withdraw(rows, EVERY_RUN)
     directory.write_config(OmegaConf.to_yaml(config))
-    predictions.write(data, SPLIT, directory.place(examples_file(SPLIT)))
+    predictions.write(data.splits[SPLIT], directory.place(examples_file(SPLIT)))
+    playground.write(directory.place(PLAYGROUND))
     tables = before["tables"] | write_tables(settings, directory, runner, rows)
     if config["figures"]:
         draw_figures_of(directory, list(rows), told([{"tables": tables}]))

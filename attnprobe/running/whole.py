@@ -1,12 +1,12 @@
 """What is known of a whole split, as rows of tables: the curve of the training, and the test metrics."""
 
-import numpy as np
+from collections.abc import Mapping
 
-from attnprobe.data.module import TextDataModule
-from attnprobe.models.trained import TrainedModel
+import numpy as np
+from torch import Tensor
+
 from attnprobe.results.rows import Rows
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.running.settings import SPLIT
 
 
 def training_rows(curve: list[dict[str, float]]) -> Rows:
@@ -19,15 +19,15 @@ def training_rows(curve: list[dict[str, float]]) -> Rows:
     return rows
 
 
-def performance_rows(classifier: TrainedModel, data: TextDataModule) -> Rows:
-    """The test metrics as rows about the whole split; F1 has one row per class (step)."""
+def performance_rows(performance: Mapping[str, Tensor], count: int) -> Rows:
+    """The test metrics as rows about the whole split of `count` texts; F1 has one row per class (step)."""
     rows = Rows()
     whole = np.array([WHOLE_SPLIT])
-    for metric, value in classifier.performance.items():
+    for metric, value in performance.items():
         numbers = value.double().cpu().numpy()
         if numbers.ndim:
             rows.add(metric, whole, numbers[None], np.arange(len(numbers)))
         else:
             rows.add(metric, whole, numbers[None])
-    rows.add("examples", whole, np.array([data.sizes[SPLIT]]))
+    rows.add("examples", whole, np.array([count]))
     return rows

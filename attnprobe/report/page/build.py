@@ -16,6 +16,7 @@ from attnprobe.report.page.about import data_checks, lead, notes_of_data, run_ro
 from attnprobe.report.page.browser.browse import MEGABYTES, browse
 from attnprobe.report.page.glance import glances
 from attnprobe.report.page.pictures import Picture, pictures
+from attnprobe.report.page.playground import playgrounds
 from attnprobe.report.page.render import rendered
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import sections
@@ -67,13 +68,13 @@ def write_report(
     groups = said.groups
     drawn = figures_of(said, folder, words=words, tell=tell)
     shown = [show_study(study, place, folder, groups) for place, study in enumerate(studies, start=1)]
-    figures = [one.file for some in drawn.values() for one in some]
-    figures += [one.file for study in shown for one in study.pictures]
+    figures = [one.file for some in [*drawn.values(), *(study.pictures for study in shown)] for one in some]
     tell("tables")
     shown_cards = cards(said.tested, said.outcomes)
     written = [*all_tables(said.numbers, said.compared, said.findings), *verdict_table(shown_cards)]
     tables = [path.name for table in written for path in table.write(folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
+    browser.index["playgrounds"] = playgrounds(said.tested or groups, browser.blocks, words=words)
     tell("page")
     page = rendered(
         title=title,

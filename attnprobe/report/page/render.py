@@ -14,8 +14,10 @@ from attnprobe.report.page.formats import capital, count, number, p_value, short
 from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
 
 HERE = Path(__file__).parent
-SCRIPT = ("tables", "blocks", "examples", "search", "browser", "heatmaps")
+SCRIPT = ("tables", "blocks", "examples", "search", "links", "browser", "playground", "heatmaps")
 """The parts of the script, each of which may use what stands before it. Every word from data goes through textContent."""
+STYLE = ("style", "glance", "playground")
+"""The parts of its style sheet."""
 
 
 def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
@@ -26,7 +28,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     )
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
     environment.filters["p_value"] = p_value
-    style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "glance.css"))
+    style = "".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLE)
     script = script_text()
     environment.globals |= {"claim_words": SAID, "level_words": {level: f"{level}s" for level in LEVELS}}
     environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt
 
 from attnprobe.report.page.browser.choosing import choose, spans
 from attnprobe.report.page.browser.packing import Blocks, Part, quantised
@@ -16,7 +16,9 @@ from attnprobe.report.page.browser.sources import INNER, Source, columns_of, map
 from attnprobe.report.page.browser.texts import Texts, is_list, read_texts
 from attnprobe.report.page.runs import DOT, Group, Run
 from attnprobe.report.reading import Column, HeatMap
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.checksums import LARGEST_JSON
+from attnprobe.results.directory import VOCABULARY, RunDirectory
+from attnprobe.results.untrusted import read_json
 
 MEGABYTES = 60
 """What a page may weigh; `--megabytes` on the command line."""
@@ -40,7 +42,8 @@ class Browser:
 
 @dataclass(frozen=True)
 class Browsed:
-    """A run on its way into the page: its texts and the number that these have there, its ids, maps and columns."""
+    """A run on its way into the page: its texts and the number that these have there, its ids, maps and columns, and which
+    numbers of `Texts.vocabulary` are unknown to its model."""
 
     run: Run
     title: str
@@ -50,6 +53,7 @@ class Browsed:
     ids: Int[np.ndarray, " examples"]
     maps: list[tuple[Source, HeatMap]]
     columns: list[tuple[Source, Column]]
+    unknown: UInt[np.ndarray, " unknown"]
 
     @property
     def values(self) -> int:
@@ -113,7 +117,18 @@ def taken_in(
         browser.blocks.add(name, *texts.parts())
         browser.index["texts"].append(name)
     text, lengths = known[mark]
-    return Browsed(run, title, number, text, lengths, ids_of(run), maps_of(run), columns_of(run))
+    unknown = unknown_words(run, texts.vocabulary or ())
+    return Browsed(run, title, number, text, lengths, ids_of(run), maps_of(run), columns_of(run), unknown)
+
+
+def unknown_words(run: Run, words: Sequence[str]) -> UInt[np.ndarray, " unknown"]:
+    """The places of the words that the run's model has no vector of its own for; none where its tokenizer cuts words into
+    pieces that it knows, or where the run has no vocabulary."""
+    directory, model = RunDirectory(run.directory), run.manifest.get("training", {}).get("model", {})
+    if not words or "_target_" in model or VOCABULARY not in directory.manifest()["files"]:
+        return np.zeros(0, np.uint32)
+    known = read_json(directory.file(VOCABULARY), limit=LARGEST_JSON)
+    return np.array([place for place, word in enumerate(words) if word not in known], np.uint32)
 
 
 def ids_of(run: Run) -> Int[np.ndarray, " examples"]:
@@ -131,6 +146,7 @@ def add_run(browser: Browser, one: Browsed, bits: int, share: float) -> dict[str
         Part("example_id", "f8", count, lambda: one.ids.astype(np.float64)),
         Part("kept", "u1", count, lambda: kept.astype(np.uint8)),
     ]
+    parts.append(Part.of("unknown", one.unknown))
     decisions, facts, classes = decided(run)
     parts += [Part.of(name, values) for name, values in decisions.items()]
     parts += [

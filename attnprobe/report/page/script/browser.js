@@ -57,9 +57,9 @@ function fill(select, options) {
   if (options.some(({ value }) => value === before)) select.value = before;
 }
 
-async function openRun(number_) {
+async function openRun(number_, wanted) {
   const run = index.runs[number_];
-  const before = state.examples?.columns.example_id[state.chosen];
+  const before = wanted ?? state.examples?.columns.example_id[state.chosen];
   state.examples = await Examples.of(run);
   const classes = () => [option("", "any"), ...run.classes.map((name, i) => option(String(i), name))];
   fill($("browser-label"), classes());
@@ -80,6 +80,8 @@ async function openRun(number_) {
   maps.append(...sitePicker(run.maps));
   choose();
   state.chosen = state.examples.place.get(before) ?? state.order[0] ?? -1;
+  const at = wanted === undefined ? 0 : state.order.indexOf(state.chosen);
+  state.page = Math.max(0, Math.floor(at / PAGE_SIZE));
   showList();
   await showDetail();
 }
@@ -165,6 +167,7 @@ function chooseRow(row, { move = false } = {}) {
     else line.removeAttribute("aria-current");
   }
   const shown = showDetail();
+  history.replaceState(null, "", linkTo(row));
   if (move) {
     shown.then(() => {
       // beside the list on a wide screen, below it on a narrow one
@@ -198,6 +201,7 @@ async function showDetail() {
   const weights = await examples.weights(row, wanted);
   if (row !== state.chosen || examples !== state.examples) return; // another one was chosen meanwhile
   title.textContent = `Example ${examples.columns.example_id[row]}`;
+  $("browser-link").href = linkTo(row);
   $("browser-facts").replaceChildren(...factsOf(examples, row));
   const maps = $("browser-maps");
   if (!weights) {
@@ -206,6 +210,7 @@ async function showDetail() {
   }
   maps.replaceChildren(...mapsNow().map((map) => mapOf(map, weights, examples, row)));
   maps.weights = weights;
+  $("browser-unknown").hidden = !examples.unknownOf(row)?.size;
 }
 
 function plainText(examples, row) {

@@ -57,6 +57,16 @@ class Examples {
     return Array.from(arrays.words.subarray(from, to), (number_) => facts.vocabulary[number_]);
   }
 
+  // places of the words that the model has no vector of its own for
+  unknownOf(row) {
+    const { facts, arrays } = this.texts;
+    if (!facts.vocabulary || !this.columns.unknown?.length) return null;
+    this.unknown ??= new Set(this.columns.unknown);
+    const [from, to] = [arrays.wordStarts[row], arrays.wordStarts[row + 1]];
+    const places = Array.from(arrays.words.subarray(from, to), (word, i) => (this.unknown.has(word) ? i : -1));
+    return new Set(places.filter((i) => i >= 0));
+  }
+
   question(row) {
     const { facts, arrays } = this.texts;
     if (!arrays.questionStarts || !facts.vocabulary) return null;

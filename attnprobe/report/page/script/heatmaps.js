@@ -16,6 +16,7 @@ function mapOf(map, weights, examples, row) {
   const words = examples.words(row);
   const sentences = examples.run.hierarchical ? examples.sentences(row) : null;
   const bySentence = sentences && !map.inner;
+  const unknown = bySentence ? null : examples.unknownOf(row);
   const labels = bySentence ? sentences.map(([from, to]) => words.slice(from, to).join(" ")) : words;
   const largest = own.reduce((most, value) => Math.max(most, value), 0);
   const scale = map.relative && largest > 0 ? largest : 1;
@@ -32,6 +33,7 @@ function mapOf(map, weights, examples, row) {
     if (depth > DEEP) token.classList.add("deep");
     if (top.has(i)) token.classList.add("top");
     token.dataset.i = i;
+    if (!bySentence && unknown?.has(i)) token.classList.add("unknown");
     box.append(token, " ");
     if (ends?.has(i + 1)) box.append(element("br"));
   });
@@ -51,7 +53,8 @@ function describe(token) {
   const lines = examples.run.maps
     .filter(({ key, inner: other }) => other === inner && key in weights && !Number.isNaN(weights[key][i]))
     .map(({ key, title }) => [title, number(weights[key][i], digitsOf())]);
-  const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}`;
+  const strange = token.classList.contains("unknown") ? " (unknown to the model)" : "";
+  const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}${strange}`;
   return { text, lines };
 }
 
@@ -153,6 +156,7 @@ function listen() {
   $("browser-before").addEventListener("click", () => turn(-1));
   $("browser-after").addEventListener("click", () => turn(1));
   $("browser-previous").addEventListener("click", () => step(-1));
+  $("browser-csv").addEventListener("click", saveRows);
   $("browser-next").addEventListener("click", () => step(1));
   const body = $("browser-list").tBodies[0];
   body.addEventListener("click", (event) => {
@@ -185,7 +189,8 @@ async function start() {
   $("browser-run").append(...byData.values());
   listen();
   $("browser").hidden = false;
-  await openRun(0);
+  await Promise.all([followLink().then((there) => there || openRun(0)), startPlayground()]);
+  addEventListener("hashchange", followLink);
 }
 
 start().then(

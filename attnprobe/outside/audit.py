@@ -1,0 +1,230 @@
+"""Any model that answers to `attnprobe.models.trained.TrainedModel`, put to the tests without a run's data and settings."""
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnprobe.batch import probabilities
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.ragged import Ragged
+from attnprobe.data.vocabulary import UNKNOWN
+from attnprobe.errors import UserError
+from attnprobe.importance.registry import built_in
+from attnprobe.models.performance import Performance
+from attnprobe.models.trained import TrainedModel
+from attnprobe.probes.adversarial import Adversarial
+from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.probes.erasure import Erasure
+from attnprobe.probes.permutation import Permutation
+from attnprobe.probes.single_weight import SingleWeight
+from attnprobe.probes.skill import Skill
+from attnprobe.results.directory import PLAYGROUND, examples_file, table_file
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.ownership import OwnRunDirectory
+from attnprobe.running.collecting import PredictionCollector
+from attnprobe.running.playground import PlaygroundCollector, chosen
+from attnprobe.running.whole import performance_rows
+
+AT_ONCE = 32
+"""Texts in a batch."""
+SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit left: a run directory, as `attnprobe.read_results` and `attnprobe compare` take it, and its page (None
+    where none was asked for)."""
+
+    run: Path
+    page: Path | None
+
+
+def audit_model(
+    model: TrainedModel,
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[int],
+    *,
+    vocabulary: Mapping[str, int] | None = None,
+    classes: Sequence[str] | None = None,
+    data: str = "texts",
+    name: str = "own_model",
+    output: str | os.PathLike = "audit",
+    seed: int = 0,
+    epsilon: float = 0.01,
+    probes: Sequence[Probe] | None = None,
+    page: bool = True,
+) -> Audit:
+    """Put the attention of any model to the tests.
+
+    Args:
+        model: a trained one; it is put into eval mode and examined in its `precision`, and is as it was afterwards.
+        texts: the words of every text, one or more.
+        labels: class numbers from 0.
+        vocabulary: word → the number that stands for it in `Batch.ids`; 1 stands for words that are not there, 0 for
+            padding, 2 and 3 for the markers before and after every text.
+        classes, data, output, seed, epsilon, page: as in `audit_tensors`.
+        name: what the model is called.
+        probes: the tests; None: as in `audit_tensors`.
+
+    Raises:
+        UserError: labels or texts cannot be used, a test does not fit the model, or the folder is somebody else's.
+    """
+    split = split_of(texts, labels, vocabulary or {}, classes, model.classes)
+    probes = default_probes(epsilon) if probes is None else probes
+    for probe in probes:
+        probe.refuse(model)
+    facts = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
+    run_id = f"{data}-{name}-seed{seed}-{fingerprint([facts, digest(split)])}"
+    directory = OwnRunDirectory(Path(output) / "run")
+    directory.refuse_foreign()
+    directory.clear()
+    directory.mark()
+    directory.write_config(f"data: {{name: {data!r}}}\nmodel: {{name: {name!r}}}\nseed: {seed}\n")
+    directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
+    try:
+        measured = examine(model, split, probes, seed, epsilon, directory.path)
+        content = written(directory, split, measured, run_id, facts)
+        directory.finish(content, {})
+    except BaseException:
+        directory.discard()
+        raise
+    if not page:
+        return Audit(directory.path, None)
+    from attnprobe.report.page.build import write_report
+
+    return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
+
+
+def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
+    """The tests that change nothing but the attention; `gradient`: its gradient can be had."""
+    single, orders = ["attention"], ["attention", "ascending", "contribution"]
+    if gradient:
+        single, orders = [*single, "attention_gradient", "gradient_attention"], [
+            *orders, "attention_gradient", "gradient_attention",
+        ]  # fmt: skip
+    return [
+        Permutation(),
+        Adversarial(epsilon=epsilon, restarts=0),
+        SingleWeight(importances=single),
+        Erasure(importances=orders),
+        Skill(words=False),
+    ]
+
+
+@dataclass
+class Measured:
+    """What was measured of every text."""
+
+    runner: ProbeRunner
+    predictions: PredictionCollector
+    playground: PlaygroundCollector
+    performance: dict[str, Tensor]
+
+
+def examine(
+    model: TrainedModel, split: TextSplit, probes: Sequence[Probe], seed: int, epsilon: float, folder: Path
+) -> Measured:
+    """All tests on all texts; rows that do not fit into memory wait in `folder`."""
+    names = dict.fromkeys(name for probe in probes for name in probe.uses)
+    runner = ProbeRunner(list(probes), seed, None, folder, {name: built_in(name) for name in names}, split.classes)
+    predictions = PredictionCollector(folder)
+    playground = PlaygroundCollector(chosen(split), epsilon)
+    performance = Performance(model.task, model.classes)
+    trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
+    model.eval().to(model.precision)
+    trainer: Any = None  # the callbacks ask it for nothing
+    try:
+        with torch.no_grad():
+            for first in range(0, len(split), AT_ONCE):
+                batch = split[range(first, min(first + AT_ONCE, len(split)))]
+                outputs = {"outputs": model.in_parts(batch)}
+                performance.update(probabilities(outputs["outputs"].logits, model.task), batch.labels)
+                for listener in (runner, predictions, playground):
+                    listener.on_test_batch_end(trainer, model, outputs, batch, first)
+    finally:
+        model.to(kind).train(trains)
+    return Measured(runner, predictions, playground, performance.compute())
+
+
+def written(
+    directory: OwnRunDirectory, split: TextSplit, measured: Measured, run_id: str, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Write examples, playground and tables; returns the manifest's content."""
+    measured.predictions.write(split, directory.place(examples_file(SPLIT)))
+    measured.playground.write(directory.place(PLAYGROUND))
+    runner, tables = measured.runner, {}
+    rows = {"performance": performance_rows(measured.performance, len(split))} | runner.rows
+    told = {name: one.facts | {"name": name} for name, one in runner.importances.items()}
+    filed = {probe.name: {probe.label(one): told[one] for one in probe.uses} for probe in runner.probes}
+    identity = {"run_id": run_id, "experiment": "outside", "data": facts["data"]["name"]}
+    identity |= {"model": facts["model"]["name"], "seed": facts["seed"], "split": SPLIT}
+    for name, collected in rows.items():
+        done = collected.write(directory.place(table_file(name)), identity | {"probe": name})
+        tables[name] = {
+            "rows": done.rows,
+            "undefined": done.undefined,
+            "settings": None,
+            "seconds": round(runner.seconds.get(name, 0.0), 3),
+            "notes": runner.notes.get(name, {}),
+            "importances": filed.get(name, {}),
+        }
+    return identity | {
+        "classes": list(split.classes),
+        "counts": {SPLIT: {"kept": len(split)}},
+        "tables": tables,
+        "training": facts,
+        "training_fingerprint": fingerprint(facts),
+        "versions": {name: version(name) for name in ("attnprobe", "torch", "numpy")}
+        | {"python": platform.python_version()},
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def split_of(
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[int],
+    vocabulary: Mapping[str, int],
+    classes: Sequence[str] | None,
+    count: int,
+) -> TextSplit:
+    """The texts as a split, numbered from 0.
+
+    Raises:
+        UserError: a text without words, or labels or names that do not fit.
+    """
+    if len(labels) != len(texts) or not len(texts):
+        raise UserError(f"{len(labels)} labels for {len(texts)} texts: expected one for each, and at least one text")
+    if classes is not None and len(classes) != count:
+        raise UserError(f"classes has {len(classes)} names: expected {count}, one for each class")
+    numbers = np.asarray([int(one) for one in labels], np.int64)
+    if numbers.min() < 0 or numbers.max() >= count:
+        raise UserError(f"labels from {numbers.min()} to {numbers.max()}: expected class numbers from 0 to {count - 1}")
+    if empty := [number for number, text in enumerate(texts) if not len(text)]:
+        raise UserError(f"text {empty[0]} has no word: leave it out")
+    known: dict[str, int] = {}
+    words = [np.array([known.setdefault(str(word), len(known)) for word in text], np.int32) for text in texts]
+    return TextSplit(
+        np.arange(len(texts)),
+        Ragged.of(words, np.int32),
+        np.array([vocabulary.get(word, UNKNOWN) for word in known], np.int64),
+        {"labels": numbers},
+        list(known),
+        [str(one) for one in (range(count) if classes is None else classes)],
+    )
+
+
+def digest(split: TextSplit) -> str:
+    """Stands for texts and labels."""
+    made = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes())
+    made.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
+    return made.hexdigest()

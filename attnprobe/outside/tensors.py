@@ -1,0 +1,237 @@
+"""Attention and position logits of a model that was trained elsewhere: all that the tests of attention alone need."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnprobe.batch import Batch, Outputs, Task
+from attnprobe.errors import UserError
+from attnprobe.models.trained import TrainedModel
+from attnprobe.outside.audit import Audit, audit_model, default_probes
+from attnprobe.probes.base import Probe
+from attnprobe.readout import Readout
+
+Rows = Sequence[Any] | np.ndarray | Tensor
+
+
+def audit_tensors(
+    attention: Rows,
+    position_logits: Rows | None = None,
+    *,
+    hidden: Rows | None = None,
+    weight: Rows | None = None,
+    bias: Rows | None = None,
+    labels: Sequence[int],
+    tokens: Sequence[Sequence[str]] | None = None,
+    classes: Sequence[str] | None = None,
+    data: str = "texts",
+    model: str = "own_model",
+    output: str | os.PathLike = "audit",
+    seed: int = 0,
+    epsilon: float = 0.01,
+    probes: Sequence[Probe] | None = None,
+    page: bool = True,
+) -> Audit:
+    """Put an attention that was computed elsewhere to the tests that need nothing but tensors.
+
+    For a model whose logits are linear in its attention: logits = Σ_t a_t z_t, with z_t = W h_t + b. Give these position
+    logits z, or the states h with the decoder's weight and bias.
+
+    Args:
+        attention: of every text an array `[seq]`: weights of 0 or more over its words (no padding) that sum to 1.
+        position_logits: of every text an array `[seq, classes]`, the decoder's bias included in each row.
+        hidden: instead of these, of every text an array `[seq, hidden]`.
+        weight: with `hidden`, the decoder's weight `[classes, hidden]`; one row is a single logit s, read as [0, s].
+        bias: the decoder's bias `[classes]`; with `position_logits` what of each row is the bias, which importances by
+            gradient need to know and are left out without.
+        labels: class numbers from 0.
+        tokens: the words of every text; without them positions are shown as numbers.
+        classes: names of the classes.
+        data, model: what these texts and this model are called, in tables and page.
+        output: the folder of `run/` and `report.html`. What another audit left there is replaced; anything else is refused.
+        seed: of random orders and random attentions.
+        epsilon: TVD from 0 to 1 within which another attention's prediction counts as the same.
+        probes: other tests than permutation, adversarial (exact), single_weight, erasure, and skill of states.
+        page: False writes none.
+
+    Returns:
+        Where the run and its page are.
+
+    Raises:
+        UserError: an argument has another shape, a weight is negative or not finite, a text's weights do not sum to 1 (by
+            more than 0.0001), or the folder is somebody else's.
+    """
+    examined = model_of(attention, position_logits, hidden, weight, bias)
+    if probes is None:
+        probes = default_probes(epsilon, gradient=examined.bias is not None)
+    words = words_of(examined.known, tokens)
+    given: dict[str, Any] = {"classes": classes, "data": data, "output": output, "seed": seed, "page": page}
+    return audit_model(examined, words, labels, name=model, probes=probes, epsilon=epsilon, **given)
+
+
+def model_of(
+    attention: Rows, position_logits: Rows | None, hidden: Rows | None, weight: Rows | None, bias: Rows | None
+) -> "TensorModel":
+    """A model of what is known; see `audit_tensors`."""
+    weights = arrays("attention", attention, 1)
+    states = None if hidden is None else arrays("hidden", hidden, 2, weights)
+    logits = logits_of(weights, position_logits, states, weight, bias)
+    count = logits[0].shape[1]
+    known_bias = None if bias is None else two_sided(tensor("bias", bias, 1)[None])[0]
+    if known_bias is not None and known_bias.shape[0] != count:
+        raise UserError(f"bias has {known_bias.shape[0]} numbers, and there are {count} classes: expected one for each")
+    check_weights(weights)
+    return TensorModel(weights, logits, states, known_bias)
+
+
+def words_of(
+    attention: Sequence[Float[Tensor, "seq"]], tokens: Sequence[Sequence[str]] | None
+) -> Sequence[Sequence[str]]:
+    """The words of every text, the numbers of its positions where they are not given.
+
+    Raises:
+        UserError: a text has not as many words as weights.
+    """
+    if tokens is None:
+        return [[str(place + 1) for place in range(len(row))] for row in attention]
+    if odd := [at for at, row in enumerate(attention) if at >= len(tokens) or len(tokens[at]) != len(row)]:
+        raise UserError(f"tokens of text {odd[0]}: expected {len(attention[odd[0]])} words, one for each weight")
+    return tokens
+
+
+def check_weights(attention: Sequence[Float[Tensor, "seq"]]) -> None:
+    """Whether each text's weights are an attention.
+
+    Raises:
+        UserError: one is negative, or they do not sum to 1.
+    """
+    for number, row in enumerate(attention):
+        if (row < 0).any() or abs(float(row.sum()) - 1) > 1e-4:
+            raise UserError(
+                f"attention of text {number} sums to {float(row.sum()):.6g}, its least weight is {float(row.min()):.3g}: "
+                f"expected weights of 0 or more that sum to 1, without padding"
+            )
+
+
+class TensorModel(TrainedModel):
+    """Stands for a model of which only attention and position logits are known."""
+
+    def __init__(
+        self,
+        attention: Sequence[Float[Tensor, "seq"]],
+        position_logits: Sequence[Float[Tensor, "seq classes"]],
+        hidden: Sequence[Float[Tensor, "seq hidden"]] | None,
+        bias: Float[Tensor, "classes"] | None,
+    ) -> None:
+        super().__init__(position_logits[0].shape[1], Task.SINGLE_LABEL, None, None)
+        self.known, self.logits, self.states, self.bias = attention, position_logits, hidden, bias
+
+    def placed(self, batch: Batch, values: Sequence[Tensor]) -> Tensor:
+        """The values of this batch's texts at its content positions, 0 elsewhere."""
+        flat = torch.cat([values[number] for number in batch.example_id.tolist()])
+        into = flat.new_zeros(*batch.content.shape, *flat.shape[1:])
+        into[batch.content] = flat
+        return into
+
+    def forward(self, batch: Batch) -> Outputs:
+        """What is known of these texts."""
+        attention, logits = self.placed(batch, self.known), self.placed(batch, self.logits)
+        hidden = attention.new_zeros(*attention.shape, 0) if self.states is None else self.placed(batch, self.states)
+        predicted = torch.einsum("bs,bsc->bc", attention, logits)
+        return Outputs(predicted, attention, attention.log(), hidden, batch.content)
+
+    def readout(self, batch: Batch, outputs: Outputs) -> Readout:
+        """The sum over the positions."""
+        unattended = None if self.bias is None else self.bias.expand(len(batch), -1)
+        logits = self.placed(batch, self.logits)
+        return Readout(
+            outputs.attention, outputs.content, batch.example_id, position_logits=logits, unattended=unattended
+        )
+
+    def inputs(self, batch: Batch) -> Tensor:
+        """Refused."""
+        raise self.needs_more("differentiates the model at its word vectors")
+
+    def outputs_from(self, batch: Batch, inputs: Tensor, attention: Tensor | None = None) -> Outputs:
+        """Refused."""
+        raise self.needs_more("runs the model on other word vectors")
+
+    def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
+        """Refused."""
+        raise self.needs_more("runs the model on shortened texts")
+
+    @staticmethod
+    def needs_more(what: str) -> UserError:
+        """The error of a test that asks for what tensors do not say."""
+        return UserError(
+            f"audit_tensors: one of probes= {what}, and only tensors are known: leave it out, or describe the model and "
+            f"use attnprobe.audit_model (docs/own_model.md)"
+        )
+
+
+def logits_of(
+    attention: Sequence[Tensor], position_logits: Rows | None, hidden: Sequence[Tensor] | None, weight: Any, bias: Any
+) -> list[Float[Tensor, "seq classes"]]:
+    """The position logits of every text, two classes or more.
+
+    Raises:
+        UserError: neither they nor what they are made of is given, or both, or their shapes do not fit.
+    """
+    if (position_logits is None) == (hidden is None) or (hidden is None) != (weight is None):
+        raise UserError("audit_tensors: expected position_logits, or hidden with weight (and bias), and not both")
+    if position_logits is not None:
+        made = arrays("position_logits", position_logits, 2, attention)
+    else:
+        assert hidden is not None
+        decoder = tensor("weight", weight, 2)
+        if decoder.shape[1] != hidden[0].shape[1]:
+            raise UserError(
+                f"weight has the shape {list(decoder.shape)} and the states have {hidden[0].shape[1]} features: expected "
+                f"[classes, {hidden[0].shape[1]}]"
+            )
+        shift = decoder.new_zeros(len(decoder)) if bias is None else tensor("bias", bias, 1)
+        if len(shift) != len(decoder):
+            raise UserError(
+                f"bias has {len(shift)} numbers and weight {len(decoder)} rows: expected one for each class"
+            )
+        made = [states @ decoder.T + shift for states in hidden]
+    return [two_sided(one) for one in made]
+
+
+def two_sided(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, "rows classes"]:
+    """A single logit s as [0, s]."""
+    return torch.cat([torch.zeros_like(logits), logits], -1) if logits.shape[-1] == 1 else logits
+
+
+def tensor(name: str, values: Any, axes: int) -> Tensor:
+    """Numbers in float64, detached, on the CPU.
+
+    Raises:
+        UserError: they have other axes, or one is not finite.
+    """
+    made = torch.as_tensor(values).detach().cpu().double()
+    if made.ndim != axes or not made.numel() or not bool(made.isfinite().all()):
+        what = (
+            f"the shape {list(made.shape)}" if made.ndim != axes or not made.numel() else "a number that is not finite"
+        )
+        raise UserError(f"{name} has {what}: expected {axes} axes of finite numbers, one text without padding")
+    return made
+
+
+def arrays(name: str, values: Rows, axes: int, like: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """One tensor per text.
+
+    Raises:
+        UserError: there are none, one has a wrong shape, or they are not as long as the texts of `like`.
+    """
+    made = [tensor(f"{name} of text {number}", one, axes) for number, one in enumerate(values)]
+    if not made or len({one.shape[1:] for one in made}) > 1:
+        raise UserError(f"{name}: expected one array per text, at least one, all with the same number of features")
+    if like is not None and [len(one) for one in made] != [len(one) for one in like]:
+        raise UserError(f"{name}: expected as many texts as in attention, each with as many positions")
+    return made

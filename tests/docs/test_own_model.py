@@ -1,0 +1,60 @@
+"""docs/own_model.md does what it says: its code is run, a model as tensors and the same model described."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnprobe
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own_model.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """What the page's code defines, run in order; pages are left out."""
+    folder = tmp_path_factory.mktemp("own")
+    defined = {"__name__": "own_model"}
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S))
+    code = re.sub(r'output="(\w+)"', rf'output="{folder}/\1", page=False', code)
+    exec(compile(code, "docs/own_model.md", "exec"), defined)
+    return defined | {"folder": folder}
+
+
+def values(run, probe, metric):
+    table = attnprobe.read_results(run, probe=probe)
+    return table[table["metric"] == metric].set_index("example_id")["value"].sort_index()
+
+
+def test_both_ways_are_the_same_model(names):
+    tensors, described = (names["folder"] / name / "run" for name in ("audit", "described"))
+    assert values(tensors, "performance", "accuracy").item() == 1.0
+    for metric in ("median_tvd", "max_attention", "predicted_class"):
+        np.testing.assert_allclose(
+            values(tensors, "permutation", metric), values(described, "permutation", metric), atol=1e-6
+        )
+    examples = attnprobe.read_examples(tensors)
+    assert [list(row) for row in examples["tokens"]] == names["TEXTS"]
+    assert examples["label"].tolist() == names["LABELS"]
+
+
+def test_leave_one_out_is_what_the_plain_model_says_without_the_word(names):
+    import torch
+
+    run, network, ids = names["folder"] / "described" / "run", names["mine"], names["ids"]
+    table = attnprobe.read_results(run, probe="leave_one_out")
+    found = table[(table["metric"] == "leave_one_out") & (table["example_id"] == 5)].sort_values("step")["value"]
+    text = ids[5][ids[5] > 0]
+    with torch.no_grad():
+        whole = network(text[None])[2].softmax(-1)
+        one_less = [
+            network(torch.cat([text[:at], text[at + 1 :]])[None])[2].softmax(-1) for at in range(1, len(text) - 1)
+        ]
+    expected = [float((other - whole).abs().sum() / 2) for other in one_less]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_described_network_is_left_as_it_was(names):
+    assert names["mine"].training
+    assert {one.dtype for one in names["mine"].parameters()} == {names["torch"].float32}

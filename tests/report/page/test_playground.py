@@ -1,0 +1,178 @@
+"""The playground in a real browser: what it shows is what `Readout` and the exact solvers say."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.measures import jensen_shannon, total_variation
+from attnprobe.readout import Readout
+from attnprobe.report.page import build
+from attnprobe.results.directory import PLAYGROUND
+from attnprobe.results.playground import write_playground
+from attnprobe.results.table import read_examples
+from attnprobe.running.playground import played
+from tests.report.conftest import invented_run
+from tests.report.page.conftest import until
+from tests.runs import seal_again
+
+NAMES = ["bad", "so-so", "<b>good</b>"]
+
+
+def readout_of(row, seed):
+    """A text's readout with drawn position logits."""
+    draw = np.random.default_rng(seed)
+    attention = np.array(row["attention"])
+    attention = torch.from_numpy(attention / attention.sum())[None]
+    logits = torch.from_numpy(draw.normal(0, 3, (1, attention.shape[1], len(NAMES))))
+    content = torch.ones_like(attention, dtype=torch.bool)
+    return Readout(attention, content, torch.tensor([row["example_id"]]), position_logits=logits)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A page, and the readout of each text of its playground."""
+    base = tmp_path_factory.mktemp("runs")
+    run = invented_run(base, "a", classes=3, names=NAMES, count=8, probes=("performance", "permutation"))
+    examples = read_examples(run)
+    longer = examples[examples["tokens"].map(len) > 3].head(4).to_dict("records")
+    readouts = {row["example_id"]: readout_of(row, row["example_id"]) for row in longer}
+    rows = [row for readout in readouts.values() for row in played(readout, 0.05)]
+    write_playground(rows, run / PLAYGROUND)
+    seal_again(run)
+    return build.write_report(base, base / "report.html"), readouts, {row["example_id"]: row for row in rows}
+
+
+def shown(driver):
+    """What the page says: weights, probabilities, TVD, JSD, and the words that are struck."""
+    return driver.execute_script(
+        """
+        const all = (of) => [...document.querySelectorAll(of)];
+        const said = document.getElementById('play-said').dataset;
+        return [all('#play-words output').map(o => Number(o.dataset.value)),
+                all('#play-classes [data-value]').map(c => Number(c.dataset.value)),
+                Number(said.tvd), Number(said.jsd),
+                all('#play-words button').map(b => b.getAttribute('aria-pressed') === 'true')];
+        """
+    )
+
+
+def check(driver, readout, attention=None):
+    """Compare what is shown with the readout; returns what is struck."""
+    weights, probability, tvd, jsd, struck = shown(driver)
+    given = torch.tensor([weights], dtype=torch.float64)
+    assert sum(weights) == pytest.approx(1, abs=1e-12)
+    if attention is not None:
+        np.testing.assert_allclose(weights, attention, atol=1e-12)
+    expected = readout.predict(given)[0]
+    np.testing.assert_allclose(probability, expected, atol=1e-9)
+    assert tvd == pytest.approx(float(total_variation(expected, readout.prediction()[0])), abs=1e-9)
+    assert jsd == pytest.approx(float(jensen_shannon(given, readout.attention)), abs=1e-9)
+    return struck
+
+
+def press(driver, name):
+    driver.execute_script(f"document.getElementById('play-{name}').click()")
+
+
+def choose(driver, place):
+    driver.execute_script(
+        "const s = document.getElementById('play-text'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))",
+        str(place),
+    )
+
+
+def test_what_is_shown_is_what_the_readout_says(visit, made):
+    page, readouts, solved = made
+    driver = visit(page)
+    assert until(driver, "return !document.getElementById('play').hidden")
+    for place, (number, readout) in enumerate(readouts.items()):
+        choose(driver, place)
+        own, row = readout.attention[0].numpy(), solved[number]
+        assert not any(check(driver, readout, own))
+        press(driver, "even")
+        check(driver, readout, np.full(len(own), 1 / len(own)))
+        press(driver, "farthest")
+        check(driver, readout, row["farthest"])
+        assert shown(driver)[3] == pytest.approx(row["jsd"], abs=1e-9)
+        assert shown(driver)[2] <= 0.05 + 1e-9
+        disabled = driver.execute_script("return document.getElementById('play-flip').disabled")
+        assert disabled == (row["flips_to"] < 0)
+        if not disabled:
+            press(driver, "flip")
+            left = own * ~np.array(row["flipping"])
+            assert check(driver, readout, left / left.sum()) == row["flipping"]
+            assert int(np.argmax(shown(driver)[1])) == row["flips_to"]
+        press(driver, "own")
+        check(driver, readout, own)
+    assert driver.get_log("browser") == []
+
+
+def test_dragging_and_striking_renormalise_the_others(visit, made):
+    from selenium.webdriver.common.keys import Keys
+
+    page, readouts, _ = made
+    driver = visit(page, 390, dark=True)
+    until(driver, "return !document.getElementById('play').hidden")
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
+    readout = next(iter(readouts.values()))
+    own = readout.attention[0].numpy()
+    drag = """const s = document.querySelectorAll('#play-words input')[arguments[0]];
+              s.value = arguments[1]; s.dispatchEvent(new Event('input'))"""
+    driver.execute_script(drag, 1, "0.25")
+    others = np.where(np.arange(len(own)) == 1, 0, own)
+    dragged = others / others.sum() * 0.75 + 0.25 * (np.arange(len(own)) == 1)
+    check(driver, readout, dragged)
+    # all of the attention on one word, and back: the others come back as the model has them
+    driver.execute_script(drag, 1, "1")
+    check(driver, readout, np.arange(len(own)) == 1)
+    driver.execute_script(drag, 1, "0.25")
+    check(driver, readout, dragged)
+    # by keyboard alone: strike the word, and change the next one's weight
+    driver.execute_script("document.querySelectorAll('#play-words button')[1].focus()")
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert check(driver, readout, others / others.sum())[1]
+    driver.switch_to.active_element.send_keys(Keys.TAB, Keys.TAB, Keys.TAB)
+    before = shown(driver)[0][2]
+    driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert check(driver, readout)[1]
+    assert shown(driver)[0][2] > before
+    driver.execute_script("document.querySelectorAll('#play-words button')[1].click()")
+    assert not any(check(driver, readout))
+    # the last word keeps what there is
+    for place in range(len(own)):
+        driver.execute_script("document.querySelectorAll('#play-words button')[arguments[0]].click()", place)
+    struck = check(driver, readout)
+    assert struck.count(False) == 1
+    click = "document.querySelectorAll('#play-words button')[arguments[0]].click()"
+    driver.execute_script(click, struck.index(False))
+    assert check(driver, readout) == struck
+    assert driver.execute_script("return document.getElementById('play-note').textContent").startswith("One word has")
+
+
+def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, made, tmp_path):
+    run = invented_run(tmp_path, "b", count=4, probes=("performance", "permutation"))
+    row = read_examples(run).to_dict("records")[0]
+    attention = torch.tensor(np.array([row["attention"]]))
+    logits = torch.stack([torch.zeros_like(attention), torch.ones_like(attention)], -1)
+    agreed = Readout(attention, attention >= 0, torch.tensor([row["example_id"]]), position_logits=logits)
+    write_playground(played(agreed, 0.01), run / PLAYGROUND)
+    seal_again(run)
+    page = build.write_report(run, tmp_path / "report.html", words=False)
+    driver = visit(page)
+    until(driver, "return !document.getElementById('play').hidden")
+    button = driver.execute_script("const b = document.getElementById('play-flip'); return [b.disabled, b.textContent]")
+    assert button == [True, "No erasure flips this decision"]
+    words = driver.execute_script("return [...document.querySelectorAll('#play-words button')].map(b => b.textContent)")
+    assert words == [f"position {place + 1}" for place in range(len(row["tokens"]))]
+    assert driver.execute_script("return document.getElementById('play-text').textContent").startswith("#0: 1 2 3")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    seen = "return getComputedStyle(document.querySelector(arguments[0])).display"
+    assert driver.execute_script(seen, "#play-words input") == "none"
+    assert driver.execute_script(seen, "#play-words output") != "none"
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_run_without_linear_decoder_has_no_playground():
+    attention = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    other = Readout(attention, attention > 0, torch.tensor([0]), decode=lambda a: a)
+    assert list(played(other, 0.01)) == []
