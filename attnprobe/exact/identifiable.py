@@ -22,6 +22,8 @@ from attnprobe.measures import jensen_shannon
 
 RANK = 1e-10
 """Directions in which the values vary by less than this share of the widest count as none."""
+ROUNDING = 1e-14
+"""So do those below this share of the values themselves: equal values less their mean leave this much."""
 FEASIBLE = 1e-9
 """How far a programme's solution may violate an equation (HiGHS allows 1e-10 at the least)."""
 
@@ -107,8 +109,8 @@ class _Polytope:
         sums = np.kron(np.eye(rows), np.ones(seq))
         _, size, directions = np.linalg.svd(self.values.reshape(rows * seq, -1).T, full_matrices=False)
         # orthonormal equations: dependent ones would stall the solver, short ones would hold too loosely
-        equations = directions[size > RANK * size.max(initial=0)] if size.size and size[0] > 0 else directions[:0]
-        self.equations = np.vstack([sums, equations])
+        least = max(RANK * size.max(initial=0), ROUNDING * float(np.linalg.norm(values)))
+        self.equations = np.vstack([sums, directions[size > least]])
         self.positive = attention.ravel() > LEAST_MASS
         self.rank_of_support = int(np.linalg.matrix_rank(self.equations[:, self.positive], tol=RANK))
         self.freedom = rows * seq - len(self.equations)

@@ -74,10 +74,12 @@ def test_all_weight_at_an_extreme_value_is_unique_although_there_is_freedom():
     np.testing.assert_allclose(between.high, [0.5, 1, 0.5], atol=1e-9)
 
 
-def test_equal_values_leave_everything_open():
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0])  # the mean of several 0.1 is not 0.1
+def test_equal_values_leave_everything_open(value):
     attention, _ = drawn(1, 4, 1, seed=0)
-    ranges = weight_ranges(attention, torch.ones(1, 4, 3, dtype=torch.float64))
+    ranges = weight_ranges(attention, torch.full((1, 4, 3), value, dtype=torch.float64))
     assert not ranges.unique
+    assert ranges.freedom == 3  # four weights, one sum
     np.testing.assert_allclose(ranges.low, 0, atol=1e-9)
     np.testing.assert_allclose(ranges.high, 1, atol=1e-9)
     # the corner farthest from the attention has all weight where it is least
@@ -86,10 +88,12 @@ def test_equal_values_leave_everything_open():
     assert ranges.farthest == pytest.approx(float(all_on_least), abs=1e-9)
 
 
-def test_neither_scale_nor_what_all_values_share_matters():
+@pytest.mark.parametrize("scale", [1e4, 1e-12])
+def test_neither_scale_nor_what_all_values_share_matters(scale):
     attention, values = drawn(2, 5, 2, seed=5)
     plain = weight_ranges(attention, values)
-    moved = weight_ranges(attention, 1e4 * (values + 50))
+    moved = weight_ranges(attention, scale * (values + 50))
+    assert moved.freedom == plain.freedom == 10 - 2 - 2
     torch.testing.assert_close(moved.low, plain.low, atol=1e-7, rtol=0)
     torch.testing.assert_close(moved.high, plain.high, atol=1e-7, rtol=0)
 
