@@ -38,3 +38,24 @@ def test_level_positions_share_the_top():
     assert over_ties(values, is_top(ATTENTION, CONTENT)).tolist() == [3.0]
     assert set(top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200)).flatten().tolist()) == {2, 3}
     assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
+
+
+def test_each_text_of_a_batch_has_its_own():
+    """Two texts of different lengths together, and each alone."""
+    content = torch.tensor([[True, True, True, True], [False, True, True, False]])
+    attention = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64)
+    ids = torch.tensor([5, 2])
+    noise, ties = (getattr(Draws(0, "x"), kind)(3, content, ids) for kind in ("normal", "uniform"))
+    both = [*random_like(attention, content, noise), *permuted(attention, content, ties, noise)]
+    level = is_top(attention, content)
+    for row in range(2):
+        one = slice(row, row + 1)
+        own, where = attention[one], content[one]
+        alone = [*random_like(own, where, noise[:, one]), *permuted(own, where, ties[:, one], noise[:, one])]
+        for together, single in zip(both, alone, strict=True):
+            torch.testing.assert_close(together[:, one], single)
+        torch.testing.assert_close(spread_of(attention, content)[one], spread_of(own, where))
+        torch.testing.assert_close(even(content)[one], even(where))
+        assert torch.equal(level[one], is_top(own, where))
+        torch.testing.assert_close(over_ties(attention, level)[one], over_ties(own, level[one]))
+    assert spread_of(attention, content)[1].item() < 1e-12  # two equal weights
