@@ -235,7 +235,9 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
         weights = load_file(run / WEIGHTS)
         # zero word vectors of the saved ones' shape, to be overwritten by them
         embeddings = torch.zeros_like(weights["embedding.weight"])
-    except (SafetensorError, KeyError, OSError) as error:
+    except KeyError as error:
+        raise damaged(run / WEIGHTS, f"it has no tensor {error}") from None
+    except (SafetensorError, OSError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
     if len(embeddings) != len(pipeline.vocabulary):  # else known only from the first word without one
         words = len(pipeline.vocabulary)

@@ -171,6 +171,11 @@ def test_every_word_has_its_vector(directory, tmp_path):
     seal_again(copy)
     with pytest.raises(UserError, match=r"model\.safetensors is damaged: it has \d+ word vectors, and the vocabulary"):
         attnprobe.load_run(copy)
+    del weights["embedding.weight"]
+    save_file(weights, copy / "model.safetensors")
+    seal_again(copy)
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged: it has no tensor 'embedding\.weight'"):
+        attnprobe.load_run(copy)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
