@@ -53,6 +53,15 @@ def generated(number: int, seed: int = 0) -> list[str]:
     return parts
 
 
+class Training:
+    """What a schedule asks of the trainer."""
+
+    estimated_stepping_batches = 100
+
+
+TRAINER = Training()
+
+
 def misspelt(name: str, source: random.Random) -> str:
     """The name, in one of ten with a letter too few."""
     if source.random() > 0.1 or len(name) < 3:
@@ -91,6 +100,7 @@ def outcome(overrides: list[str], data: object) -> str:
             instantiate(part)
         instantiate(content["data"], seed=content["seed"])
         classifier = untrained(content, data)  # type: ignore[arg-type]
+        classifier.trainer = TRAINER
         classifier.configure_optimizers()
     except (UserError, InstantiationException, OmegaConfBaseException) as error:  # as the command line does
         cause = error if isinstance(error, UserError) else error.__cause__
