@@ -42,7 +42,14 @@ SUBJECTS = {
         f"attnprobe/exact/{name}.py": ["tests/exact/test_certified.py"]
         for name in ("certified", "bound", "candidates", "region")
     },
+    "attnprobe/exact/subsets.py": ["tests/exact/test_subsets.py"],
+    "attnprobe/exact/erasures.py": ["tests/exact/test_erasures.py"],
+    "attnprobe/exact/identifiable.py": ["tests/exact/test_identifiable.py"],
     "attnprobe/measures.py": ["tests/test_measures.py"],
+    "attnprobe/nulls/attentions.py": ["tests/nulls/test_attentions.py"],
+    "attnprobe/nulls/erasing.py": ["tests/nulls/test_erasing.py"],
+    "attnprobe/nulls/importances.py": ["tests/nulls", "tests/probes/test_agreement.py"],
+    "attnprobe/probes/known_answer.py": ["tests/probes/test_known_answer.py"],
     "attnprobe/erasure/single.py": ["tests/erasure"],
     "attnprobe/erasure/ranked.py": ["tests/erasure"],
     "attnprobe/erasure/winning.py": ["tests/erasure/test_winning.py"],
@@ -112,7 +119,7 @@ def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         offer(value=not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        offer(value=node.value + 1 if isinstance(node.value, int) else node.value * 2)
+        offer(value=node.value + 1 if isinstance(node.value, int) else node.value * 2 or 1.0)
     elif isinstance(node, ast.Attribute) and node.attr in NAMES:
         offer(attr=NAMES[node.attr])
     return found
