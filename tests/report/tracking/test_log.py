@@ -2,20 +2,14 @@ import hashlib
 import json
 import re
 import shutil
-import struct
-import time
-from collections.abc import Iterable
 from html import unescape
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import wandb
-from google.protobuf.message import DecodeError
-from wandb.proto import wandb_internal_pb2
 
 import attnprobe
 from attnprobe.errors import UserError
@@ -23,107 +17,10 @@ from attnprobe.report.figures.style import new_figure, save
 from attnprobe.report.tracking import log
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
+from tests.report.tracking.sent import artifacts_of, finished_records, history_of, of_kind, summary_of, values
 from tests.runs import seal_again, small_run
 
-BLOCK, HEADER = 32768, 7
 IDENTITY = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0}
-
-
-def records(path: Path) -> list[wandb_internal_pb2.Record]:
-    """The records of a .wandb file: a LevelDB log (blocks of 32 KiB; crc, length, type) after 7 bytes of its own."""
-    content, at, pieces, found = path.read_bytes(), HEADER, b"", []
-    while at + HEADER <= len(content):
-        left = BLOCK - at % BLOCK
-        if left < HEADER:
-            at += left
-            continue
-        _, length, kind = struct.unpack("<IHB", content[at : at + HEADER])
-        if at + HEADER + length > len(content):  # still being written
-            break
-        pieces += content[at + HEADER : at + HEADER + length]
-        at += HEADER + length
-        if kind in (1, 4):  # whole, or last piece
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(pieces)
-            found.append(record)
-            pieces = b""
-    return found
-
-
-def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
-    """The records once the last one is there: W&B's own process writes them out a moment after `finish()`."""
-    for _ in range(6000):  # a bound against hanging; a machine under load takes what it takes
-        try:
-            found = records(path)
-        except DecodeError:  # read in the middle of a write: its end decides, or the last line
-            found = []
-        if found and found[-1].WhichOneof("record_type") == "exit":
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{path} has no end: {[record.WhichOneof('record_type') for record in found]}")
-
-
-def values(items: Iterable[Any]) -> dict[tuple[str, ...], Any]:
-    """The items of a history or summary by their key's parts."""
-    return {tuple(item.nested_key) or (item.key,): json.loads(item.value_json) for item in items}
-
-
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Nobody's settings, and W&B's own folders; returns the one where it keeps what it will upload."""
-    for name in ("WANDB_MODE", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_DIR", "WANDB_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "wandb-cache"))
-    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "wandb-data"))
-    return tmp_path / "wandb-data"
-
-
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes seconds."""
-    monkeypatch.setattr(log, "draw_figures", lambda *given, **named: [])
-
-
-def of_kind(written: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
-    """The records of one kind."""
-    return [getattr(record, kind) for record in written if record.WhichOneof("record_type") == kind]
-
-
-def history_of(written: list[wandb_internal_pb2.Record]) -> dict[tuple[str, ...], Any]:
-    """The last value of everything in the history."""
-    return values(item for history in of_kind(written, "history") for item in history.item)
-
-
-def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str, Path]]:
-    """The files of every artifact that somebody logged (W&B makes others of the tables) by their names in it."""
-    return {
-        artifact.type: {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
-        for artifact in of_kind(written, "artifact")
-        if artifact.type in ("model", "results")
-    }
-
-
-def summary_of(run: Path) -> dict[tuple[str, ...], Any]:
-    """The last value of everything in the summary of the one offline record of a run."""
-    (path,) = run.glob("wandb/offline-run-*/*.wandb")
-    return values(item for part in of_kind(finished_records(path), "summary") for item in part.update)
-
-
-def everything_sent(run: Path, offline: Path) -> bytes:
-    """The bytes of whatever W&B would send of the one offline record of a run; tables as text."""
-    (folder,) = run.glob("wandb/offline-run-*")
-    written = finished_records(next(folder.glob("*.wandb")))
-    sent = {path for place in (folder, offline) for path in place.rglob("*") if path.is_file()}
-    sent |= {path for files in artifacts_of(written).values() for path in files.values()}
-    content = b""
-    for path in sent:
-        raw = path.read_bytes()
-        if raw[:4] == b"PAR1":  # compressed
-            table = pq.read_table(path)
-            raw = str(table.schema).encode() + json.dumps(table.to_pydict(), default=str).encode()
-        # what is installed is no word of the data
-        content += b"" if path.name in ("requirements.txt", "conda-environment.yaml") else raw
-    return content
 
 
 def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_run, offline):
@@ -237,27 +134,6 @@ def test_the_two_artifacts_together_are_the_run(offline, tmp_path, no_figures):
     assert facts["results"]["model_artifact"] == names["model"]
 
 
-def test_without_text_no_word_leaves(offline, tmp_path):
-    """Words of the data, the names of the classes and the questions' words, in whatever file W&B would send."""
-    overrides = ("task=qa", "data=stories", "data.source.train_size=60", "data.source.validation_size=20")
-    directory = run(small_run(tmp_path / "runs", *overrides, "figures=false", probes="[permutation,gradient]"))
-    log.log_run(directory, project="attention", mode="offline", log_text=False)
-    words = set(json.loads((directory / "vocabulary.json").read_text())) - {"<PAD>", "<UNK>", "<SOS>", "<EOS>"}
-    long = {word.encode() for word in words if len(word) > 5}
-    assert len(long) > 5
-    (folder,) = directory.glob("wandb/offline-run-*")
-    written = finished_records(next(folder.glob("*.wandb")))
-    content = everything_sent(directory, offline)
-    assert not {word for word in long if re.search(rb"\b" + re.escape(word) + rb"\b", content)}
-    assert b'title="0: 0' in content  # positions stand where the words would
-    assert not list(folder.rglob("*heatmaps*"))
-    assert {path.name for path in directory.glob("*.json")} >= {"vocabulary.json"}  # nothing is lost here
-    assert "vocabulary.json" not in artifacts_of(written)["model"]
-    assert pq.read_table(artifacts_of(written)["results"]["examples/test.parquet"]).num_rows == len(
-        read_examples(directory)
-    )
-
-
 def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by_name(make_run, offline, no_figures):
     run = make_run(count=40, names=["thumbs/down", "uplifting"])
     path = run / "examples/test.parquet"
@@ -276,25 +152,6 @@ def test_the_summary_has_the_share_of_the_largest_class_a_warning_and_classes_by
     log.log_run(run, project="attention", mode="offline", group="again")
     summary = summary_of(run)
     assert (summary["performance/majority",], summary["performance/warning",]) == (0.75, "")
-
-
-def test_without_text_no_class_name_leaves_in_keys_warnings_tables_figures_or_files(make_run, offline):
-    run = make_run(count=40, names=["thumbs-down", "uplifting"])
-    (run / "pipeline.json").write_text(json.dumps({"classes": ["thumbs-down", "uplifting"]}))
-    path = run / "examples/test.parquet"
-    pd.read_parquet(path).assign(prediction=1, label=1).to_parquet(path)
-    seal_again(run)
-    log.log_run(run, project="attention", mode="offline", log_text=False)
-    assert b"uplifting" in (run / "manifest.json").read_bytes()
-    summary = summary_of(run)
-    assert summary["performance/warning",].startswith(
-        "This classifier predicts one class for every text (name not logged)"
-    )
-    assert ("adversarial/found_jsd/class_1",) in summary
-    content = everything_sent(run, offline)
-    assert b"name not logged" in content
-    assert b"thumbs" not in content
-    assert b"uplifting" not in content
 
 
 def test_the_checkpoint_may_stay(make_run, offline, no_figures):

@@ -1,0 +1,95 @@
+"""What W&B would send: the records of its offline files."""
+
+import json
+import struct
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from google.protobuf.message import DecodeError
+from wandb.proto import wandb_internal_pb2
+
+BLOCK, HEADER = 32768, 7
+
+
+def records(path: Path) -> list[wandb_internal_pb2.Record]:
+    """The records of a .wandb file: a LevelDB log (blocks of 32 KiB; crc, length, type) after 7 bytes of its own."""
+    content, at, pieces, found = path.read_bytes(), HEADER, b"", []
+    while at + HEADER <= len(content):
+        left = BLOCK - at % BLOCK
+        if left < HEADER:
+            at += left
+            continue
+        _, length, kind = struct.unpack("<IHB", content[at : at + HEADER])
+        if at + HEADER + length > len(content):  # still being written
+            break
+        pieces += content[at + HEADER : at + HEADER + length]
+        at += HEADER + length
+        if kind in (1, 4):  # whole, or last piece
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(pieces)
+            found.append(record)
+            pieces = b""
+    return found
+
+
+def finished_records(path: Path) -> list[wandb_internal_pb2.Record]:
+    """The records once the last one is there: W&B's own process writes them out a moment after `finish()`."""
+    for _ in range(6000):  # a bound against hanging; a machine under load takes what it takes
+        try:
+            found = records(path)
+        except DecodeError:  # read in the middle of a write: its end decides, or the last line
+            found = []
+        if found and found[-1].WhichOneof("record_type") == "exit":
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{path} has no end: {[record.WhichOneof('record_type') for record in found]}")
+
+
+def values(items: Iterable[Any]) -> dict[tuple[str, ...], Any]:
+    """The items of a history or summary by their key's parts."""
+    return {tuple(item.nested_key) or (item.key,): json.loads(item.value_json) for item in items}
+
+
+def of_kind(written: list[wandb_internal_pb2.Record], kind: str) -> list[Any]:
+    """The records of one kind."""
+    return [getattr(record, kind) for record in written if record.WhichOneof("record_type") == kind]
+
+
+def history_of(written: list[wandb_internal_pb2.Record]) -> dict[tuple[str, ...], Any]:
+    """The last value of everything in the history."""
+    return values(item for history in of_kind(written, "history") for item in history.item)
+
+
+def artifacts_of(written: list[wandb_internal_pb2.Record]) -> dict[str, dict[str, Path]]:
+    """The files of every artifact that somebody logged (W&B makes others of the tables) by their names in it."""
+    return {
+        artifact.type: {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
+        for artifact in of_kind(written, "artifact")
+        if artifact.type in ("model", "results")
+    }
+
+
+def summary_of(run: Path) -> dict[tuple[str, ...], Any]:
+    """The last value of everything in the summary of the one offline record of a run."""
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
+    return values(item for part in of_kind(finished_records(path), "summary") for item in part.update)
+
+
+def everything_sent(run: Path, offline: Path) -> bytes:
+    """The bytes of whatever W&B would send of the one offline record of a run; tables as text."""
+    (folder,) = run.glob("wandb/offline-run-*")
+    written = finished_records(next(folder.glob("*.wandb")))
+    sent = {path for place in (folder, offline) for path in place.rglob("*") if path.is_file()}
+    sent |= {path for files in artifacts_of(written).values() for path in files.values()}
+    content = b""
+    for path in sent:
+        raw = path.read_bytes()
+        if raw[:4] == b"PAR1":  # compressed
+            table = pq.read_table(path)
+            raw = str(table.schema).encode() + json.dumps(table.to_pydict(), default=str).encode()
+        # what is installed is no word of the data
+        content += b"" if path.name in ("requirements.txt", "conda-environment.yaml") else raw
+    return content
