@@ -7,6 +7,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,16 +46,17 @@ def long_functions(folder: Path) -> list[str]:
     ]
 
 
-def imported(tree: ast.Module) -> set[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """The dotted names of all that a file imports, also inside functions; `from a import b` gives `a` and `a.b`."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
 def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
@@ -69,7 +71,7 @@ def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
         own = place.parts[0].removesuffix(".py")
         if place.name == "__main__.py" or place == Path("__init__.py"):
             continue
-        rooms = {name.split(".")[1] for name in imported(tree_of(path)) if name.startswith(f"{package.name}.")}
+        rooms = {name.split(".")[1] for name in imported(path) if name.startswith(f"{package.name}.")}
         above = {room for room in rooms & known - {own} if floor.get(room, len(floors)) >= floor.get(own, -1)}
         wrong += [f"{place} → {room}" for room in sorted(above)]
     return wrong

@@ -1,0 +1,153 @@
+"""A data set with a column of its own, an encoder, an attention, two importances, a probe and a study come from a package
+outside, docs/extending.md's own: through one run and one study each of them stands, by its name, in the tables, the figures,
+on the page and in what W&B is sent. Nothing in attnprobe/ knows of them."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnprobe import read_examples
+from attnprobe.errors import UserError
+from attnprobe.report import studies
+from attnprobe.report.figures.draw import all_figures
+from attnprobe.report.numbers import StoredNumbers, StoredTable
+from attnprobe.report.page.build import write_report
+from attnprobe.report.publish import publish_study
+from attnprobe.report.reading import readings
+from attnprobe.report.studies import read_study
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import IMPORTANCES, read_results, told
+from attnprobe.running.run import run
+from attnprobe.studies.base import carry_out_study
+from tests.docs.extending import ANY_DATA, FILES, composed
+from tests.report.tracking.sent import everything_sent, finished_records, history_of, of_kind, summary_of
+from tests.test_layout import PACKAGE
+
+TITLES = ("length of the word", "time looked at")
+FOREIGN_PARTS = (
+    "data=watched", "model=neighbours", "model/attention=cosine", "probe=[correlation,erasure,sufficiency]",
+    "importances=[attention,gradient,word_length,looking_time]",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(mine):
+    """The run, with its offline record for W&B."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CACHE", "DATA"):
+            patch.setenv(f"WANDB_{name}_DIR", str(mine / f"wandb-{name.lower()}"))
+        logger = ("logger=wandb", "logger.mode=offline", "logger.log_text=true")
+        return run(composed([*ANY_DATA, *FOREIGN_PARTS, *logger, f"output={mine / 'runs'}"]))
+
+
+@pytest.fixture(scope="module")
+def study(mine):
+    """The study, of the same model on the same data."""
+    parts = [one for one in FOREIGN_PARTS if not one.startswith(("probe", "importances"))]
+    settings = [*ANY_DATA, *parts, "+experiment=widths", "study.widths=[8]", f"output={mine / 'runs'}"]
+    return carry_out_study(settings, composed)
+
+
+def test_the_package_knows_none_of_them():
+    package = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    names = [re.search(r"^class (\w+)", text, re.M)[1] for name, text in FILES.items() if "class " in text]
+    assert len(names) == 7
+    for name in (*names, "looking_time", "word_length"):
+        assert name not in package, name
+
+
+def test_the_tables_hold_each(made):
+    results = read_results(made)
+    assert (set(results["data"]), set(results["model"])) == ({"watched"}, {"neighbours_cosine"})
+    metrics = set(results["metric"])
+    assert {"same_top", "tau_attention_word_length", "removed_fraction_looking_time"} <= metrics
+    # the column's own numbers reached the importance: τ with them is scipy's
+    texts = read_examples(made).set_index("example_id")
+    times = {
+        row["review"]: row["milliseconds"]
+        for row in map(json.loads, (made.parents[2] / "watched.jsonl").read_text().splitlines())
+    }
+    tau = results[results["metric"] == "tau_attention_looking_time"].set_index("example_id")["value"]
+    assert len(tau) == len(texts)
+    for number, row in texts.iterrows():
+        expected = stats.kendalltau(row["attention"], times[" ".join(row["tokens"])]).statistic
+        assert tau[number] == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_figures_show_each(made):
+    directory = RunDirectory(made)
+    manifest = directory.manifest()
+    tables = {probe: StoredTable(directory / f"tables/{probe}.parquet") for probe in manifest["tables"]}
+    numbers = StoredNumbers((tables,), {IMPORTANCES: told([manifest])})
+    wanted = [reading for reading in readings().values() if reading.probe == "erasure"]
+    (boxes,) = [one.made for one in all_figures(wanted, [directory], numbers, [""]) if one.file == "erasure_boxes"]
+    shown = " ".join(text.get_text() for axes in boxes.axes for text in [axes.title, *axes.get_xticklabels()])
+    shown += " ".join(axes.get_title(loc="left") for axes in boxes.axes)
+    assert all(title in shown for title in TITLES)
+    assert "watched" in shown
+    assert "neighbours_cosine" in shown
+
+
+def test_the_page_shows_each(mine, made, study):
+    page = write_report([made, study], mine / "zero.html").read_text(encoding="utf-8")
+    for words in ("watched", "neighbours_cosine", "do the most attended words decide alone?", *TITLES,
+                  "does the width change where neighbours_cosine attends?"):  # fmt: skip
+        assert words in page, words
+    tables = "".join(path.read_text(encoding="utf-8") for path in (mine / "zero_files").glob("*.csv"))
+    assert "keep the decision more often" in tables
+    assert all(title in tables for title in TITLES)
+
+
+def test_wandb_is_sent_each(mine, made):
+    (path,) = made.glob("wandb/offline-run-*/*.wandb")
+    written = finished_records(path)
+    (start,) = of_kind(written, "run")
+    assert {"watched", "neighbours_cosine", "sufficiency"} <= set(start.tags)
+    config = {item.key: json.loads(item.value_json) for item in start.config.update}
+    assert config["model"]["encoder"]["_target_"] == "attnprobe_extra.encoders.NeighbourEncoder"
+    assert config["data"]["per_word"] == {"milliseconds": "milliseconds"}
+    summary, history = summary_of(made), history_of(written)
+    numbers = {key[0] for key in (*summary, *history)}
+    assert {
+        "sufficiency/same_top",
+        "correlation/tau_attention_word_length",
+        "erasure/removed_fraction_looking_time",
+    } <= numbers
+    assert history["tables/sufficiency", "_type"] == "table-file"
+    assert history["figures/erasure_boxes", "_type"] == "image-file"
+    assert b"time looked at" in everything_sent(made, mine / "wandb-data")
+
+
+def test_the_study_is_read_and_has_a_page_of_its_own(study, monkeypatch, capsys):
+    members = json.loads((study / "study.json").read_text())["members"]
+    assert [(one["role"], one["parameter"]) for one in members] == [("base", None), ("width", 8)]
+    found = read_study(study)
+    (table,) = found.tables.values()
+    assert table["width"].tolist() == [8]
+    (finding,) = found.findings
+    assert finding.evidence.value == pytest.approx(0.1 - table["JSD"][0])
+    assert np.isfinite(finding.evidence.value)
+    publish_study(study)
+    assert found.title in (study / "report.html").read_text()
+    assert "stability: The attention is" in capsys.readouterr().out
+    monkeypatch.setattr(studies, "entry_points", lambda group: [])
+    with pytest.raises(UserError, match="of the study 'widths': expected one of audit, calibration, wiegreffe"):
+        read_study(study)
+
+
+def test_data_without_the_column_are_refused_before_anything_is_trained(mine):
+    with pytest.raises(UserError, match=r"looking_time: data=hotels has no data\.per_word=\{milliseconds: COLUMN\}"):
+        run(
+            composed(
+                [
+                    *ANY_DATA,
+                    "data=hotels",
+                    "probe=[correlation]",
+                    "importances=[attention,looking_time]",
+                    f"output={mine / 'refused'}",
+                ]
+            )
+        )
