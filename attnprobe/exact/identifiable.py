@@ -37,6 +37,8 @@ class WeightRanges:
     directions the attention could move if no weight had to stay above 0. `farthest` is the largest Jensen–Shannon
     divergence (nats, mean over rows) of an attention that a programme came upon: a lower bound of what is possible.
     `moved` is the largest change of any entry of the output over all solutions: rounding, or the ranges do not hold.
+    `lowest` and `highest` are, for each position, an attention (mean over rows) in which its weight is the least, and one in
+    which it is the greatest; the attention itself where it was not asked for.
     """
 
     low: Float[Tensor, "seq"]
@@ -45,6 +47,8 @@ class WeightRanges:
     freedom: int
     farthest: float
     moved: float
+    lowest: Float[Tensor, "seq seq"]
+    highest: Float[Tensor, "seq seq"]
 
 
 def weight_ranges(
@@ -53,6 +57,7 @@ def weight_ranges(
     *,
     mask: Shaped[Tensor, "..."] | None = None,
     positions: Shaped[Tensor, "..."] | None = None,
+    words: Shaped[Tensor, "..."] | None = None,
 ) -> WeightRanges:
     """The range of each position's mean weight over all attentions with the identical output.
 
@@ -64,6 +69,8 @@ def weight_ranges(
         values: `[rows, seq, dim]`, the vector that one unit of weight adds to the output: V W_O of the row's head.
         mask: True where a position may have weight at all, bool `[seq]`; everywhere by default.
         positions: which positions to find the range of, long `[positions]`; all by default.
+        words: the word that each position is a piece of, long `[seq]`, from 0, −1 for none: all of the above is then about
+            words, a word's weight being that of its pieces. By default every position is a word.
 
     Raises:
         UserError: shapes that do not fit, rows that are no distributions, weight outside `mask`, values that are not
@@ -75,27 +82,31 @@ def weight_ranges(
     >>> ranges.unique, [round(weight, 6) for weight in ranges.low.tolist() + ranges.high.tolist()]
     (False, [0.5, 0.0, 0.0, 0.5, 0.5, 0.5])
     """
-    weights, vectors, allowed, asked = _checked(attention, values, mask, positions)
+    weights, vectors, allowed, asked, belongs = _checked(attention, values, mask, positions, words)
     device, places = attention.device, allowed.nonzero()[0]
-    own = np.zeros(weights.shape[1])
-    own[places] = weights[:, places].mean(0)
+    member = np.zeros((len(places), belongs.max(initial=-1) + 1))
+    of_word = belongs[places] >= 0
+    member[of_word, belongs[places][of_word]] = 1
+    own = weights[:, places].mean(0) @ member
     low, high = np.full_like(own, np.nan), np.full_like(own, np.nan)
     low[asked] = high[asked] = own[asked]
+    lowest, highest = np.tile(own, (len(own), 1)), np.tile(own, (len(own), 1))
     polytope = _Polytope(weights[:, places], vectors[:, places])
     unique = polytope.is_a_point()
     if not unique:
-        for place in np.intersect1d(asked, places):
-            column = int(np.searchsorted(places, place))
-            low[place] = min(own[place], polytope.least(column))
-            high[place] = max(own[place], polytope.greatest(column))
-    return WeightRanges(
-        torch.from_numpy(low).to(device),
-        torch.from_numpy(high).to(device),
-        unique,
-        polytope.freedom,
-        polytope.farthest,
-        polytope.moved,
-    )
+        for word in asked[member[:, asked].any(0)]:
+            least, lowest[word] = polytope.least(member[:, word], member)
+            most, highest[word] = polytope.greatest(member[:, word], member)
+            low[word], high[word] = min(own[word], least), max(own[word], most)
+    ranges = (torch.from_numpy(each).to(device) for each in (low, high, lowest, highest))
+    return _result(*ranges, unique=unique, polytope=polytope)
+
+
+def _result(
+    low: Tensor, high: Tensor, lowest: Tensor, highest: Tensor, *, unique: bool, polytope: "_Polytope"
+) -> WeightRanges:
+    """The ranges, with what the programmes say of themselves."""
+    return WeightRanges(low, high, unique, polytope.freedom, polytope.farthest, polytope.moved, lowest, highest)
 
 
 class _Polytope:
@@ -131,19 +142,21 @@ class _Polytope:
         programme = _programme(self.equations, np.zeros(len(self.equations)), least)
         return bool(-_minimum(programme, np.where(self.positive, 0.0, -1.0)).value <= np.sqrt(FEASIBLE))
 
-    def least(self, column: int) -> float:
-        """The least mean weight of this position."""
-        cost = np.zeros_like(self.attention)
-        cost[:, column] = 1 / len(cost)
-        return self._minimise(cost)
+    def least(
+        self, chosen: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
+    ) -> tuple[float, Float[np.ndarray, "words"]]:
+        """The least mean weight of the chosen positions together, and the mean weights of all words there."""
+        value, corner = self._minimise(np.tile(chosen / len(self.attention), (len(self.attention), 1)))
+        return value, corner.mean(0) @ member
 
-    def greatest(self, column: int) -> float:
-        """The greatest mean weight of this position."""
-        cost = np.zeros_like(self.attention)
-        cost[:, column] = -1 / len(cost)
-        return -self._minimise(cost)
+    def greatest(
+        self, chosen: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
+    ) -> tuple[float, Float[np.ndarray, "words"]]:
+        """The greatest mean weight of the chosen positions together, and the mean weights of all words there."""
+        value, corner = self._minimise(np.tile(-chosen / len(self.attention), (len(self.attention), 1)))
+        return -value, corner.mean(0) @ member
 
-    def _minimise(self, cost: Float[np.ndarray, "rows seq"]) -> float:
+    def _minimise(self, cost: Float[np.ndarray, "rows seq"]) -> tuple[float, Float[np.ndarray, "rows seq"]]:
         if self.programme is None:
             limits = self.equations @ self.attention.ravel()
             self.programme = _programme(self.equations, limits, np.zeros(self.attention.size))
@@ -154,7 +167,7 @@ class _Polytope:
         solution /= solution.sum(-1, keepdims=True)
         apart = jensen_shannon(torch.from_numpy(self.attention), torch.from_numpy(solution))
         self.farthest = max(self.farthest, float(apart.mean()))
-        return found.value
+        return found.value, solution
 
 
 def _programme(
@@ -174,12 +187,13 @@ def _minimum(programme: Programme, cost: Float[np.ndarray, "variables"]) -> Solu
 
 
 def _checked(
-    attention: Tensor, values: Tensor, mask: Tensor | None, positions: Tensor | None
+    attention: Tensor, values: Tensor, mask: Tensor | None, positions: Tensor | None, words: Tensor | None
 ) -> tuple[
     Float[np.ndarray, "rows seq"],
     Float[np.ndarray, "rows seq dim"],
     Bool[np.ndarray, "seq"],
     Int[np.ndarray, "positions"],
+    Int[np.ndarray, "seq"],
 ]:
     """All of it as float64 on the CPU, rows summing to exactly 1."""
     shapes = f"attention {tuple(attention.shape)}, values {tuple(values.shape)}"
@@ -203,7 +217,11 @@ def _checked(
     vectors = values.detach().double().cpu().numpy()
     if not np.isfinite(vectors[:, allowed]).all():
         raise UserError("values are not finite: check the model for NaN or infinity")
-    asked = np.arange(seq) if positions is None else positions.detach().cpu().numpy()
-    if asked.ndim != 1 or not np.isin(asked, np.arange(seq)).all():
-        raise UserError(f"positions {asked.tolist()}: expected numbers from 0 to {seq - 1}")
-    return weights / sums, vectors, allowed, asked
+    belongs = np.arange(seq) if words is None else words.detach().cpu().numpy()
+    if belongs.shape != (seq,) or belongs.min() < -1:
+        raise UserError(f"words is {tuple(belongs.shape)}: expected long [{seq}], numbers from 0, or -1 for none")
+    count = belongs.max() + 1
+    asked = np.arange(count) if positions is None else positions.detach().cpu().numpy()
+    if asked.ndim != 1 or not np.isin(asked, np.arange(count)).all():
+        raise UserError(f"positions {asked.tolist()}: expected numbers from 0 to {count - 1}")
+    return weights / sums, vectors, allowed, asked, belongs

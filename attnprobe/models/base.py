@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from lightning import LightningModule
 from torch import Tensor
 
@@ -32,6 +32,19 @@ class AtSite(NamedTuple):
     outputs: Outputs
     readout: Readout
     off_text: Float[Tensor, "batch"]
+
+
+class Summed(NamedTuple):
+    """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt of each of its rows, and
+    in no other way.
+
+    `word` is the position of the word that a part belongs to, −1 for none; `there` says which parts may have weight at all.
+    """
+
+    weights: Float[Tensor, "batch rows parts"]
+    values: Float[Tensor, "batch rows parts size"]
+    word: Int[Tensor, "batch parts"]
+    there: Bool[Tensor, "batch parts"]
 
 
 class Model(LightningModule, ABC):
@@ -67,6 +80,19 @@ class Model(LightningModule, ABC):
             NotImplementedError: there is only one.
         """
         raise NotImplementedError(f"{type(self).__name__} has one attention only")
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether `summed` is known, after `prepare`."""
+        return type(self).summed is not Model.summed
+
+    def summed(self, batch: Batch, outputs: Outputs) -> Summed:
+        """What this model's attention sums up.
+
+        Raises:
+            NotImplementedError: that is not known.
+        """
+        raise NotImplementedError(f"what {type(self).__name__}'s attention sums up is not known")
 
     @abstractmethod
     def forward(self, batch: Batch) -> Outputs:

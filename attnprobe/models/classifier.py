@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention
-from attnprobe.models.base import Unit
+from attnprobe.models.base import Summed, Unit
 from attnprobe.models.construction import build
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
@@ -262,6 +262,16 @@ class AttentionClassifier(TrainedModel):
         # the attended vectors, and what the decoder makes of them
         size = 2 * len(hidden) * hidden.shape[-1]
         return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), activations=size, **facts)
+
+    def summed(self, batch: Batch, outputs: Outputs) -> Summed:
+        """The states; with a linear decoder what each gives to the classes, of exclusive ones against the first."""
+        values = self.readout(batch, outputs).position_logits
+        if values is None:
+            values = outputs.hidden.detach().double()
+        elif self.task is Task.SINGLE_LABEL:
+            values = values[..., 1:] - values[..., :1]
+        place = torch.arange(values.shape[1], device=values.device).expand(values.shape[:2])
+        return Summed(outputs.attention.detach().unsqueeze(1), values.unsqueeze(1), place, outputs.content)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The attention's parameters in a group of their own."""

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.errors import UserError
-from attnprobe.models.base import AtSite
+from attnprobe.models.base import AtSite, Summed
 from attnprobe.models.classifier import Recipe
 from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, is_finite_in_double
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.doors import Pass, during
 from attnprobe.models.pretrained.every import at_every_site, every_site
 from attnprobe.models.pretrained.removing import without_word
-from attnprobe.models.pretrained.replacing import padded, readout_of
+from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
 from attnprobe.models.pretrained.rows import lifted, masses, membership, shown
 from attnprobe.models.pretrained.short_way import ShortWay
 from attnprobe.models.pretrained.site import Queries, Selection, Site
@@ -268,6 +268,15 @@ class PretrainedClassifier(TrainedModel):
             short: take the short way past the last attention where there is one.
         """
         return readout_of(self, batch, outputs, self.tail if short else None)
+
+    @property
+    def is_summed(self) -> bool:
+        """Where the short way holds: it is nothing but this."""
+        return self.tail is not None
+
+    def summed(self, batch: Batch, outputs: Outputs) -> Summed:
+        """Of each head its values."""
+        return summed_of(self, batch)
 
     @property
     def call(self) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs
 from attnprobe.errors import UserError
+from attnprobe.models.base import Summed
 from attnprobe.models.pretrained.doors import Pass, Seen
 from attnprobe.models.pretrained.rows import lifted, membership
 from attnprobe.models.pretrained.short_way import ShortWay
@@ -82,6 +83,18 @@ def readout_at(
         recorded=outputs.logits.detach().double(),
         activations=replacing.activations(whole=tail is None),
     )
+
+
+def summed_of(model: "PretrainedClassifier", batch: Batch) -> Summed:
+    """What the model's site sums up: of each of its heads the values, at the pooled row."""
+    with torch.no_grad():
+        one = model.recorded(batch)
+    assert one.recorded is not None
+    assert one.values is not None
+    assert batch.piece_word is not None
+    chosen = model.selection(batch, one.recorded.shape[1])
+    values = one.values[:, chosen.heads]
+    return Summed(chosen.of(one.recorded), values, batch.piece_word.clamp_min(-1), chosen.mask)
 
 
 @dataclass(frozen=True)

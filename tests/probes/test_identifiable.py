@@ -1,0 +1,96 @@
+"""Identical outputs, against scipy's linear programmes over all heads and pieces at once."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Note, Subject
+from attnprobe.probes.base import Measurement
+from attnprobe.probes.identifiable import Identifiable, of_rows
+from attnprobe.randomness import Draws
+from tests.toys import toy_batch, toy_classifier, toy_readout
+
+
+def measured(model, batch, words=None):
+    with torch.no_grad():
+        outputs = model(batch)
+    found = list(
+        Identifiable(words).examine(Subject(model, batch, outputs, model.readout(batch, outputs)), Draws(0, "i"))
+    )
+    notes = {one.name: one.value for one in found if isinstance(one, Note)}
+    return {one.metric: one for one in found if isinstance(one, Measurement)}, notes
+
+
+def test_words_of_several_pieces_in_several_heads_are_what_one_large_programme_says():
+    generator = torch.Generator().manual_seed(5)
+    rows, parts, size = 3, 9, 4
+    weights = torch.randn(rows, parts, generator=generator, dtype=torch.float64).softmax(-1)
+    values = torch.randn(rows, parts, size, generator=generator, dtype=torch.float64)
+    word = torch.tensor([-1, 1, 1, 2, 3, 3, 3, 4, -1])
+    found = of_rows(weights, values, word, torch.tensor([1, 3, 4]), 6)
+    equations = [np.kron(np.eye(rows), np.ones(parts))]
+    for row in range(rows):
+        of_row = np.zeros((size, rows * parts))
+        of_row[:, row * parts : (row + 1) * parts] = values[row].numpy().T
+        equations.append(of_row)
+    equations = np.vstack(equations)
+    limits = equations @ weights.numpy().ravel()
+    for one in (1, 3, 4):
+        cost = np.tile((word == one).numpy() / rows, rows)
+        least, most = (linprog(sign * cost, A_eq=equations, b_eq=limits) for sign in (1, -1))
+        np.testing.assert_allclose([found.low[one], found.high[one]], [least.fun, -most.fun], atol=1e-7)
+        # the attention at that end has this weight there, and is one
+        np.testing.assert_allclose(found.lowest[one, one], found.low[one], atol=1e-7)
+        assert 0 < found.lowest[one, :5].sum() <= 1 + 1e-9
+    assert found.low[2].isnan()
+    assert not found.unique
+    assert found.freedom == rows * (parts - 1 - size)
+    np.testing.assert_allclose(found.own[3], weights[:, 4:7].sum(-1).mean(), atol=1e-12)
+
+
+def test_two_classes_leave_nearly_every_attention_of_a_linear_decoder_free():
+    """Only the margin has to stay: of a text of n words n − 2 directions are free, and one of two words is unique."""
+    model, batch = toy_classifier().double().eval(), toy_batch([2, 5, 9, 1])
+    found, notes = measured(model, batch)
+    length = batch.content.sum(-1)
+    assert found["freedom"].value.tolist() == (length - 2).clamp_min(0).tolist()
+    assert found["unique"].value.bool().tolist() == (length <= 2).tolist()
+    assert notes["largest_change_of_output"] < 1e-7
+    _, readout = toy_readout(model, batch)
+    margins = readout.position_logits[..., 1] - readout.position_logits[..., 0]
+    for text in range(len(batch)):
+        content = batch.content[text]
+        attention, margin = readout.attention[text][content].numpy(), margins[text][content].numpy()
+        top = int(attention.argmax())
+        rows = np.stack([np.ones_like(margin), margin])
+        least = linprog(np.eye(len(margin))[top], A_eq=rows, b_eq=rows @ attention).fun
+        np.testing.assert_allclose(found["top_low"].value[text], least, atol=1e-7)
+        assert bool(found["top_can_vanish"].value[text]) == (least <= 1e-6)
+
+
+def test_a_transformers_short_texts_have_one_attention_and_long_ones_many():
+    pytest.importorskip("transformers")
+    from tests.models.pretrained.families import WORDS, batch_of, classifier
+
+    model = classifier("bert")  # heads of 6
+    batch = batch_of(model, ["fine", "the film was fine", " ".join(WORDS[:12])])
+    model.prepare(batch)
+    model.to(model.precision)
+    found, _ = measured(model, batch, words=2)
+    pieces = found["parts"].value
+    assert pieces.tolist() == [3, 6, 14]
+    assert found["unique"].value.tolist() == [1, 1, 0]
+    assert found["freedom"].value[2] == 4 * (14 - 1 - 6)
+    assert found["top_low"].value[2] < found["top_weight"].value[2] < found["top_high"].value[2]
+    assert found["low"].value[2].isfinite().sum() == 2
+    assert found["farthest_jsd"].value[1] < 1e-12 < found["farthest_jsd"].value[2]
+    model.tail = None
+    with pytest.raises(UserError, match="enters the prediction through one sum alone"):
+        Identifiable().refuse(model)
+
+
+def test_no_words_are_refused():
+    with pytest.raises(UserError, match="words=0: expected 1 or more words, or null"):
+        Identifiable(0)
