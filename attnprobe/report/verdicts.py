@@ -169,7 +169,8 @@ def guessing(runs: Sequence[Run]) -> str:
         measured = quality_of(run.directory, run.split)
         if measured is not None and not measured.better_than_guessing:
             seed = f" (seed {run.seed})" if len(runs) > 1 else ""
-            return f"{measured.in_words}{seed}"
+            one_class = "" if measured.only is None else f"it says {measured.only} of every text, "
+            return f"{one_class}{measured.in_words}{seed}"
     return ""
 
 
@@ -203,4 +204,6 @@ def first_sentence(lines: Sequence[Verdict]) -> str:
         return f"This attention does not point at the words that decide: {scale}."
     if word.state == NOT_TESTED:
         return "Whether this attention points at the words that decide was not tested: it needs the probe skill."
-    return f"Whether this attention points at the words that decide cannot be said: {word.reason}."
+    shown = f": {scale} [{word.low:.2f}, {word.high:.2f}], and {word.reason}"
+    why = shown if word.state == CANNOT_DECIDE and not np.isnan(word.low) else f": {word.reason}"
+    return f"Whether this attention points at the words that decide cannot be said{why}."

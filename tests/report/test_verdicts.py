@@ -4,6 +4,8 @@ import pytest
 
 from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import Evidence
+from attnprobe.report.page.runs import Run
+from attnprobe.report.quality import quality
 from attnprobe.report.track_record import COLUMNS, NONE, track_record
 from attnprobe.report.verdicts import (
     CANNOT_DECIDE,
@@ -17,6 +19,7 @@ from attnprobe.report.verdicts import (
     TOO_RARE,
     encoder_of,
     first_sentence,
+    guessing,
     verdict_rows,
     verdicts,
 )
@@ -92,6 +95,34 @@ def test_the_first_sentence_tells_states_from_words():
     assert sentences[2].startswith("This attention does not point at the words that decide")
     assert "cannot be said" in sentences[3]
     assert "not tested" in sentences[4]
+
+
+FIVE = (
+    "This attention lies by and large on the words that decide:",
+    "This attention does not point at the words that decide:",
+    "Whether this attention points at the words that decide cannot be said: on a scale",
+    "Do not read this attention: the classifier is no better than guessing (accuracy",
+    "Do not read this attention: the classifier is no better than guessing (it says good of every text, accuracy",
+)
+
+
+def test_five_kinds_of_model_have_five_first_sentences(monkeypatch, tmp_path):
+    """Right by construction, by position, frozen random, labels by a coin, a guesser; numbers as such models have them."""
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 300)
+    said = {"coin_flips": draw.integers(0, 2, 300), "guesser": np.ones(300, int)}
+    monkeypatch.setattr(
+        "attnprobe.report.verdicts.quality_of", lambda path, split: quality(labels, said[path.name], ["bad", "good"])
+    )
+    skills = ((0.95, 0.94, 0.96), (0.0, -0.02, 0.02), (0.03, -0.1, 0.15))
+    sentences = [first_sentence(verdicts([finding(one)])) for one in skills]
+    for name in said:
+        run = object.__new__(Run)  # of which nothing but its place is asked
+        object.__setattr__(run, "directory", tmp_path / name)
+        object.__setattr__(run, "split", "test")
+        sentences.append(first_sentence(verdicts([finding(ABOVE)], guessing=guessing([run]))))
+    assert [one.startswith(start) for one, start in zip(sentences, FIVE, strict=True)] == [True] * 5
+    assert "it reaches 0.03 [-0.10, 0.15]" in sentences[2]
 
 
 def records(right, wrong, level="word"):

@@ -9,7 +9,7 @@ SMALLEST = 0.1
 """Skill that is worth a word: a tenth of the way from an attention without meaning to the best one."""
 SCALE = "skill: 0 in the same model under its own weights in random order, 1 at best"
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
-WORD = "attnprobe: leave-one-out of the most attended word, beside a random one and the best one"
+WORD = "attnprobe: leave-one-out, beside the same weights in random order and at best"
 
 
 REACH = {"state_drop": 2.0}
