@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 
 from attnprobe.errors import UserError
 from attnprobe.results.directory import (
@@ -22,6 +23,15 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         yield None
     elif choice["name"] == "csv":
         yield CSVLogger(directory.path, name="", version=directory.folder(CURVES).name)
+    elif choice["name"] == "tensorboard":
+        yield TensorBoardLogger(directory.path, name="", version=directory.folder(CURVES).name)
+    elif choice["name"] == "mlflow":
+        place = Path(settings.config["output"]).absolute() / "mlruns"
+        yield MLFlowLogger(
+            experiment_name=choice["project"],
+            run_name=settings.run_id,
+            tracking_uri=choice["tracking_uri"] or place.as_uri(),
+        )
     elif choice["name"] == "wandb":
         from attnprobe.report.tracking.log import (
             open_run,  # wandb takes half a second that other runs need not wait for
@@ -38,4 +48,4 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
             # without it the next run of this process would go into this one
             run.finish()
     else:
-        raise UserError(f"logger.name={choice['name']}: expected none, csv or wandb")
+        raise UserError(f"logger.name={choice['name']}: expected none, csv, tensorboard, mlflow or wandb")

@@ -46,8 +46,9 @@ def check(config: Mapping[str, Any]) -> None:
     check_keys("training", config["training"], schema.TRAINING, needed=("epochs", "gradient_clip", "recipe"))
     check_keys("task", config["task"], schema.TASK, needed=schema.TASK)
     check_named("logger", config["logger"], schema.LOGGERS)
-    if config["logger"]["name"] == "wandb" and find_spec("wandb") is None:
-        raise UserError("logger=wandb needs pip install 'attnprobe[wandb]'")
+    tracker = config["logger"]["name"]
+    if tracker not in ("none", "csv") and find_spec(tracker) is None:
+        raise UserError(f"logger={tracker} needs pip install 'attnprobe[{tracker}]'")
     check_named("launcher", config["launcher"], schema.LAUNCHERS)
     if config["launcher"]["name"] == "submitit":
         check_keys("launcher.parameters", config["launcher"]["parameters"], schema.PARAMETERS, others=True)

@@ -57,7 +57,8 @@ TRAINER: dict[str, Any] = {
     "accelerator": Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"],
     "devices": Annotated[int, Ge(-1)] | list[Whole] | str,
 }
-NONE: dict[str, Any] = {"name": Literal["none", "csv"]}
+NONE: dict[str, Any] = {"name": Literal["none", "csv", "tensorboard"]}
+MLFLOW: dict[str, Any] = {"name": Literal["mlflow"], "project": str, "tracking_uri": Optional}
 WANDB: dict[str, Any] = {
     "name": Literal["wandb"],
     "project": Optional,
@@ -68,7 +69,7 @@ WANDB: dict[str, Any] = {
     "log_model": bool,
     "examples": Whole,
 }
-LOGGERS = {"none": NONE, "csv": NONE, "wandb": WANDB}
+LOGGERS = {"none": NONE, "csv": NONE, "tensorboard": NONE, "mlflow": MLFLOW, "wandb": WANDB}
 LAUNCHERS: dict[str, dict[str, Any]] = {
     "inline": {"name": str},
     "local": {"name": str, "workers": Count | None},

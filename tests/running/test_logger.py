@@ -1,0 +1,56 @@
+"""Where training curves go, read back with the tools' own readers."""
+
+import warnings
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from attnprobe.results.ownership import OwnRunDirectory
+from attnprobe.running.logger import tracked
+from attnprobe.running.settings import Settings
+from attnprobe.running.training import fit
+from tests.running.test_training import Toy
+from tests.runs import small_run
+from tests.toys import recipe, toy_classifier
+
+
+@contextmanager
+def toy_training(tmp_path, *overrides):
+    """Two epochs of a toy with the chosen logger; the directory and each epoch's metrics."""
+    settings = Settings.of(small_run(tmp_path, *overrides))
+    directory = OwnRunDirectory(tmp_path / "run")
+    directory.mark()
+    classifier = toy_classifier().train()
+    classifier.recipe = recipe(skip_epochs=0, selection_metric="accuracy")
+    hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
+    with tracked(settings, directory) as logger:
+        _, curve = fit(
+            classifier, Toy(), directory=directory.path, epochs=2, gradient_clip=None, hardware=hardware, callbacks=[],
+            logger=logger,
+        )  # fmt: skip
+    yield directory, curve
+
+
+def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
+    pytest.importorskip("tensorboard", reason="no tensorboard: pip install 'attnprobe[tensorboard]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # its own protocol buffers
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        with toy_training(tmp_path, "logger=tensorboard") as (directory, curve):
+            events = EventAccumulator(str(directory / "training"))
+            events.Reload()
+            assert "training/" in directory.names()
+    found = [one.value for one in events.Scalars("validation/loss")]
+    assert found == pytest.approx([float(torch.tensor(epoch["validation/loss"])) for epoch in curve], rel=1e-6)
+    assert len(found) == 2
+    assert "validation/selection" not in events.Tags()["scalars"]
+
+
+def test_mlflow_has_the_curve_that_the_run_has(tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="no mlflow: pip install 'attnprobe[mlflow]'")
+    with toy_training(tmp_path, "logger=mlflow") as (_, curve):
+        mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+        (run,) = mlflow.search_runs(experiment_names=["attnprobe"], output_format="list")
+        assert run.data.metrics["validation/loss"] == pytest.approx(curve[-1]["validation/loss"])
