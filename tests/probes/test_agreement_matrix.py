@@ -7,12 +7,8 @@ from attnprobe.errors import UserError
 from attnprobe.importance.agreement import rank_biased_overlap
 from attnprobe.probes.agreement_matrix import AgreementMatrix
 from attnprobe.randomness import Draws
-from attnprobe.report.page.build import write_report
-from attnprobe.report.readings.agreement_matrix import clustered, rows
-from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.report.readings.agreement_matrix import clustered
 from tests.importance.subjects import subject_of
-from tests.runs import small_run
 
 NAMES = ["attention", "gradient_input", "random"]
 
@@ -75,15 +71,3 @@ def test_wrong_settings():
         AgreementMatrix(importances=["attention"])
     with pytest.raises(UserError, match=r"agreement_matrix.top=0: expected the length"):
         AgreementMatrix(top=0)
-
-
-def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
-    names = "importances=[attention,gradient_input,shapley_sampling,random]"
-    directory = run(small_run(tmp_path / "runs", "figures=true", names, probes="[agreement_matrix]"))
-    table = rows(read_results(directory))
-    assert len(table) == 6 + 4 + 4
-    ceiling = table[table["against"].str.contains("ceiling")].set_index("importance")["tau"]
-    assert ceiling["attention"] == pytest.approx(1)
-    assert ceiling["Shapley, sampled"] < 1
-    assert (directory / "figures/agreement_matrix.pdf").exists()
-    assert "who ranks the words alike?" in write_report([directory], tmp_path / "report.html").read_text()

@@ -12,13 +12,7 @@ from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
 from attnprobe.probes.faithfulness import GRID, Faithfulness
 from attnprobe.randomness import Draws
-from attnprobe.report.page.build import write_report
-from attnprobe.report.readings.faithfulness import rows
-from attnprobe.report.tables import write_tables
-from attnprobe.results.table import read_results
-from attnprobe.running.run import run
 from tests.importance.subjects import subject_of
-from tests.runs import small_run
 from tests.toys import toy_batch
 
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -142,17 +136,3 @@ def test_an_undefined_importance_has_no_numbers():
 def test_wrong_settings(settings, message):
     with pytest.raises(UserError, match=message):
         Faithfulness(**settings)
-
-
-def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
-    directory = run(small_run(tmp_path / "runs", "figures=true", probes="[faithfulness]"))
-    assert (directory / "figures/faithfulness_points.pdf").exists()
-    table = rows(read_results(directory))
-    assert set(table["operator"]) == {"delete", "zeros", "attention"}
-    assert "integrated gradients" in set(table["importance"])
-    write_tables(directory, tmp_path / "tables")
-    findings = (tmp_path / "tables/findings.csv").read_text()
-    assert "integrated gradients add up" in findings
-    assert "Without its most attended words" in findings
-    page = write_report([directory], tmp_path / "report.html").read_text()
-    assert "Faithfulness: does the prediction rest on the words" in page

@@ -1,4 +1,4 @@
-"""All subsets against plain loops: every order tried, and the Shapley values of shap's exact explainer."""
+"""All subsets against plain loops over every order, and shap's exact explainer."""
 
 import itertools
 import warnings
@@ -10,12 +10,7 @@ import torch
 from attnprobe.errors import UserError
 from attnprobe.probes.subsets import Subsets
 from attnprobe.randomness import Draws
-from attnprobe.report.page.build import write_report
-from attnprobe.report.readings.subsets import rows
-from attnprobe.results.table import read_results
-from attnprobe.running.run import run
 from tests.importance.subjects import subject_of
-from tests.runs import small_run
 
 LENGTHS = [5, 4, 1, 7]
 NAMES = ["attention", "gradient_input", "shapley_sampling"]
@@ -82,24 +77,40 @@ def test_sets_are_those_of_a_search(subject, found, row):
     assert found["input_set"].value[row].item() == pytest.approx(fewest, nan_ok=True)
 
 
+def of_content(subject, found, row):
+    return found["shapley"].value[row][subject.batch.content[row]].numpy()
+
+
 @pytest.mark.parametrize("row", [0, 1])
-def test_the_shapley_values_are_shaps_exact_ones(subject, found, row):
+def test_the_shapley_values_are_what_a_word_adds_on_average_over_all_orders(subject, found, row):
+    words = LENGTHS[row]
+    value = {kept: outcome(subject, row, kept)[0] for kept in subsets_of(words)}
+    orders = list(itertools.permutations(range(words)))
+    expected = np.zeros(words)
+    for order in orders:
+        for place, word in enumerate(order):
+            expected[word] += (value[frozenset(order[: place + 1])] - value[frozenset(order[:place])]) / len(orders)
+    np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
+    sampled = subject.scores("shapley_sampling")[row][subject.batch.content[row]].numpy()
+    error = np.abs(sampled - expected).sum() / np.abs(expected).sum()
+    assert found["shapley_error_shapley_sampling"].value[row].item() == pytest.approx(error)
+    assert "shapley_error_gradient_input" not in found
+
+
+@pytest.mark.slow
+def test_the_shapley_values_are_shaps_exact_ones(subject, found):
+    """pytest -m slow tests/probes/test_subsets.py: shap alone takes ten seconds to import."""
+    row, words = 0, LENGTHS[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shap = pytest.importorskip("shap")
-        words = LENGTHS[row]
 
         def values(kept):
             return np.array([outcome(subject, row, set(np.flatnonzero(one)))[0] for one in kept])
 
         explainer = shap.explainers.Exact(values, shap.maskers.Independent(np.zeros((1, words))))
         expected = explainer(np.ones((1, words))).values[0]
-    exact = found["shapley"].value[row][subject.batch.content[row]].numpy()
-    np.testing.assert_allclose(exact, expected, atol=1e-9)
-    sampled = subject.scores("shapley_sampling")[row][subject.batch.content[row]].numpy()
-    error = np.abs(sampled - expected).sum() / np.abs(expected).sum()
-    assert found["shapley_error_shapley_sampling"].value[row].item() == pytest.approx(error)
-    assert "shapley_error_gradient_input" not in found
+    np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
 
 
 def test_longer_texts_are_undefined(found):
@@ -115,20 +126,6 @@ def test_too_many_words(words):
         UserError, match=rf"probe.subsets.most_words={words}: expected 1 to 16; a text of n words takes"
     ):
         Subsets(most_words=words)
-
-
-def test_it_stands_in_tables_figures_and_on_the_page(tmp_path):
-    names = "importances=[attention,random,shapley_sampling]"
-    directory = run(
-        small_run(tmp_path / "runs", "figures=true", names, "probe.subsets.most_words=12", probes="[subsets]")
-    )
-    table = rows(read_results(directory)).set_index("importance")
-    assert 0 < table["n"].max() <= 30
-    assert table["error against Shapley"].notna().to_dict() == {
-        "attention": False, "random": False, "Shapley, sampled": True,
-    }  # fmt: skip
-    assert (directory / "figures/subsets_limits.pdf").exists()
-    assert "how near do orders and attributions come" in write_report([directory], tmp_path / "report.html").read_text()
 
 
 def test_no_text_is_short_enough():
