@@ -26,11 +26,11 @@ def gradients_under(
         for attention in attentions:
             outputs = classifier.under(batch, inputs, own, attention.to(inputs.dtype))
             probability = probabilities(outputs.logits, classifier.task)
-            total = torch.zeros_like(inputs[..., 0]).detach()
+            total = torch.zeros_like(outputs.content, dtype=inputs.dtype)
             for target in targets(probability, batch, classifier.task):
                 chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
                 (at_input,) = torch.autograd.grad(chosen, inputs, retain_graph=True)
-                total += (at_input * inputs).sum(-1).abs().detach()
+                total += classifier.per_position(batch, (at_input * inputs).sum(-1)).abs().detach()
             found.append(total.masked_fill(~outputs.content, 0))
     return torch.stack(found).double()
 
@@ -54,9 +54,12 @@ def removals_under(
     with torch.no_grad():
         for rows, places in zip(example.split(size), removed.split(size), strict=True):
             text = classifier.without(batch, rows, places)
-            place = torch.arange(width - 1, device=batch.ids.device)
-            source = (place + (place >= places.unsqueeze(1)).long()).expand(len(attentions), -1, -1)
-            rest = attentions[:, rows].gather(-1, source)
+            place = torch.arange(text.ids.shape[1], device=batch.ids.device)
+            if len(place) == width:  # something stands in the word's place
+                rest = attentions[:, rows].masked_fill(place == places.unsqueeze(1), 0)
+            else:
+                source = (place + (place >= places.unsqueeze(1)).long()).expand(len(attentions), -1, -1)
+                rest = attentions[:, rows].gather(-1, source)
             mass = rest.sum(-1, keepdim=True)
             rest = torch.where(mass > 0, rest / torch.where(mass > 0, mass, 1), 0)
             inputs = classifier.inputs(text)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from attnprobe.errors import UserError
 from attnprobe.overrides import quoted
-from attnprobe.studies.base import Compose, Done, Member, Plan, Study, duration
+from attnprobe.studies.base import Compose, Done, Member, Plan, Study, duration, without_learned_attention
 from attnprobe.studies.timing import Costs, measure
 
 FEWEST = {"train": 2000, "test": 400}
@@ -26,7 +26,7 @@ class Audit(Study):
         probes: probes of the first run.
         minutes: about what the audit may take on this machine.
         epochs: of a training; 0: the model is trained already, and examined as it is.
-        model_class: of a whole model, whose attention cannot be exchanged for a uniform one; None: one of three stages.
+        model_class: of a whole model (`without_learned_attention`); None: one of three stages.
     """
 
     name: ClassVar[str] = "audit"
@@ -51,7 +51,7 @@ class Audit(Study):
         """As many rows as the time allows, and what that means in words."""
         config = compose([self.examined])
         costs, epochs = measure(config), int(config.training.epochs)
-        trainings = (1 if self.model_class else 2) * (1 + len(self.seeds)) if epochs else 0
+        trainings = 2 * (1 + len(self.seeds)) if epochs else 0
         kept = rows_within(costs, epochs, trainings, self.minutes * 60)
         most = dict(config.data.most or {}) | kept
         sizes = costs.rows | kept
@@ -75,8 +75,8 @@ class Audit(Study):
         yield [
             *(Member("base", other, ("probe=[teacher]", base)) for other in further),
             *(
-                Member("uniform", other, ("model/attention=uniform", "probe=[]"))
-                for other in ([] if self.model_class else [seed, *further])
+                Member("uniform", other, (without_learned_attention(self.model_class), "probe=[]"))
+                for other in [seed, *further]
             ),
         ]
 

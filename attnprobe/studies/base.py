@@ -253,6 +253,16 @@ def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
     return kept + list(changes)
 
 
+def without_learned_attention(model_class: str | None) -> str:
+    """How a member differs that attends to everything alike.
+
+    Args:
+        model_class: of a whole model, which has no stage to exchange: the layer that is examined is made even; None: of one
+            of three stages.
+    """
+    return "model/attention=uniform" if model_class is None else "model.uniform=last"
+
+
 def key(override: str) -> str:
     """The setting that a command-line argument changes.
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from attnprobe.errors import UserError
 from attnprobe.overrides import quoted
 from attnprobe.report.four_tests.exclusivity import choose
-from attnprobe.studies.base import Done, Member, Study
+from attnprobe.studies.base import Done, Member, Study, without_learned_attention
 
 TESTS = ("uniform", "seeds", "guide", "adversary")
 
@@ -26,6 +26,7 @@ class Wiegreffe(Study):
         guide: the model without context that is guided; a choice of `model`.
         above: the adversary that guides is the closest in its predictions (TVD) of those whose JSD is larger than this, on
             the validation split.
+        model_class: of a whole model (`without_learned_attention`); None: one of three stages.
     """
 
     name: ClassVar[str] = "wiegreffe"
@@ -34,10 +35,16 @@ class Wiegreffe(Study):
     weights: Sequence[float] = ()
     guide: str = "average"
     above: float = 0.4
+    model_class: str | None = None
 
     def __post_init__(self) -> None:
         if unknown := [test for test in self.tests if test not in TESTS]:
             raise UserError(f"study.tests names {', '.join(unknown)}: expected some of {', '.join(TESTS)}")
+        if self.model_class is not None and set(self.tests) & {"guide", "adversary"}:
+            raise UserError(
+                "study.tests: guide and adversary train models of three stages against each other, and model=pretrained is a "
+                "whole one: take study.tests=[uniform,seeds], or +experiment=audit"
+            )
         if {"seeds"} & set(self.tests) and not self.seeds:
             raise UserError(
                 "study.seeds is empty: the test over seeds needs at least one further seed, the paper has 8"
@@ -56,7 +63,9 @@ class Wiegreffe(Study):
         if tests & {"uniform", "seeds"}:
             members += [Member("base", other, ("probe=[teacher]", base)) for other in further]
         if "uniform" in tests:
-            members += [Member("uniform", other, ("model/attention=uniform", "probe=[]")) for other in every]
+            members += [
+                Member("uniform", other, (without_learned_attention(self.model_class), "probe=[]")) for other in every
+            ]
         if "guide" in tests:
             members += [self.guided("uniform", other, "model/attention=uniform") for other in every]
             members += [self.guided("trained", other) for other in every]

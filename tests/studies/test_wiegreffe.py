@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,7 +12,7 @@ from attnprobe.report.four_tests.exclusivity import choose
 from attnprobe.report.studies import find_studies, read_study, write_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.running.run import run
-from attnprobe.studies.base import carry_out_study, changed, with_teacher
+from attnprobe.studies.base import Done, carry_out_study, changed, with_teacher
 from attnprobe.studies.wiegreffe import Wiegreffe
 from tests.runs import SMALL, composed
 
@@ -129,3 +130,13 @@ def test_mistakes_in_a_study_are_named():
         Wiegreffe(tests=["seeds"])
     with pytest.raises(UserError, match=r"study\.weights is empty"):
         Wiegreffe(tests=["guide"], seeds=[1])
+
+
+def test_a_whole_model_has_two_of_the_four_tests():
+    whole = "attnprobe.models.pretrained.model.PretrainedClassifier"
+    with pytest.raises(UserError, match="guide and adversary train models of three stages"):
+        Wiegreffe(seeds=(1,), weights=(0.1,), model_class=whole)
+    study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=whole)
+    stages = study.stages(0, "bert", done := [])
+    done += [Done(one, Path("base")) for one in next(stages)]
+    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == ["model.uniform=last"] * 2

@@ -5,7 +5,7 @@ The others end their attention in a dropout module, whose hook may exchange what
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ class Pass:
         module: which computed them.
         seen: batch, heads, queries and keys of every attention.
         keep: told of every attention in turn; None: only the one that is meant is recorded.
+        first: the number, in a whole pass, of this one's first attention.
+        even: the numbers, in a whole pass, of attentions that give all that they may see the same weight.
     """
 
     def __init__(
@@ -49,8 +51,11 @@ class Pass:
         replace: Callable[[Tensor], Tensor] | None = None,
         result: Tensor | None = None,
         keep: Callable[[Seen], None] | None = None,
+        first: int = 0,
     ) -> None:
         self.call, self.replace, self.result, self.keep = call, replace, result, keep
+        self.first = first
+        self.even: Container[int] = ()
         self.count = 0
         self.recorded: Tensor | None = None
         self.values: Tensor | None = None
@@ -60,6 +65,9 @@ class Pass:
     def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
         """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
         number, self.count = self.count, self.count + 1
+        if number + self.first in self.even:
+            there = (own > 0).to(own.dtype)  # what is masked has no weight at all
+            own = there / there.sum(-1, keepdim=True).clamp_min(1)
         self.seen.append(own.shape)
         if self.keep is not None:
             self.keep(Seen(own, values, module))
@@ -67,6 +75,23 @@ class Pass:
             return own
         self.recorded, self.values, self.module = own, values, module
         return own if self.replace is None else self.replace(own)
+
+
+@contextmanager
+def embedded(network: Any, ids: Tensor, inputs: Tensor | None) -> Iterator[None]:
+    """Within it these vectors `[batch, pieces, embed]` stand for the embeddings of these pieces; None: their own do."""
+    if inputs is None:
+        yield
+        return
+
+    def exchange_vectors(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        return inputs if given and given[0].shape == ids.shape and torch.equal(given[0], ids) else None
+
+    hook = network.get_input_embeddings().register_forward_hook(exchange_vectors)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 CURRENT: ContextVar[Pass | None] = ContextVar("attnprobe_pass", default=None)

@@ -78,7 +78,7 @@ def agreeing(model: "PretrainedClassifier", batch: Batch) -> UpperLayers | Liter
                 model.run(batch, Pass())
             apart = torch.zeros(())
             for number, state in enumerate(states):
-                one = Pass()
+                one = Pass(first=number)
                 with upper.starting(number, state):
                     apart = torch.maximum(apart, (model.run(batch, one) - whole).abs().max().cpu())
                 if one.count != len(kept) - number:

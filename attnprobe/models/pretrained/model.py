@@ -1,7 +1,6 @@
 """A classifier of `transformers` as a model that probes can examine: one weight per word, at one site."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from inspect import signature
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from attnprobe.models.base import AtSite, Summed
 from attnprobe.models.classifier import Recipe
 from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, is_finite_in_double
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
-from attnprobe.models.pretrained.doors import Pass, during
+from attnprobe.models.pretrained.doors import Pass, during, embedded
 from attnprobe.models.pretrained.every import at_every_site, every_site
 from attnprobe.models.pretrained.removing import without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
@@ -45,6 +44,8 @@ class PretrainedClassifier(TrainedModel):
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         removal: what leave-one-out does with a word: `delete` or `mask`.
         offline: never ask the hub, only folders and its cache.
+        uniform: the attention of the `last` layer, or of `all`, gives every piece that a row may see the same weight, in
+            training and after (Wiegreffe & Pinter 2019, section 3.2); None: as it is.
         short_way: compute what follows the last layer's attention alone, where that agrees with whole passes.
         class_weight, recipe: see `TrainedModel`.
     """
@@ -62,6 +63,7 @@ class PretrainedClassifier(TrainedModel):
         rows: str = "pooled",
         max_pieces: int | None = None,
         removal: str = "delete",
+        uniform: str | None = None,
         short_way: bool = True,
         offline: bool = False,
         class_weight: Float[Tensor, "classes"] | None = None,
@@ -71,6 +73,8 @@ class PretrainedClassifier(TrainedModel):
         self.site = Site(layer, heads, rows)
         if removal not in REMOVALS:
             raise UserError(f"model.removal={removal}: expected {' or '.join(REMOVALS)}")
+        if uniform not in (None, "last", "all"):
+            raise UserError(f"model.uniform={uniform}: expected last, all or null")
         if max_pieces is not None and max_pieces < 8:
             raise UserError(f"model.max_pieces={max_pieces}: expected at least 8")
         opened = open_checkpoint(path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline)
@@ -81,6 +85,7 @@ class PretrainedClassifier(TrainedModel):
         self.reader = opened.reader
         self.order, self.mask, self.padding = opened.order, opened.mask, opened.padding
         self.path, self.removal, self.takes_short_way = path, removal, short_way
+        self.uniform = uniform
         known = signature(self.network.forward).parameters
         self.has_kinds = "token_type_ids" in self.reader.tokenizer.model_input_names and "token_type_ids" in known
         self.computes_in_double = False
@@ -115,6 +120,8 @@ class PretrainedClassifier(TrainedModel):
         """Logits of the data's classes, in one pass."""
         ids, mask = padded(batch, self.padding)
         kinds = {"token_type_ids": batch.piece_kind} if self.has_kinds else {}
+        if self.found is not None and self.uniform is not None:
+            one.even = range(self.found.calls) if self.uniform == "all" else [self.found.calls - 1]
         with during(one):
             logits: Tensor = self.network(input_ids=ids, attention_mask=mask.long(), **kinds).logits
         return logits[:, self.order]
@@ -132,6 +139,7 @@ class PretrainedClassifier(TrainedModel):
             self.computes_in_double = small and is_finite_in_double(self.network, lambda: self.run(batch, Pass()))
             mask = padded(batch, self.padding)[1]
             family = f"{self.network.config.model_type} ({self.path})"
+            self.found = None  # looked at as it was made, without `uniform`
             self.found = examine_attention(self.network, lambda one: self.run(batch, one), mask, family)
             call = self.site.call(self.found.calls)
             if self.takes_short_way and call == self.found.calls - 1 and self.found.queries is not Queries.ALL:
@@ -220,7 +228,7 @@ class PretrainedClassifier(TrainedModel):
             return chosen.put(own, lifted(attention.double(), chosen.of(own).detach(), member, chosen.valid))
 
         one = Pass(self.site.call(self.found.calls), None if attention is None else changed)
-        with self.embedded(batch, inputs):
+        with embedded(self.network, padded(batch, self.padding)[0], inputs):
             logits = self.run(batch, one)
         assert one.recorded is not None
         chosen = self.selection(batch, one.recorded.shape[1])
@@ -243,23 +251,6 @@ class PretrainedClassifier(TrainedModel):
             moved = torch.einsum("bhk,bhkd,bks->bshd", rows.double(), values, member).flatten(2)
             weight = attention.detach().double().unsqueeze(-1)
             return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
-
-    @contextmanager
-    def embedded(self, batch: Batch, inputs: Tensor | None) -> Iterator[None]:
-        """Within it these vectors stand for the embeddings of the batch's own pieces."""
-        if inputs is None:
-            yield
-            return
-        ids = padded(batch, self.padding)[0]
-
-        def exchange(module: torch.nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:
-            return inputs if given and given[0].shape == ids.shape and torch.equal(given[0], ids) else None
-
-        hook = self.network.get_input_embeddings().register_forward_hook(exchange)
-        try:
-            yield
-        finally:
-            hook.remove()
 
     def readout(self, batch: Batch, outputs: Outputs, *, short: bool = True) -> Readout:
         """The map "attention per word → probabilities": the least change of the site's rows, and what follows it.

@@ -141,7 +141,7 @@ class Replacing:
         else:
             assert self.state is not None
             with self.upper.starting(self.call, self.state.repeat(times, 1, 1)):
-                logits = self.model.run(many, Pass(0, put))
+                logits = self.model.run(many, Pass(0, put, first=self.call))
         return logits.double().unflatten(0, (*shape, count))
 
     def by_the_tail(self, tail: ShortWay, states: Float[Tensor, "batch pieces hidden"]) -> Callable[[Tensor], Tensor]:

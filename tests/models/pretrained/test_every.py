@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from attnprobe.models.pretrained.doors import Pass
 from attnprobe.models.pretrained.site import Site
 from tests.models.pretrained.families import batch_of, classifier
 
@@ -35,6 +36,35 @@ def test_every_site_is_what_a_model_of_that_site_alone_has(family):
         torch.testing.assert_close(at.readout.logits(other[None]), whole, atol=5e-6, rtol=0)
         assert (whole[0] - outputs.logits.double()).abs().max() > 1e-6
         assert ((at.off_text > 0) & (at.off_text < 1)).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "deberta"])
+@pytest.mark.parametrize("uniform", ["last", "all"])
+def test_a_uniform_model_gives_all_that_a_row_may_see_the_same_weight(family, uniform):
+    model, learned = classifier(family, uniform=uniform), classifier(family)
+    batch = batch_of(model)
+    for one in (model, learned):
+        one.prepare(batch)
+    kept = []
+    with torch.no_grad():
+        logits = model.run(batch, Pass(keep=kept.append))
+        assert (logits - learned.run(batch, Pass())).abs().max() > 1e-4
+    lengths = (batch.piece_word != -2).sum(-1)
+    for text, length in enumerate(lengths.tolist()):
+        last = kept[-1].weights[text, :, length - 1]  # of a causal model too this row may see the whole text
+        torch.testing.assert_close(last[:, :length], torch.full_like(last[:, :length], 1 / length))
+        assert (last[:, length:] == 0).all()
+        first = kept[0].weights[text, :, length - 1, :length]
+        assert (float(first.max() - first.min()) < 1e-6) == (uniform == "all")
+    outputs = model.outputs_from(batch, None)
+    readout = model.readout(batch, outputs)
+    torch.testing.assert_close(readout.logits(readout.attention), outputs.logits.double(), atol=1e-5, rtol=0)
+    other = torch.where(batch.content, 1.0 * torch.arange(batch.content.shape[1]), 0).double()
+    other = other / other.sum(-1, keepdim=True)
+    at = {one.name: one.readout for one in model.at_sites(batch)}["layer 1"]
+    model.site = Site(1)
+    whole = model.readout(batch, model.outputs_from(batch, None), short=False)
+    torch.testing.assert_close(at.logits(other[None]), whole.logits(other[None]), atol=1e-5, rtol=0)
 
 
 def test_the_network_runs_once_for_all_of_them(monkeypatch):

@@ -8,6 +8,7 @@ from attnprobe.errors import UserError
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.models.pretrained.doors import Pass
+from attnprobe.nulls.importances import gradients_under, removals_under
 from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier
 
 SHORT = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta", "modernbert-cls", "gpt2", "llama", "qwen2",
@@ -199,3 +200,29 @@ def test_the_table_of_the_documentation_has_every_family():
     rows = [line.split(" | ") for line in table.splitlines()]
     assert [row[0].removeprefix("| ") for row in rows] == list(FAMILIES)
     assert {row[0].removeprefix("| ") for row in rows if row[-1] == "yes |"} == SHORT
+
+
+@pytest.mark.parametrize("removal", ["delete", "mask"])
+def test_gradients_and_removals_under_other_attentions_are_those_of_words(removal):
+    """What the probe of agreement asks: of texts whose words have several pieces."""
+    model = classifier("bert", removal=removal)
+    batch = batch_of(model)
+    model.prepare(batch)
+    model.to(model.precision)
+    with torch.no_grad():
+        outputs = model(batch)
+        readout = model.readout(batch, outputs)
+    assert batch.pieces.shape[1] > batch.ids.shape[1]
+    own = outputs.attention
+    torch.testing.assert_close(gradients_under(model, batch, own[None])[0], gradients(model, batch).embedding)
+    even = batch.content.double() / batch.content.sum(-1, keepdim=True)
+    found = removals_under(model, batch, readout, torch.stack([own, even]))
+    # the second word of the first text by hand: an even attention over the other three
+    text = model.without(batch, torch.tensor([0]), torch.tensor([2]))
+    with torch.no_grad():
+        left = text.content.double()
+        left[0, 2] = 0 if removal == "mask" else left[0, 2]
+        other = model.readout(text, model(text)).predict((left / left.sum())[None])[0, 0]
+    apart = readout.distance(other, readout.predict(even)[0])
+    torch.testing.assert_close(found[1, 0, 2], apart)
+    assert apart > 1e-4
