@@ -5,9 +5,10 @@
 Each line is three processes of their own: one that reads and encodes the data and does no more; one that trains an
 averaging model (model=average) on 64 texts and probes it (permutation, single weight, erasure, gradient, and adversary
 without search); and one that writes the report of that run. The peak is the largest resident set that the operating system
-saw. `--long` adds a run on 24 training and 8 test documents of that many words with an LSTM of 32 units, leave-one-out
-included (0: none). The exit status is 1 where a peak is over `--growth` times that of the fewest examples, or the long
-documents take more than `--gigabytes`; 0 checks nothing.
+saw, and in brackets what it is of the peak at the fewest examples. `--long` adds a run on 24 training and 8 test documents
+of that many words with an LSTM of 32 units, leave-one-out included (0: none). The exit status is 1 where a peak of a run or
+a report is over `--growth` times that of the fewest examples, or the long documents take more than `--gigabytes`; 0 checks
+nothing.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -33,6 +35,8 @@ LONG_MODEL = (
 SMALL = ("data.embedding_size=32", "training.epochs=1", "trainer.accelerator=cpu")
 
 
+TASKS = ("data", "run", "report")
+"""What is measured, each in a process of its own."""
 LONG = 1000
 """Words from which on texts are long: there are few of them then."""
 
@@ -50,29 +54,42 @@ def main() -> None:
     if arguments.child:
         child(*arguments.child)
         return
-    table = Table("test examples", "words per text", "data, peak MB", "run, peak MB", "report, peak MB", "page, MB")
     lines = [(count, arguments.length, MODEL) for count in sorted(arguments.examples)]
     if arguments.long:
         lines.append((8, arguments.long, LONG_MODEL))
-    peaks: list[tuple[int, float, float]] = []
+    table = Table("test examples", "words per text", *(f"{task}, peak MB" for task in TASKS), "page, MB")
+    peaks: list[tuple[int, list[float]]] = []
     for count, length, overrides in lines:
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
-            write_texts(place / "texts", count, length)
-            data = ("data=files", f"data.path={place / 'texts'}", "data.text=text", "data.label=label")
-            settings = (*data, *SMALL, *overrides, f"run_dir={place / 'run'}")
-            read = measured("data", *settings)
-            probing = measured("run", *settings)
-            report = measured("report", str(place / "run"), str(place / "page.html"))
-            page = (place / "page.html").stat().st_size / 1e6
-        table.add_row(f"{count:,}", f"{length:,}", f"{read:,.0f}", f"{probing:,.0f}", f"{report:,.0f}", f"{page:.1f}")
-        peaks.append((length, probing, report))
-    Console(width=110).print(table)
-    long = [probing for length, probing, _ in peaks if length >= LONG]
-    short = [(probing, report) for length, probing, report in peaks if length < LONG]
-    grown = [peak / first for line in short for peak, first in zip(line, short[0], strict=True)]
+        own, page = peaks_of(count, length, overrides)
+        peaks.append((length, own))
+        first = peaks[0][1] if length < LONG else []
+        cells = [f"{peak:,.0f} ({peak / one:.2f} ×)" for peak, one in zip(own, first, strict=False)]
+        table.add_row(f"{count:,}", f"{length:,}", *(cells or [f"{peak:,.0f}" for peak in own]), f"{page:.1f}")
+    Console(width=120).print(table)
+    long = [probing for length, (_, probing, _) in peaks if length >= LONG]
+    grown = [
+        peak / first
+        for length, own in peaks
+        if length < LONG
+        for peak, first in zip(own[1:], peaks[0][1][1:], strict=True)
+    ]
     too_much = arguments.growth and max(grown, default=0) > arguments.growth
     sys.exit(bool(too_much or (arguments.gigabytes and max(long, default=0) > 1000 * arguments.gigabytes)))
+
+
+def peaks_of(count: int, length: int, overrides: Sequence[str]) -> tuple[list[float], float]:
+    """Peak memory in MB of each of `TASKS`, and the page's size in MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_texts(place / "texts", count, length)
+        data = ("data=files", f"data.path={place / 'texts'}", "data.text=text", "data.label=label")
+        settings = (*data, *SMALL, *overrides, f"run_dir={place / 'run'}")
+        peaks = [
+            measured("data", *settings),
+            measured("run", *settings),
+            measured("report", str(place / "run"), str(place / "page.html")),
+        ]
+        return peaks, (place / "page.html").stat().st_size / 1e6
 
 
 def child(task: str, *arguments: str) -> None:

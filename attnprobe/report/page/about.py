@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -122,11 +121,3 @@ def data_checks(runs: Sequence[Run]) -> list[tuple[str, list[str], list[dict[str
         if section.get("checks"):
             found.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
     return list(found.values())
-
-
-def own_version() -> str:
-    """attnprobe's version; nothing where it is not installed."""
-    try:
-        return version("attnprobe")
-    except PackageNotFoundError:
-        return ""

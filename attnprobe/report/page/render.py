@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
+from attnprobe import __version__
 from attnprobe.report.claims import CRITERIA, LEVELS
-from attnprobe.report.page.about import own_version
 from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
 from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
 
@@ -35,7 +35,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     return environment.get_template("page.html").stream(
         **parts,
         criteria=CRITERIA,
-        version=own_version(),
+        version=__version__,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         style=style,
         script=script,
