@@ -39,7 +39,7 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 def _boxes(axes: Axes, facet: Facet, names: list[str], looks: list[tuple[str, str]]) -> None:
     columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in names}
-    common = ~np.isnan(np.stack([columns[name] for name in names if name != "ascending"])).any(0)
+    common = ~np.logical_or.reduce([np.isnan(columns[name]) for name in names if name != "ascending"])
     for at, name in enumerate(names):
         values = columns[name]
         box(axes, values, at - 0.18, 0.3, looks[at][1])
@@ -58,21 +58,22 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     metrics = ["never_flips", *(f"regret_{name}" for name in names)]
     panels = facets(per_example(results, PROBE, metrics))
     figure, axes = grid(len(panels), panel_height=1.9)
-    values = np.concatenate([facet.rows[metrics[1:]].to_numpy().ravel() for facet in panels])
-    most = int(np.max(values[~np.isnan(values)], initial=3))
+    columns = [facet.rows[metric].to_numpy() for facet in panels for metric in metrics[1:]]
+    most = max((int(np.max(values[~np.isnan(values)], initial=3)) for values in columns), default=3)
     x = np.arange(most + 1)
     for panel, facet in zip(axes, panels, strict=True):
-        rows = facet.rows[facet.rows["never_flips"] == 0]
+        can_flip = (facet.rows["never_flips"] == 0).to_numpy()
+        count = int(can_flip.sum())
         for name in names:
-            known = np.sort(rows[f"regret_{name}"].dropna().to_numpy())
-            share = np.searchsorted(known, x, side="right") / max(1, len(rows))
+            known = np.sort(facet.rows[f"regret_{name}"][can_flip].dropna().to_numpy())
+            share = np.searchsorted(known, x, side="right") / max(1, count)
             panel.step(x + 1, share, where="post", color=look(results, name)[1], lw=1.0)
         panel.set_xscale("log")
         ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
         panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
         panel.set_xticks([], minor=True)
         panel.set_ylim(0, 1.02)
-        title(panel, counted(facet.title, len(rows)))
+        title(panel, counted(facet.title, count))
     handles = [Line2D([], [], color=look(results, name)[1], label=look(results, name)[0]) for name in names]
     around(figure, x="items more than the smallest flipping set", y="share of examples", handles=handles)
     return figure
