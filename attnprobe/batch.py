@@ -131,7 +131,9 @@ class Outputs:
 
     `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content`
     and is exactly 0 elsewhere. `query` is the question's last state, where there is a question. `word_attention` is
-    there for hierarchical models only: it sums to 1 over the words of each sentence, and is 0 elsewhere.
+    there for hierarchical models only: it sums to 1 over the words of each sentence, and is 0 elsewhere. `off_text` is the
+    share of the rows behind `attention` that is on no word of the text (special tokens, the other text of a pair), 0 to 1;
+    None: all of it is on words.
     """
 
     logits: Float[Tensor, "batch classes"]
@@ -141,6 +143,7 @@ class Outputs:
     content: Bool[Tensor, "batch seq"]
     query: Float[Tensor, "batch query"] | None = None
     word_attention: Float[Tensor, "batch tokens"] | None = None
+    off_text: Float[Tensor, "batch"] | None = None
 
     def rows(self, chosen: slice | Int[Tensor, "chosen"]) -> "Outputs":
         """Those of some of the examples, with all their padding."""

@@ -52,6 +52,8 @@ class PredictionCollector(Callback):
         self.add("prediction", batch, prediction, classes if self.multi_label else None)
         self.add("probability", batch, probability, classes)
         self.add("attention", batch, forward.attention, positions(forward.content).cpu().numpy())
+        if forward.off_text is not None:
+            self.add("special_mass", batch, forward.off_text, None)
         if forward.word_attention is not None:
             self.add("word_attention", batch, forward.word_attention, positions(batch.content).cpu().numpy())
             for example, lengths in zip(batch.example_id.tolist(), words_per_sentence(batch), strict=True):
@@ -86,6 +88,7 @@ class PredictionCollector(Callback):
             "probability": pa.list_(pa.float64()),
             "attention": weights,
         }
+        types |= {"special_mass": pa.float64()} if "special_mass" in self.rows.metrics else {}
         types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
         types["tokens"] = words
         types |= {"question": words} if "question" in part.columns else {}
@@ -103,6 +106,8 @@ class PredictionCollector(Callback):
             columns: dict[str, list[Any]] = {"example_id": ids, **lists}
             if not self.multi_label:
                 columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
+            if "special_mass" in lists:
+                columns["special_mass"] = [float(value) for (value,) in lists["special_mass"]]
             columns["tokens"] = [part.tokens(number) for number in ids]
             columns["question"] = [part.question(number) for number in ids]
             columns["candidates"] = [part.candidates(number) for number in ids]

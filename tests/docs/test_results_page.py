@@ -189,7 +189,7 @@ def test_the_files(directory):
 def test_the_examples_and_the_lessons(directory):
     table = pd.read_parquet(directory / "examples" / "test.parquet")
     columns = {name for cells in lines_of(section("## `examples/test.parquet`")) for name in names(cells[0])}
-    assert columns - {"words", "word_attention"} == set(table.columns)
+    assert columns - {"words", "word_attention", "special_mass"} == set(table.columns)
     lessons = load_file(directory / "examples" / "test.safetensors")
     tensors = {names(cells[0])[0] for cells in lines_of(section("## `examples/*.safetensors`"))}
     assert tensors == set(lessons)

@@ -233,11 +233,12 @@ class PretrainedClassifier(TrainedModel):
         assert one.recorded is not None
         chosen = self.selection(batch, one.recorded.shape[1])
         rows = chosen.of(one.recorded)
+        recorded, on_text = shown(masses(rows, member), chosen.valid)
         if attention is None:
-            attention = shown(masses(rows, member), chosen.valid)[0].to(logits.dtype)
+            attention = recorded.to(logits.dtype)
         scores = attention.log().masked_fill(~batch.content, -torch.inf)
         hidden = self.attended(one, rows, chosen, member, attention)
-        return Outputs(logits, attention, scores, hidden, batch.content)
+        return Outputs(logits, attention, scores, hidden, batch.content, off_text=1 - on_text)
 
     def attended(
         self, one: Pass, rows: Tensor, chosen: Selection, member: Tensor, attention: Tensor

@@ -72,6 +72,14 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
         expected = torch.tensor([by_name[name] for name in manifest["classes"]])
         torch.testing.assert_close(torch.tensor(list(probability)).float(), expected, atol=1e-5, rtol=0)
 
+    # what the first attended piece and the last one have is on no word
+    assert examples["special_mass"].between(0.01, 0.99).all()
+    with torch.no_grad():
+        asked = tokenizer(" ".join(examples["tokens"][0]), return_tensors="pt")
+        network.set_attn_implementation("eager")
+        rows = network(**asked, output_attentions=True).attentions[-1][0, :, 0]
+    assert abs(float(rows[:, [0, -1]].sum(-1).mean()) - examples["special_mass"][0]) < 1e-5
+
     explained = load_run(directory).explain(["the film was unable to see", "fine"])
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
     assert abs(sum(explained["attention"][0]) - 1) < 1e-5
@@ -142,6 +150,7 @@ def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, 
     assert set(results.loc[results["probe"] == "permutation", "site"]) == {""}
     # in the page each has a map of its own
     browser = browse(grouped(read_runs(first)))
+    assert "special_mass" in {one["key"] for one in browser.index["runs"][0]["measures"]}
     maps = browser.index["runs"][0]["maps"]
     assert [one["site"] for one in maps[:3]] == ["", "layer 0", "layer 0, head 0"]
     assert len({one["key"] for one in maps}) == 16

@@ -27,6 +27,7 @@ OWN_COLUMNS = (
     Column("max_attention", "largest attention weight"),
     Column("margin", "margin of the prediction"),
     Column("length", "positions", digits=0),
+    Column("special_mass", "share of the attention on special tokens"),
 )
 """The numbers of the examples' table."""
 
@@ -71,7 +72,9 @@ def columns_of(run: Run) -> list[tuple[Source, Column]]:
     found = [(Source(probe, one), one) for probe, one in columns_in(run.numbers)]
     several = is_list(RunDirectory(run.directory).example_columns(run.split).field("label").type)
     # with several labels at once no class is ahead of another
-    found += [(Source(None, one), one) for one in OWN_COLUMNS if not (several and one.metric == "margin")]
+    absent = {"margin"} if several else set()
+    absent |= {"special_mass"} - set(RunDirectory(run.directory).example_columns(run.split).names)
+    found += [(Source(None, one), one) for one in OWN_COLUMNS if one.metric not in absent]
     return sorted(found, key=lambda pair: (not pair[1].sorts, not pair[1].leads))
 
 
@@ -191,7 +194,11 @@ def numbers(run: Run, source: Source, column: Column, ids: Int[np.ndarray, " exa
         return 1 - values if column.one_minus else values
     if column.metric == "length":
         return texts.items.astype(np.float64)
-    own = {"max_attention": ("attention", largest), "margin": ("probability", margins)}
+    own = {
+        "max_attention": ("attention", largest),
+        "margin": ("probability", margins),
+        "special_mass": ("special_mass", pa.ChunkedArray.to_numpy),
+    }
     name, reduce = own[column.metric]
     pieces = RunDirectory(run.directory).example_pieces(run.split, [name])
     return np.concatenate([np.zeros(0), *(reduce(piece[name]) for piece in pieces)])
