@@ -6,8 +6,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics import classification as tm
+from torchmetrics.utilities.data import dim_zero_cat
 
 from attnprobe.batch import Task
+
+APART = 64
+"""Batches whose probabilities are kept as tensors of their own."""
 
 
 class Performance(nn.Module):
@@ -50,6 +54,8 @@ class Performance(nn.Module):
         probability, labels = probability.detach().float(), labels.long()
         self.decisions.update(probability, labels)
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
+        for metric in self.curves.values():
+            join(metric)
 
     def compute(self) -> dict[str, Tensor]:
         """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc`, `pr_auc`."""
@@ -64,6 +70,15 @@ class Performance(nn.Module):
         """Forget what was taken in."""
         self.decisions.reset()
         self.curves.reset()
+
+
+def join(metric: Metric) -> None:
+    """Put what a metric keeps of each batch together: thousands of short tensors that stay, between all that comes and goes
+    with a batch, leave holes in the memory."""
+    for name, first in metric._defaults.items():
+        state = getattr(metric, name)
+        if isinstance(first, list) and len(state) >= APART:
+            setattr(metric, name, [dim_zero_cat(state)])
 
 
 def collected(metrics: dict[str, Metric]) -> MetricCollection:
