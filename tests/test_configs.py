@@ -111,10 +111,10 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
 @pytest.mark.parametrize(
     "attention", sorted(set(stems("model/attention")) - {"imposed"})
 )  # tests/models/test_attention
-def test_all_of_jain_and_wallace_runs_on_questions(attention, tmp_path):
-    config = composed(
-        "+experiment=jain", "task=qa", f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, f"output={tmp_path}"
-    )
+def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(attention, tmp_path):
+    probes = [] if attention == "additive" else ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
+    settings = (f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, *probes, f"output={tmp_path}")
+    config = composed("+experiment=jain", "task=qa", *settings)
     results = read_results(run(config))
     assert set(results["data"]) == {"stories"}
     assert set(results["probe"]) >= set(config.probe)

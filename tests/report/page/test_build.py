@@ -115,6 +115,7 @@ def test_every_test_has_its_title_and_every_criterion_its_line(page, made):
         assert len(re.findall(rf"<h4>{criterion.capitalize()}\b", text)) == 2 * levels  # two groups
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_verdicts_numbers_are_the_findings_numbers(make_run, tmp_path):
     directory = make_run(probes=EVERYTHING)
     text = build.write_report(directory, tmp_path / "report.html").read_text(encoding="utf-8")
@@ -126,6 +127,7 @@ def test_the_verdicts_numbers_are_the_findings_numbers(make_run, tmp_path):
         assert number(finding.evidence.value) in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
     overrides = (*SMALL_ADVERSARY, "probe.erasure.wins=false")
     probes = "[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure]"
@@ -185,6 +187,7 @@ def test_a_mistake_ends_with_one_message_and_status_2(arguments, message, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, monkeypatch):
     figure = Figure(figsize=(2, 1))
     figure.subplots().plot([0, 1])
@@ -210,6 +213,7 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
     assert (tmp_path / "report_files/study1-needed.pdf").is_file()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
     """Two audits of two CSVs with one name, one of them with other settings too: three cards, two of them with a study."""
     audits = [
@@ -240,6 +244,7 @@ def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, mon
     assert sorted(card.count("Of a</a>") + 10 * card.count("Of b</a>") for card in cards) == [0, 1, 10]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_several_seeds_are_one_mean_with_their_range(make_run, tmp_path):
     for seed in range(3):
         make_run(f"s{seed}", seed=seed)
@@ -251,6 +256,7 @@ def test_several_seeds_are_one_mean_with_their_range(make_run, tmp_path):
     assert np.ptp(accuracy) > 0
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
     make_run("bare", probes=("performance",))
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
@@ -262,6 +268,7 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
     assert "Not put to the test by themselves: sst · lstm_additive." in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, tmp_path):
     runs = [make_run(f"run{seed}", seed=seed, probes=EVERYTHING) for seed in range(2)]
     for place, run_ in enumerate(runs):
@@ -275,6 +282,7 @@ def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, t
     assert text.index('id="test-leave_one_out"') < text.index(said) < text.index('id="test-correlation"')
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_lead_does_not_count_what_a_tested_model_was_only_compared_with(make_run, tmp_path):
     runs = [make_run("base", probes=EVERYTHING), make_run("uniform", model="lstm_uniform", probes=("performance",))]
     text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
