@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ from attnprobe.configuration import CONFIGURATION
 from attnprobe.errors import UserError
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
+from attnprobe.models.objectives import CrossEntropy, Deception, Divergence
 from attnprobe.models.pretrained.doors import Pass
 from attnprobe.nulls.importances import gradients_under, removals_under
 from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier
@@ -226,3 +228,23 @@ def test_gradients_and_removals_under_other_attentions_are_those_of_words(remova
     apart = readout.distance(other, readout.predict(even)[0])
     torch.testing.assert_close(found[1, 0, 2], apart)
     assert apart > 1e-4
+
+
+@pytest.mark.parametrize("objective", [Divergence(1.0), Deception(1.0)])
+def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objective):
+    """An adversary, and a deceiver, are fine-tuned as other models are."""
+    model = classifier("bert").train()
+    batch = batch_of(model)
+    model.prepare(batch)
+    outputs = model(batch)
+    even = batch.content.float() / batch.content.sum(-1, keepdim=True)
+    batch = replace(
+        batch, rationale=batch.content & (batch.ids == batch.ids[:, 1:2]), teacher_attention=even,
+        teacher_probability=torch.full((3, 2), 0.5),
+    )  # fmt: skip
+    losses = objective(outputs, batch, model.task, None)
+    plain = CrossEntropy()(outputs, batch, model.task, None)["loss"]
+    of_attention = losses["kl"].sum() if "kl" in losses else (losses["loss"] - plain).sum()
+    query = model.network.bert.encoder.layer[-1].attention.self.query.weight
+    (gradient,) = torch.autograd.grad(of_attention, query)
+    assert gradient.abs().max() > 1e-6
