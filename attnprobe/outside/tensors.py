@@ -52,7 +52,8 @@ def audit_tensors(
         labels: class numbers from 0.
         tokens: the words of every text; without them positions are shown as numbers.
         classes: names of the classes.
-        data, model: what these texts and this model are called, in tables and page.
+        data: what these texts are called, in tables and page.
+        model: what this model is called there.
         output: the folder of `run/` and `report.html`. What another audit left there is replaced; anything else is refused.
         seed: of random orders and random attentions.
         epsilon: TVD from 0 to 1 within which another attention's prediction counts as the same.

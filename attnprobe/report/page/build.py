@@ -22,6 +22,7 @@ from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs
 from attnprobe.report.page.sections import sections
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
 from attnprobe.report.page.verdicts import Outcome, cards, examine, verdict_table
+from attnprobe.report.paper import Paper
 from attnprobe.report.published import compare
 from attnprobe.report.reading import Reading, present
 from attnprobe.report.studies import StudyReading, find_studies
@@ -65,20 +66,20 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     tell("numbers and their intervals")
     said = computed(runs, studies, tell)
-    groups = said.groups
     drawn = figures_of(said, folder, words=words, tell=tell)
-    shown = [show_study(study, place, folder, groups) for place, study in enumerate(studies, start=1)]
+    shown = [show_study(study, place, folder, said.groups) for place, study in enumerate(studies, start=1)]
     figures = [one.file for some in [*drawn.values(), *(study.pictures for study in shown)] for one in some]
     tell("tables")
     shown_cards = cards(said.tested, said.outcomes)
     written = [*all_tables(said.numbers, said.compared, said.findings), *verdict_table(shown_cards)]
-    tables = [path.name for table in written for path in table.write(folder)]
-    browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
-    browser.index["playgrounds"] = playgrounds(said.tested or groups, browser.blocks, words=words)
+    tables = [path.name for one in written for path in one.write(folder)]
+    tables += [path.name for path in Paper(said.compared).write(folder)]
+    browser = browse(said.groups, words=words, megabytes=megabytes, tell=tell)
+    browser.index["playgrounds"] = playgrounds(said.tested or said.groups, browser.blocks, words=words)
     tell("page")
     page = rendered(
         title=title,
-        sections=sections(said.readings, groups, said.compared, drawn, said.outcomes),
+        sections=sections(said.readings, said.groups, said.compared, drawn, said.outcomes),
         comparisons=by_claim(said.across),
         studies=shown,
         cards=shown_cards,

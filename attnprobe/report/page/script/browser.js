@@ -194,6 +194,7 @@ async function showDetail() {
   if (row < 0) {
     title.textContent = "No example";
     $("browser-facts").replaceChildren();
+    $("browser-numbers").replaceChildren();
     $("browser-maps").replaceChildren();
     return;
   }
@@ -250,6 +251,6 @@ function factsOf(examples, row) {
     const text = truth && !Number.isNaN(value) ? (value ? "yes" : "no") : number(value, digits);
     list.append(element("div", {}, element("dt", {}, title), element("dd", {}, text)));
   }
-  parts.push(element("details", { open: true }, element("summary", {}, "Numbers of this example"), list));
+  $("browser-numbers").replaceChildren(list);
   return parts;
 }
