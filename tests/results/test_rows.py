@@ -11,7 +11,7 @@ import pytest
 from attnprobe.results.frame import frame_of
 from attnprobe.results.rows import HELD, Rows, Written
 from attnprobe.results.schema import COLUMNS, SCHEMA
-from attnprobe.results.table import read_pieces, sites_in
+from attnprobe.results.table import metrics_in, read_pieces, sites_in
 
 IDENTITY = {
     "run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "permutation",
@@ -135,6 +135,7 @@ def test_no_more_rows_are_held_than_a_fixed_number(tmp_path):
 def test_pieces_hold_what_is_asked_for(tmp_path):
     filled(tmp_path, 100).write(tmp_path / "t", IDENTITY)
     whole = pq.read_table(tmp_path / "t").to_pandas()
+    assert metrics_in(tmp_path / "t") == sorted(set(whole["metric"]))
     for options, expected in (
         ({}, whole),
         ({"metrics": ["a_number"]}, whole.query("metric == 'a_number'")),
