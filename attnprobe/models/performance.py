@@ -1,14 +1,52 @@
 """How well a classifier classifies: torchmetrics, chosen by the task."""
 
 import warnings
+from dataclasses import replace
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torchmetrics import Metric, MetricCollection
+from torchmetrics import Metric as Computed
+from torchmetrics import MetricCollection
 from torchmetrics import classification as tm
 from torchmetrics.utilities.data import dim_zero_cat
 
 from attnprobe.batch import Task
+from attnprobe.results.metrics import COUNT, SCORE, SHARE, Metric, Scale
+
+ONE_CLASS, SEVERAL_LABELS = "one class per text", "several labels per text"
+PARTS = "objectives of several parts, such as `training=adversary`"
+PERFORMANCE = (
+    Metric("accuracy", SHARE, "right decisions", only=ONE_CLASS),
+    Metric("exact_match", SHARE, "texts with all labels right; its interval is over the texts", only=SEVERAL_LABELS),
+    Metric(
+        "label_accuracy",
+        SHARE,
+        "right decisions among all labels of all texts. It has no interval: the decisions on one text belong together",
+        only=SEVERAL_LABELS,
+    ),
+    Metric("f1", SCORE, "F1 of each class", step="class"),
+    Metric("f1_macro", SCORE, "their mean"),
+    Metric(
+        "roc_auc", SCORE, "area under the ROC curve of class 1; more than two classes: mean over one-against-the-rest"
+    ),
+    Metric("pr_auc", SCORE, "area under the precision-recall curve, likewise"),
+    Metric("examples", COUNT, "test examples"),
+)
+"""The metrics of the table `performance`, each one number about the whole split."""
+LOSS = Scale("unit of the loss")
+TRAINING = (
+    Metric("train_loss", LOSS, "the loss that is minimised", step="epoch"),
+    Metric("validation_loss", LOSS, "the same on the validation split", step="epoch"),
+    Metric("train_{part}", LOSS, "a part of the loss, such as `tvd` and `kl`", step="epoch", only=PARTS),
+    Metric("validation_{part}", LOSS, "the same on the validation split", step="epoch", only=PARTS),
+    Metric("validation_f1_{class}", SCORE, "`f1` of a class, by its number", step="epoch"),
+    *(
+        replace(one, name=f"validation_{one.name}", about=f"`{one.name}` on the validation split", step="epoch")
+        for one in PERFORMANCE
+        if one.name not in ("f1", "examples")
+    ),
+)
+"""The metrics of the table `training`, by epoch."""
 
 APART = 64
 """Batches whose probabilities are kept as tensors of their own."""
@@ -28,8 +66,8 @@ class Performance(nn.Module):
         super().__init__()
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
         self.positive_only = classes == 2 and task is Task.SINGLE_LABEL
-        decisions: dict[str, Metric]
-        curves: dict[str, Metric]
+        decisions: dict[str, Computed]
+        curves: dict[str, Computed]
         if task is Task.MULTI_LABEL:
             decisions = {
                 "exact_match": tm.MultilabelExactMatch(classes),
@@ -72,7 +110,7 @@ class Performance(nn.Module):
         self.curves.reset()
 
 
-def join(metric: Metric) -> None:
+def join(metric: Computed) -> None:
     """Put what a metric keeps of each batch together: thousands of short tensors that stay, between all that comes and goes
     with a batch, leave holes in the memory."""
     for name, first in metric._defaults.items():
@@ -81,6 +119,6 @@ def join(metric: Metric) -> None:
             setattr(metric, name, [dim_zero_cat(state)])
 
 
-def collected(metrics: dict[str, Metric]) -> MetricCollection:
+def collected(metrics: dict[str, Computed]) -> MetricCollection:
     """One collection; its metrics keep separate states, which are not all of one kind."""
     return MetricCollection(dict(metrics), compute_groups=False)

@@ -11,10 +11,34 @@ from attnprobe.batch import Task
 from attnprobe.errors import UserError
 from attnprobe.exact import farthest_attention
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.base import Measurement, ReadoutProbe, description, positions
+from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, ReadoutProbe, description, positions
 from attnprobe.probes.gradient_adversary import Found, search_adversary
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
+from attnprobe.results.metrics import JSD, SHARE, TRUTH, TVD, WEIGHT, Metric
+
+SOURCE, SEARCHED = "Jain & Wallace 2019, section 4.2.2", "not with `restarts=0`"
+METRICS = (
+    Metric("optimum_jsd", JSD, "farthest attention known within ε", higher_is_better=False, source=SOURCE),
+    Metric("optimum_tvd", TVD, "its prediction's distance, at most ε"),
+    Metric("optimum_jsd_within", JSD, "the exact optimum at ε and along `curve`, with two classes", step="ε",
+           higher_is_better=False, only=LINEAR),
+    Metric("upper_bound", JSD, "proved: no attention within ε is farther. Questions and several labels: no attention at all "
+           "is farther, whatever it predicts (all weight on the least attended position)"),
+    Metric("is_exact", TRUTH, "`optimum_jsd` is the optimum; else the optimum lies between it and `upper_bound`"),
+    Metric("found_jsd", JSD, "what the gradient search found", higher_is_better=False, source=SOURCE, only=SEARCHED),
+    Metric("found_tvd", TVD, "its prediction's distance", only=SEARCHED),
+    Metric("feasible_restarts", SHARE, "restarts that ended within ε", only=SEARCHED),
+    Metric("reached_share", SHARE, "found / optimum, NaN where nothing but the search is known", only=SEARCHED),
+    Metric("max_attention_optimum", WEIGHT, "its largest weight"),
+    Metric("max_attention_found", WEIGHT, "its largest weight", only=SEARCHED),
+    Metric("top_token_changed_optimum", TRUTH, "another position has the largest weight"),
+    Metric("top_token_changed_found", TRUTH, "likewise", only=SEARCHED),
+    Metric("optimum_attention", WEIGHT, "the attention itself, sums to 1", step="position"),
+    Metric("found_attention", WEIGHT, "likewise", step="position", only=SEARCHED),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Adversarial`."""
 
 
 @dataclass
@@ -42,6 +66,7 @@ class Adversarial(ReadoutProbe):
     """
 
     name: ClassVar[str] = "adversarial"
+    metrics = METRICS
     epsilon: float = 0.01
     restarts: int = 5
     steps: int = 500

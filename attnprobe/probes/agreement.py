@@ -1,5 +1,6 @@
 """Does attention agree with gradients and leave-one-out more than an attention without meaning would?"""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,8 +13,22 @@ from attnprobe.errors import UserError
 from attnprobe.measures import kendall_tau
 from attnprobe.nulls.attentions import even, permuted
 from attnprobe.nulls.importances import aligned, gradients_under, removals_under
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Subject, description
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import TAU, Metric, Scale
+
+METRICS = (
+    Metric("tau_{measure}_own", TAU, "of attention and the measure (`gradient`, which is gradient × input, or "
+           "`leave_one_out`), taken with the attention held fixed", higher_is_better=True),
+    Metric("tau_{measure}_null", TAU, "the same under the own weights in random order, mean of the orders"),
+    Metric("tau_{measure}_spread", Scale("τ-b", 0, math.sqrt(2)), "their standard deviation"),
+    Metric("tau_{measure}_best", TAU, "of the own weights in the measure's order: below 1 where weights are level"),
+    Metric("tau_free_gradient", TAU, "of attention and the gradient under equal weights, of which attention is no factor",
+           higher_is_better=True),
+    Metric("tau_ceiling", TAU, "of gradient and leave-one-out"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Agreement`."""
 
 
 @dataclass
@@ -38,6 +53,7 @@ class Agreement(ModelProbe):
     """
 
     name: ClassVar[str] = "agreement"
+    metrics = METRICS
     of_words = True
     samples: int = 9
     share: float = 1.0
@@ -59,7 +75,7 @@ class Agreement(ModelProbe):
         readout = subject.readout
         chosen = self.chosen(readout.example_id, draws).to(readout.content.device)
         found = self.of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
-        for name in self.metrics:
+        for name in self.own_metrics:
             values = torch.full(chosen.shape, torch.nan, dtype=torch.float64, device=chosen.device)
             if found:
                 values[chosen] = found[name].double()
@@ -67,8 +83,8 @@ class Agreement(ModelProbe):
         yield from description(readout)
 
     @property
-    def metrics(self) -> list[str]:
-        """The names of its own metrics."""
+    def own_metrics(self) -> list[str]:
+        """The names of its metrics, but for those of every probe."""
         measures = ["gradient", "leave_one_out"] if self.removals else ["gradient"]
         of_measures = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
         return ["tau_free_gradient", *of_measures, *(["tau_ceiling"] if self.removals else [])]

@@ -14,8 +14,18 @@ from attnprobe.errors import UserError
 from attnprobe.importance.agreement import rank_biased_overlap, top_overlap
 from attnprobe.measures import kendall_tau
 from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import CORRELATION, SCORE, SHARE, TAU, Metric
+
+METRICS = (
+    Metric("tau_{pair}", TAU, "Kendall's τ-b over the content positions", source="Neely et al. 2022"),
+    Metric("weighted_tau_{pair}", CORRELATION, "an exchange counts by 1 / rank", source="Vigna 2015"),
+    Metric("rbo_{pair}", SCORE, "rank-biased overlap, p = 0.9", source="Webber et al. 2010"),
+    Metric("top_overlap_{pair}", SHARE, "what the lists of the `top` (5) largest have in common"),
+    *DESCRIPTION,
+)
+"""See `AgreementMatrix`."""
 
 
 @dataclass
@@ -39,6 +49,7 @@ class AgreementMatrix(RankingProbe):
     """
 
     name: ClassVar[str] = "agreement_matrix"
+    metrics = METRICS
     of_words = True
     published = ("attention", "gradient_input", "integrated_gradients", "leave_one_out", "shapley_sampling", "random")
     top: int = 5

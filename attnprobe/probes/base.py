@@ -25,6 +25,7 @@ from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.parts import Numbers, Part, Parts
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
+from attnprobe.results.metrics import CLASS, WEIGHT, Metric, Scale
 from attnprobe.results.rows import Rows
 
 MOST_NUMBERS = 1 << 25
@@ -48,6 +49,7 @@ class Probe(ABC):
     """Measures something about every example. Subclasses are dataclasses and derive from one of the two below.
 
     Attributes:
+        metrics: what it yields, with units and ranges; a run warns of numbers that do not fit. Empty: nothing is checked.
         one_decision: it asks when one decision flips, so that it cannot examine several labels.
         of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
         filed: importance → what its metrics end in, where that is not its name.
@@ -55,6 +57,7 @@ class Probe(ABC):
     """
 
     name: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]] = ()
     resumes: ClassVar[bool] = False
     one_decision: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
@@ -160,6 +163,16 @@ def positions(content: Tensor) -> Tensor:
     """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a per-position measurement."""
     number = content.long().cumsum(-1) - 1
     return torch.where(content, number.double(), torch.nan)
+
+
+LINEAR = "linear decoder only"
+"""Of metrics that need position logits."""
+DESCRIPTION = (
+    Metric("max_attention", WEIGHT, "the model's largest weight"),
+    Metric("predicted_class", CLASS),
+    Metric("content_length", Scale("positions", 1)),
+)
+"""The metrics of `description`."""
 
 
 def description(readout: Readout) -> Iterator[Measurement]:

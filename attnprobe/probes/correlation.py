@@ -14,11 +14,31 @@ from attnprobe.importance.agreement import tenth, top_overlap, top_tau
 from attnprobe.importance.words import is_function_word
 from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
 from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import CORRELATION, COUNT, JSD, P_VALUE, SHARE, TAU, Metric
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
 """The paper's."""
+
+
+SOURCE = "Jain & Wallace 2019, section 4.1"
+METRICS = (
+    Metric("tau_{pair}", TAU, "Kendall's τ-b over the content positions", higher_is_better=True, source=SOURCE),
+    Metric("p_{pair}", P_VALUE, "of it, uncorrected", source=SOURCE),
+    Metric("spearman_{pair}", CORRELATION, "Spearman's ρ", higher_is_better=True),
+    Metric("top_tau_{pair}", CORRELATION, "Kendall's τ of the lists of the `top` (5) largest", higher_is_better=True,
+           source="Fagin et al. 2003, K with p = ½"),
+    Metric("top_overlap_{pair}", SHARE, "what these lists have in common", higher_is_better=True),
+    Metric("tenth_overlap_{pair}", SHARE, "the same of the largest tenth", higher_is_better=True),
+    Metric("jsd_{pair}", JSD, "of the two, each made to sum to 1", higher_is_better=False),
+    Metric("tau_words_{pair}", TAU, "τ-b over content words alone", higher_is_better=True),
+    Metric("tau_shuffled_{importance}", TAU, "τ-b with the attention in random order: a floor"),
+    Metric("attention_evenness", SHARE, "entropy / ln n; 1 is uniform"),
+    Metric("content_words", COUNT, "positions in `tau_words_{pair}`"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Correlation`."""
 
 
 @dataclass
@@ -49,6 +69,7 @@ class Correlation(RankingProbe):
     """
 
     name: ClassVar[str] = "correlation"
+    metrics = METRICS
     of_words = True
     published = ("attention", "gradient", "gradient_through_attention", "leave_one_out")
     top: int = 5

@@ -14,9 +14,10 @@ from attnprobe.erasure.single import decision
 from attnprobe.errors import UserError
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.ties import LEAST_MASS
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject, description, positions
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
+from attnprobe.results.metrics import ITEMS, SHARE, TRUTH, WEIGHT, Metric, Scale
 
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
 """The published tests' gradient is by the weight; that by the word vectors is another one."""
@@ -30,6 +31,39 @@ PAIRS = (
     ("attention", "random"),
 )
 """Rankings that are compared example by example (the first against the second)."""
+
+
+SOURCE = "Serrano & Smith 2019, section 5"
+WINS = "only with `probe.erasure.wins=true`"
+OPTIMAL = "the smallest set of all"
+STATUS = Scale("code", 0, 2)
+METRICS = (
+    Metric("removed_count_{ranking}", ITEMS, "erased until the decision flips; NaN where it does not",
+           higher_is_better=False, source=SOURCE),
+    Metric("removed_count_optimal", ITEMS, OPTIMAL, only=LINEAR),
+    Metric("removed_fraction_{ranking}", SHARE, "the same as a share of the content", higher_is_better=False,
+           source=SOURCE),
+    Metric("removed_fraction_optimal", SHARE, OPTIMAL, only=LINEAR),
+    Metric("removed_mass_{ranking}", WEIGHT, "attention that was on them"),
+    Metric("removed_mass_optimal", WEIGHT, OPTIMAL, only=LINEAR),
+    Metric("status_{ranking}", STATUS,
+           "2 flips; 1 only the decoder's bias does, with everything erased; 0 never"),
+    Metric("status_optimal", STATUS, OPTIMAL, only=LINEAR),
+    Metric("regret_{ranking}", Scale("items", 0), "count − count of `optimal`", higher_is_better=False, only=LINEAR),
+    Metric("never_flips", TRUTH, "proved, up to rounding: no set of items flips the decision", only=LINEAR),
+    Metric("smallest_set", TRUTH, "belongs to the smallest set; no rows where no set flips", step="position", only=LINEAR),
+    Metric("flip_by_bias", TRUTH, "the bias alone decides otherwise"),
+    Metric("removed_fraction_random_mean", SHARE, "over the random orders that flip"),
+    Metric("flip_share_random", SHARE, "random orders that flip"),
+    Metric("fewer_{ranking}_than_{other}", TRUTH, "the first flips with fewer items; ties are 0"),
+    Metric("overtake_size", ITEMS, "fewest after which this class is ahead of the decision; NaN never", step="class",
+           only=LINEAR),
+    Metric("wins_size", ITEMS, "after which it is ahead of every class", step="class", only=WINS),
+    Metric("wins_bound", ITEMS, "certainly needed", step="class", only=WINS),
+    Metric("wins_exact", TRUTH, "the two are proved to be the same", step="class", only=WINS),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Erasure`."""
 
 
 @dataclass
@@ -70,6 +104,7 @@ class Erasure(RankingProbe):
     """
 
     name: ClassVar[str] = "erasure"
+    metrics = METRICS
     one_decision = True
     published = ("attention", "ascending", "attention_gradient", "gradient_attention", "value_norm", "contribution")
     filed: ClassVar[Mapping[str, str]] = FILED

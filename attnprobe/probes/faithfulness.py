@@ -10,11 +10,37 @@ from torch import Tensor
 
 from attnprobe.erasure.words import OPERATORS, predictions_keeping, top_words
 from attnprobe.errors import UserError
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
 
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the words at which the curves are measured, beside the thresholds."""
+
+
+SOURCE, CURVES = "DeYoung et al. 2020, section 4.2", "Samek et al. 2017"
+METRICS = (
+    Metric("probability", PROBABILITY, "p of the whole text"),
+    Metric("deletion_{importance}_by_{operator}", PROBABILITY_DIFFERENCE,
+           "fall of p without the highest-scored share of the words", step="share", higher_is_better=True, source=CURVES),
+    Metric("insertion_{importance}_by_{operator}", PROBABILITY_DIFFERENCE, "fall of p with these alone", step="share",
+           higher_is_better=False, source=CURVES),
+    Metric("comprehensiveness_{importance}_by_{operator}", PROBABILITY_DIFFERENCE,
+           "mean of `deletion` over the thresholds (AOPC: 1, 5, 10, 20, 50 %)", higher_is_better=True, source=SOURCE),
+    Metric("sufficiency_{importance}_by_{operator}", PROBABILITY_DIFFERENCE, "mean of `insertion` over the thresholds",
+           higher_is_better=False, source=SOURCE),
+    Metric("deletion_area_{importance}_by_{operator}", PROBABILITY_DIFFERENCE,
+           "mean height of the curve at 10, 20, … 90 % and its end", higher_is_better=True, source=CURVES),
+    Metric("insertion_area_{importance}_by_{operator}", PROBABILITY_DIFFERENCE, "likewise", higher_is_better=False,
+           source=CURVES),
+    Metric("flip_share_{importance}_by_{operator}", SHARE, "the smallest share tried whose deletion changes the decision; "
+           "NaN where none does", higher_is_better=False),
+    Metric("completeness_gap_{importance}", Scale("units of the logit", 0),
+           "how far the scores are from adding up to what they should; of importances that should", higher_is_better=False,
+           source="Sundararajan et al. 2017, proposition 1"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Faithfulness`."""
 
 
 @dataclass
@@ -48,6 +74,7 @@ class Faithfulness(RankingProbe):
     """
 
     name: ClassVar[str] = "faithfulness"
+    metrics = METRICS
     of_words = True
     one_decision = True
     published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")

@@ -6,8 +6,24 @@ from typing import ClassVar
 
 from attnprobe.importance.gradient import gradients_of
 from attnprobe.measures import normalised
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Subject, description, positions
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import SHARE, Metric, Scale
+
+SOURCE = "Jain & Wallace 2019, section 4.1"
+METRICS = (
+    Metric("gradient", SHARE, "absolute value of gradient × word vector, attention held fixed; sums to 1", step="position",
+           source=SOURCE),
+    Metric("gradient_through_attention", SHARE, "the attention reacts as well", step="position"),
+    Metric("hidden_gradient", SHARE, "`gradient` of the encoder's states", step="position"),
+    Metric("hidden_gradient_through_attention", SHARE, "`gradient_through_attention` of the encoder's states",
+           step="position"),
+    Metric("attention_gradient", Scale("probability per weight"), "∂ probability of the predicted class / ∂ weight, signed",
+           step="position", source="Serrano & Smith 2019, section 5"),
+    Metric("max_gradient", SHARE, "the largest share of `gradient`"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Gradient`."""
 
 
 @dataclass
@@ -22,6 +38,7 @@ class Gradient(ModelProbe):
     """
 
     name: ClassVar[str] = "gradient"
+    metrics = METRICS
     of_words = True
 
     @property

@@ -16,8 +16,27 @@ from attnprobe.errors import UserError
 from attnprobe.importance.plausibility import average_precision, covered, mass_inside, precision_at_size
 from attnprobe.measures import kendall_tau, normalised, total_variation
 from attnprobe.models.base import Model
-from attnprobe.probes.base import Measurement, ModelProbe, Subject
+from attnprobe.probes.base import LINEAR, Measurement, ModelProbe, Subject
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import SHARE, TAU, TRUTH, Metric, Scale
+
+ABOVE_CHANCE = Scale("share", -1, 1)
+METRICS = (
+    Metric("correct", TRUTH, "the decision is the label"),
+    Metric("correct_contradicted", TRUTH, "of the text with its reason changed: the decision is that text's class"),
+    Metric("correct_without", TRUTH, "of the text without the rationale's words: the decision is the label"),
+    Metric("correct_alone", TRUTH, "of the rationale's words alone: the decision is the label"),
+    Metric("chance", SHARE, "of the content that is rationale"),
+    Metric("mass_on_rationale", ABOVE_CHANCE, "attention on the rationale − `chance`", higher_is_better=True),
+    Metric("precision_on_rationale", ABOVE_CHANCE, "rationale among as many top words as it has − `chance`",
+           higher_is_better=True, source="Bastings et al. 2022, section 3"),
+    Metric("auprc_on_rationale", ABOVE_CHANCE, "average precision − `chance`", higher_is_better=True),
+    Metric("state_rank_agreement", TAU, "of attention and the size of the states' contributions", higher_is_better=True,
+           only=LINEAR),
+    Metric("state_mass_agreement", SHARE, "mass that attention and these contributions (made to sum to 1) have in common",
+           higher_is_better=True, only=LINEAR),
+)  # fmt: skip
+"""See `KnownAnswer`."""
 
 
 @dataclass
@@ -42,6 +61,7 @@ class KnownAnswer(ModelProbe):
     """
 
     name: ClassVar[str] = "known_answer"
+    metrics = METRICS
     one_decision = True
     of_words = True
 

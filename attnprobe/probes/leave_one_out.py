@@ -7,8 +7,18 @@ from typing import ClassVar
 import torch
 
 from attnprobe.importance.leave_one_out.member import LeaveOneOut as Removal
-from attnprobe.probes.base import Measurement, ModelProbe, Note, Subject, description, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Note, Subject, description, positions
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import SHARE, TVD, Metric
+
+METRICS = (
+    Metric("leave_one_out", TVD, "between the predictions without and with the token, the text encoded again",
+           step="position", source="Jain & Wallace 2019, section 4.1"),
+    Metric("max_leave_one_out", TVD, "the largest of them"),
+    Metric("decisive_tokens", SHARE, "tokens without any one of which the decision is another"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `LeaveOneOut`."""
 
 
 @dataclass
@@ -22,6 +32,7 @@ class LeaveOneOut(ModelProbe):
     """
 
     name: ClassVar[str] = "leave_one_out"
+    metrics = METRICS
     of_words = True
 
     @property

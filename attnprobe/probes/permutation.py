@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import Measurement, ReadoutProbe, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, ReadoutProbe, description
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
+from attnprobe.results.metrics import TVD, Metric
+
+
+METRICS = (
+    Metric("median_tvd", TVD, "median over the permutations", higher_is_better=True,
+           source="Jain & Wallace 2019, section 4.2.1"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Permutation`."""
 
 
 @dataclass
@@ -19,6 +28,7 @@ class Permutation(ReadoutProbe):
     """
 
     name: ClassVar[str] = "permutation"
+    metrics = METRICS
     samples: int = 100
 
     @property

@@ -16,6 +16,7 @@ from attnprobe.importance.plausibility import (
 )
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import SCORE, SHARE, Metric
 
 MEASURES = {
     "top_in_rationale": top_hit,
@@ -23,6 +24,19 @@ MEASURES = {
     "f1_rationale": precision_at_size,
     "auprc_rationale": average_precision,
 }
+
+
+SOURCE = "DeYoung et al. 2020, section 4.1"
+METRICS = (
+    Metric("rationale_share", SHARE, "of the content that is rationale: what chance would hit"),
+    Metric("top_in_rationale_{importance}", SCORE, "the top token is in it; between with ties", higher_is_better=True),
+    Metric("mass_in_rationale_{importance}", SHARE, "of the importance that lies on it", higher_is_better=True),
+    Metric("f1_rationale_{importance}", SCORE, "F1 of the highest-scored tokens, as many as the rationale has; chance: "
+           "`rationale_share`", higher_is_better=True, source=SOURCE),
+    Metric("auprc_rationale_{importance}", SCORE, "average precision", higher_is_better=True, source=SOURCE),
+    Metric("auprc_chance", SCORE, "that of a random order, on average"),
+)  # fmt: skip
+"""See `Plausibility`."""
 
 
 @dataclass
@@ -42,6 +56,7 @@ class Plausibility(RankingProbe):
     """
 
     name: ClassVar[str] = "plausibility"
+    metrics = METRICS
     of_words = True
     published = ("attention", "gradient", "leave_one_out")
 

@@ -10,9 +10,34 @@ from torch import Tensor
 
 from attnprobe.erasure import SingleErasures, erase_each
 from attnprobe.measures import kendall_tau
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description, positions
 from attnprobe.probes.erasure import FILED
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import JSD, JSD_DIFFERENCE, SHARE, TAU, TRUTH, Metric, Scale
+
+SOURCE = "Serrano & Smith 2019, section 4"
+METRICS = (
+    Metric("effect_js", JSD, "JSD of the predictions before and after this item's erasure", step="position", source=SOURCE),
+    Metric("effect_flip", TRUTH, "another class is ahead afterwards", step="position", source=SOURCE),
+    Metric("js_top_{importance}", JSD, "`effect_js` of the top item", higher_is_better=True, source=SOURCE),
+    Metric("flip_top_{importance}", TRUTH, "`effect_flip` of the top item", higher_is_better=True, source=SOURCE),
+    Metric("js_random_{importance}", JSD, "mean over all other items"),
+    Metric("flip_random_{importance}", SHARE, "other items that flip"),
+    Metric("delta_js_{importance}", JSD_DIFFERENCE, "top − random", higher_is_better=True, source=SOURCE),
+    Metric("delta_js_negative_{importance}", SHARE, "others whose erasure does more than the top's",
+           higher_is_better=False, source=SOURCE),
+    Metric("drawn_delta_js_{importance}", JSD_DIFFERENCE, "top − one other item, drawn at random", higher_is_better=True),
+    Metric("drawn_delta_attention_{importance}", Scale("weight", -1, 1), "difference of their weights"),
+    Metric("drawn_flip_{importance}", TRUTH, "the drawn one flips", higher_is_better=False),
+    Metric("js_second", JSD, "of the second most attended item"),
+    Metric("js_lowest", JSD, "of the least attended item", higher_is_better=False),
+    Metric("flip_second", TRUTH, "of the second most attended item"),
+    Metric("flip_lowest", TRUTH, "of the least attended item", higher_is_better=False),
+    Metric("tau_attention_effect", TAU, "of attention and `effect_js`", higher_is_better=True),
+    Metric("undefined_erasure", TRUTH, "some item has all the weight: less than 1e-12 of it is left without that item"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `SingleWeight`."""
 
 
 @dataclass
@@ -42,6 +67,7 @@ class SingleWeight(RankingProbe):
     """
 
     name: ClassVar[str] = "single_weight"
+    metrics = METRICS
     one_decision = True
     published = ("attention", "attention_gradient", "gradient_attention")
     filed: ClassVar[Mapping[str, str]] = FILED

@@ -17,6 +17,22 @@ from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, posi
 from attnprobe.probes.permutation import permute_attention
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
+from attnprobe.results.metrics import SCORE, SHARE, TAU, TRUTH, TVD, WEIGHT, Metric
+
+METRICS = (
+    Metric("attention", WEIGHT, "what a reader of this layer or head would see", step="position"),
+    Metric("max_attention", WEIGHT),
+    Metric("evenness", SHARE, "entropy / ln n; 1 is uniform"),
+    Metric("special_mass", SHARE, "of its attention that is on no word of the text"),
+    Metric("median_tvd", TVD, "its weights permuted, and nothing else: median over the permutations",
+           higher_is_better=True, source="Jain & Wallace 2019, section 4.2.1"),
+    Metric("uniform_tvd", TVD, "every word the same", higher_is_better=True),
+    Metric("top_tvd", TVD, "without its most attended word", higher_is_better=True),
+    Metric("top_flips", TRUTH, "the decision is another then", higher_is_better=True),
+    Metric("tau_{importance}", TAU, "with the size of the importance's scores", higher_is_better=True),
+    Metric("auprc_rationale", SCORE, "average precision", higher_is_better=True, only="data with rationales"),
+)  # fmt: skip
+"""See `Sites`."""
 
 
 @dataclass
@@ -41,6 +57,7 @@ class Sites(RankingProbe):
     """
 
     name: ClassVar[str] = "sites"
+    metrics = METRICS
     of_words = True
     resumes = True
     published = ("gradient", "leave_one_out")

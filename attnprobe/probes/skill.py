@@ -13,9 +13,37 @@ from attnprobe.importance.leave_one_out.member import LeaveOneOut
 from attnprobe.models.base import Unit
 from attnprobe.nulls.attentions import even, is_top, over_ties, permuted, random_like, top_of
 from attnprobe.nulls.erasing import each_erased, each_on_top, erased
-from attnprobe.probes.base import Measurement, ModelProbe, Note, Subject, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Note, Subject, description
 from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
+from attnprobe.results.metrics import P_VALUE, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
+
+NULL, SPREAD = "the same with the own weights in random order, mean of the orders", "their standard deviation"
+METRICS = (
+    Metric("state_drop_own", PROBABILITY_DIFFERENCE, "what the decision loses without the top state, under the model's own "
+           "attention", higher_is_better=True),
+    Metric("state_drop_null", PROBABILITY_DIFFERENCE, NULL),
+    Metric("state_drop_spread", Scale("probability", 0, 1), SPREAD),
+    Metric("state_drop_best", PROBABILITY_DIFFERENCE, "with the largest weight where erasing it does most"),
+    Metric("state_drop_random", PROBABILITY_DIFFERENCE, "under random weights as spread out as the own ones"),
+    Metric("state_drop_uniform", PROBABILITY_DIFFERENCE, "under equal weights"),
+    Metric("state_drop_p", P_VALUE, "Monte-Carlo, of one text: orders that reach its own", higher_is_better=False,
+           source="Davison & Hinkley 1997, section 4.2"),
+    Metric("state_flip_own", SHARE, "whether the decision is another one without the top state", higher_is_better=True),
+    *(Metric(f"state_flip_{kind}", SHARE, "likewise") for kind in ("null", "spread", "best", "random", "uniform")),
+    Metric("word_distance_own", TVD, "without the most attended word", higher_is_better=True),
+    Metric("word_distance_null", TVD, "without a random one, mean"),
+    Metric("word_distance_spread", TVD, SPREAD),
+    Metric("word_distance_best", TVD, "without the one that does most"),
+    Metric("word_flip_own", SHARE, "whether the decision is another one without the most attended word",
+           higher_is_better=True),
+    *(Metric(f"word_flip_{kind}", SHARE, "likewise") for kind in ("null", "spread", "best")),
+    Metric("word_mass_own", TVD, "without a word, mean over the words by their attention", higher_is_better=True),
+    Metric("word_mass_null", TVD, "the mean of all words alike"),
+    Metric("word_mass_best", TVD, "of the word without which it is largest"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Skill`."""
 
 
 @dataclass
@@ -44,6 +72,7 @@ class Skill(ModelProbe):
     """
 
     name: ClassVar[str] = "skill"
+    metrics = METRICS
     one_decision = True
     samples: int = 99
     words: bool = True

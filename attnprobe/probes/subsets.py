@@ -13,11 +13,34 @@ from attnprobe.errors import UserError
 from attnprobe.exact.subsets import complement, minimal_sets, prefix_limits, shapley_values, smallest_set
 from attnprobe.importance.attribution import Attribution, Explained
 from attnprobe.measures import kendall_tau
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description, positions
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, TAU, Metric, Scale
 
 MOST_WORDS = 16
 """2^16 texts in the place of one."""
+
+
+SOURCE = "Edin et al. 2025"
+METRICS = (
+    Metric("aopc_lower", PROBABILITY_DIFFERENCE, "mean fall of the predicted class's probability over the prefixes of the "
+           "worst of all orders", source=SOURCE),
+    Metric("aopc_upper", PROBABILITY_DIFFERENCE, "of the best of all orders", source=SOURCE),
+    Metric("input_set", Scale("words", 1), "the fewest words without which the decision differs; NaN where no set does it"),
+    Metric("necessary_sets", COUNT, "minimal sets without which it differs"),
+    Metric("sufficient_sets", COUNT, "minimal sets that alone keep it"),
+    Metric("shapley", Scale("units of the logit"), "exact Shapley values", step="position"),
+    Metric("aopc_{importance}", PROBABILITY_DIFFERENCE, "the mean fall in this order", higher_is_better=True,
+           source=SOURCE),
+    Metric("aopc_normalised_{importance}", SCORE, "where that lies between the two limits", higher_is_better=True,
+           source=SOURCE),
+    Metric("shapley_tau_{importance}", TAU, "of the scores and the Shapley values (their sizes, where the importance has no "
+           "sign)", higher_is_better=True),
+    Metric("shapley_error_{importance}", Scale("ratio", 0), "sum of the differences from the Shapley values over the sum of "
+           "their sizes; of importances that should add up", higher_is_better=False),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Subsets`."""
 
 
 @dataclass
@@ -44,6 +67,7 @@ class Subsets(RankingProbe):
     """
 
     name: ClassVar[str] = "subsets"
+    metrics = METRICS
     of_words = True
     one_decision = True
     published = (

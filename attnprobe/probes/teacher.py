@@ -7,8 +7,20 @@ from typing import ClassVar
 from attnprobe.batch import prediction_distance
 from attnprobe.errors import UserError
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.base import Measurement, ModelProbe, Subject, description
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Subject, description
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import CLASS, JSD, TRUTH, TVD, WEIGHT, Metric
+
+SOURCE = "Wiegreffe & Pinter 2019, sections 3.3 and 4"
+METRICS = (
+    Metric("tvd", TVD, "between this run's prediction and the teacher's", source=SOURCE),
+    Metric("jsd", JSD, "between their attentions", source=SOURCE),
+    Metric("same_decision", TRUTH),
+    Metric("teacher_max_attention", WEIGHT),
+    Metric("teacher_predicted_class", CLASS),
+    *DESCRIPTION,
+)
+"""See `AgainstTeacher`."""
 
 
 @dataclass
@@ -27,6 +39,7 @@ class AgainstTeacher(ModelProbe):
     """
 
     name: ClassVar[str] = "teacher"
+    metrics = METRICS
     of_words = True
     teacher: str | None = None
 

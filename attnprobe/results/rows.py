@@ -20,11 +20,16 @@ OF_SITE = "\x1f"
 """Between a metric and the site that it is about, where rows are kept; it sorts before what can be in a name."""
 
 
+Extremes = dict[str, tuple[float, float] | None]
+"""Metric → its smallest and its largest number; None where all are undefined."""
+
+
 class Written(NamedTuple):
-    """What was written: `rows`, and of these `undefined`, whose value is NaN."""
+    """What was written: `rows`, of these `undefined`, whose value is NaN, and every metric's `extremes`."""
 
     rows: int
     undefined: int
+    extremes: Extremes
 
 
 class Rows:
@@ -116,19 +121,21 @@ class Rows:
             identity: run_id, experiment, data, model, seed, split and probe, the same in every row.
         """
         rows = undefined = 0
+        extremes: Extremes = {}
 
         def counted() -> Iterator[pa.Table]:
             nonlocal rows, undefined
             for group in self.groups(identity):
                 rows += group.num_rows
                 undefined += pc.sum(pc.is_nan(group["value"])).as_py() or 0
+                widen(extremes, group)
                 yield group
 
         try:
             write_groups(SITED if self.has_sites else SCHEMA, counted(), path)
         finally:
             self.close()
-        return Written(rows, undefined)
+        return Written(rows, undefined, extremes)
 
     def close(self) -> None:
         """Forget the rows."""
@@ -197,3 +204,14 @@ def _group(names: list[str], parts: list[tuple[int, np.ndarray]], identity: dict
     # NaN stays NaN: an undefined number is reported, not missing
     arrays["value"] = pa.array(np.ascontiguousarray(records["value"]))
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def widen(extremes: Extremes, group: pa.Table) -> None:
+    """Take the smallest and the largest numbers of these rows, by metric, into `extremes`."""
+    for name in pc.unique(group["metric"].cast(pa.string())).to_pylist():
+        extremes.setdefault(name, None)
+    known = group.select(["metric", "value"]).filter(pc.invert(pc.is_nan(group["value"])))
+    ends = known.group_by("metric").aggregate([("value", "min"), ("value", "max")])
+    for end in ends.to_pylist():
+        low, high = extremes[end["metric"]] or (np.inf, -np.inf)
+        extremes[end["metric"]] = min(low, end["value_min"]), max(high, end["value_max"])

@@ -1,4 +1,4 @@
-"""What a manifest says in words, of importances and of the data: checked before anything is made of it, because whoever
+"""What a manifest says of importances, metrics and the data: checked before anything is made of it, because whoever
 made the run may have written and sealed it."""
 
 from pathlib import Path
@@ -14,7 +14,7 @@ TEXTS = ("title", "colour")
 
 
 def check_statements(path: Path, content: dict[str, Any]) -> None:
-    """Whether a manifest's importances and its data section have the types that a run writes.
+    """Whether a manifest's importances, metrics and data section have the types that a run writes.
 
     Raises:
         DamagedRun: they do not.
@@ -23,6 +23,11 @@ def check_statements(path: Path, content: dict[str, Any]) -> None:
         told = entry.get("importances", {})
         if not isinstance(told, dict) or not all(_is_fact(said) for said in told.values()):
             raise damaged(path, f"what it says of the importances of {probe!r} is not as a run says it")
+        metrics = entry.get("metrics", {})
+        if not isinstance(metrics, dict) or not all(_is_metric(one) for one in metrics.values()):
+            raise damaged(path, f"what it says of the metrics of {probe!r} is not as a run says it")
+        if not _is_number(entry.get("seconds", 0)):
+            raise damaged(path, f"it does not say how many seconds {probe!r} took")
     said = content.get(SECTION, {})
     if not isinstance(said, dict) or not _are(said.get("notes", []), str) or not _are(said.get("checks", []), dict):
         raise damaged(path, f"its {SECTION} is not as a run writes it")
@@ -35,7 +40,15 @@ def _are(values: Any, kind: type) -> bool:
 
 
 def _is_fact(said: Any) -> bool:
-    return isinstance(said, dict) and all(isinstance(said.get(name, ""), str) for name in TEXTS)
+    named = isinstance(said, dict) and all(isinstance(said.get(name, ""), str) for name in TEXTS)
+    return named and _is_number(said.get("seconds", 0))
+
+
+def _is_metric(said: Any) -> bool:
+    if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in ("unit", "step")):
+        return False
+    ends = (said.get(end) is None or _is_number(said[end]) for end in ("low", "high"))
+    return all(ends) and said.get("higher_is_better") in (None, True, False)
 
 
 def _is_check(one: dict[str, Any]) -> bool:

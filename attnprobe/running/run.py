@@ -20,6 +20,7 @@ from attnprobe.data.section import tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
+from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.parts import Parts
@@ -36,6 +37,7 @@ from attnprobe.results.directory import (
     table_file,
 )
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.metrics import declarations, warn_of_undeclared
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.results.rows import Rows
 from attnprobe.results.statements import SECTION
@@ -208,12 +210,15 @@ def write_tables(
         for name, one in runner.importances.items()
     }
     filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in runner.probes}
+    metrics = {"training": TRAINING, "performance": PERFORMANCE} | {one.name: one.metrics for one in runner.probes}
     tables = {}
     for name, collected in rows.items():
         written = collected.write(directory.place(table_file(name)), settings.identity(name))
+        warn_of_undeclared(name, written.extremes, metrics[name])
         tables[name] = {
             "rows": written.rows,
             "undefined": written.undefined,
+            "metrics": {key: one.facts for key, one in declarations(written.extremes, metrics[name]).items()},
             "settings": config["probe"].get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
             "notes": runner.notes.get(name, {}),

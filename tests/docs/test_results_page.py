@@ -1,9 +1,7 @@
-"""docs/results.md names every metric that a run writes, with its range and whether it has steps, and no other."""
+"""docs/results.md has the metrics that the probes declare; and these are what a run writes, range and steps included."""
 
 import json
-import math
 import re
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +10,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from attnprobe.__main__ import CONFIGURATION
+from attnprobe.models.performance import ONE_CLASS, PERFORMANCE, SEVERAL_LABELS, TRAINING
+from attnprobe.probes.__main__ import blocks, filled, probes
+from attnprobe.probes.adversarial import SEARCHED
+from attnprobe.probes.base import LINEAR
+from attnprobe.probes.erasure import WINS
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.metrics import declared
 from attnprobe.results.schema import COLUMNS, SITE
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
@@ -19,10 +24,10 @@ from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+EVERYTHING = (ONE_CLASS, SEARCHED, LINEAR, WINS)
+"""The conditions that hold in `directory`."""
 PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites")
-NUMBERS = {"ln 2": math.log(2), "−ln 2": -math.log(2)}
-NO_DESCRIPTION = {"performance", "training", "plausibility", "known_answer"}
-LINEAR = "linear decoder only"
+WHOLE_SPLIT = {"performance": PERFORMANCE, "training": TRAINING}
 
 
 def section(heading):
@@ -39,60 +44,19 @@ def names(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-def documented(probe):
-    """Metric → (low, high, has steps, remark) of one probe's section, placeholders filled in."""
-    text = section(f"### `{probe}`")
-    if probe == "training":
-        listed = names(re.search(r"from 0: (.*?)\n\n", text, re.S).group(1))
-        metrics = [one for name in listed for one in ([f"{name[:-1]}{c}" for c in "01"] if name[-1] == "C" else [name])]
-        return {metric: (0, math.inf if "loss" in metric else 1, True, "") for metric in metrics}
-    choices = {
-        letter: names(sentence)
-        for letter in "XRP"
-        for sentence in re.findall(rf"\b{letter} is (?:\w+ )*(.*?)\.\n", text, re.S)
-    }
-    rows = {}
-    # notes of the manifest have a table of two columns
-    for shown, unit, steps, remark in (cells for cells in lines_of(text) if len(cells) == 4):
-        for name, letter in product(names(shown), "XRP"):
-            if re.search(rf"_{letter}$", name):
-                rows |= {
-                    f"{name[:-1]}{choice}": (*bounds(unit), bool(steps), remark)
-                    for choice in choices[letter]
-                    if f"not for `{choice}`" not in remark
-                }
-            elif not re.search(r"_[XRP]$", name):
-                rows[name] = (*bounds(unit), bool(steps), remark)
-    return rows
+def metrics_of(probe):
+    return WHOLE_SPLIT[probe] if probe in WHOLE_SPLIT else probes()[probe].metrics
 
 
-def bounds(unit):
-    """`nats, 0 to ln 2` → the two numbers."""
-    if unit.endswith("0/1"):
-        return 0, 1
-    if found := re.search(r"(\S*ln 2|−?\d+) to (\S*ln 2|−?\d+)$", unit):
-        low, high = (NUMBERS.get(end) or float(end.replace("−", "-")) for end in found.groups())
-        return low, high
-    if unit.endswith("1 or more"):
-        return 1, math.inf
-    if unit.endswith("0 or more") or unit in ("count", "class number"):
-        return 0, math.inf
-    assert unit.endswith("any number"), unit
-    return -math.inf, math.inf
+def written_in(results, probe):
+    """Metric → its declaration, of those that a table has."""
+    names = map(str, results.loc[results["probe"] == probe, "metric"].unique())
+    return {name: declared(name, metrics_of(probe)) for name in names}
 
 
-def everything(probe, *, other_task="several labels per text"):
-    """Metric → (low, high, has steps, remark), without those of the other task."""
-    described = {} if probe in NO_DESCRIPTION else documented_description()
-    of_other = {metric for metric, fact in documented("performance").items() if fact[-1].startswith(other_task)}
-    of_other |= {f"validation_{metric}" for metric in of_other}
-    left_out = of_other if probe in ("performance", "training") else set()
-    return {metric: fact for metric, fact in (documented(probe) | described).items() if metric not in left_out}
-
-
-def documented_description():
-    text = PAGE.split("### In every probe's table")[1].split("### `performance`")[0]
-    return {names(shown)[0]: (*bounds(unit), False, "") for shown, unit, _, _ in lines_of(text)}
+def always(probe, *conditions):
+    """The names of the metrics that are declared without a condition, or with one of these."""
+    return {one.name for one in metrics_of(probe) if one.only in ("", *conditions)}
 
 
 @pytest.fixture(scope="module")
@@ -111,55 +75,63 @@ def results(directory):
     return read_results(directory)
 
 
+def test_the_page_has_what_the_probes_declare():
+    """After a change: python -m attnprobe.probes docs/results.md"""
+    assert filled(PAGE, blocks()) == PAGE
+    assert set(re.findall(r"<!-- metrics of (\w+) -->", PAGE)) == set(blocks())
+
+
+def test_every_part_in_braces_is_explained():
+    parts = {part for table in blocks().values() for part in re.findall(r"\{\w+\}", table)}
+    assert parts == {name for cells in lines_of(section("## Metrics")) for name in names(cells[0])}
+
+
 @pytest.mark.parametrize("probe", ["performance", "training", *PROBES])
-def test_every_metric_is_on_the_page_and_no_other(results, probe):
-    rows = results[results["probe"] == probe]
-    page = everything(probe)
-    assert set(rows["metric"].unique()) == set(page)
-    for metric, part in rows.groupby("metric", observed=True):
-        low, high, has_steps, _ = page[str(metric)]
-        assert part["step"].notna().all() == has_steps, metric
-        assert part["step"].notna().any() == has_steps, metric
-        values = part["value"].dropna()
-        assert values.between(low - 1e-9, high + 1e-9).all(), (metric, values.min(), values.max())
+def test_a_run_with_everything_writes_what_is_declared_and_nothing_else(results, directory, probe):
+    written = written_in(results, probe)
+    assert {one.name for one in written.values()} == always(probe, *EVERYTHING)
+    manifest = RunDirectory(directory).manifest()["tables"][probe]["metrics"]
+    assert manifest == {name: one.facts for name, one in written.items()}
+    for metric, rows in results[results["probe"] == probe].groupby("metric", observed=True):
+        fact, values = written[str(metric)], rows["value"].dropna()
+        assert rows["step"].notna().all() == rows["step"].notna().any() == bool(fact.step), metric
+        # the bounds as the manifest has them, not by the code that checks them while writing
+        low, high = (manifest[metric][end] for end in ("low", "high"))
+        assert low is None or values.min() >= low - 1e-9 or values.empty, metric
+        assert high is None or values.max() <= high + 1e-9 or values.empty, metric
 
 
-def test_of_several_labels_the_page_lists_other_shares(tmp_path):
+def test_of_several_labels_other_shares_are_written(tmp_path):
     path = tmp_path / "labels.jsonl"
     rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
     path.write_text("\n".join(map(json.dumps, rows)))
     data = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training.epochs=1"]
     found = read_results(run(composed(*data, "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu")))
     for probe in ("performance", "training"):
-        page = set(everything(probe, other_task="one class per text"))
-        assert set(found.loc[found["probe"] == probe, "metric"]) == page
-        assert {"exact_match", "validation_exact_match"} & page
+        written = {one.name for one in written_in(found, probe).values()}
+        assert written == always(probe, SEVERAL_LABELS)
+        assert {"exact_match", "validation_exact_match"} & written
 
 
 def test_where_the_decoder_is_not_linear_the_marked_ones_are_missing(tmp_path):
     story = ("data=stories", "task=qa", "model.width=8")
     rows = read_results(run(small_run(tmp_path, *story, *SMALL_ADVERSARY, probes="[adversarial,erasure]")))
-    page = everything("adversarial")
-    linear = {metric for metric, (*_, remark) in page.items() if remark.endswith(LINEAR)}
-    assert set(rows.loc[rows["probe"] == "adversarial", "metric"]) == set(page) - linear
-    with_linear_only = {
-        metric
-        for metric, (*_, remark) in everything("erasure").items()
-        if "wins" in metric or "contribution" in metric or metric.endswith("_optimal") or remark.endswith(LINEAR)
-    }
-    written = set(rows.loc[rows["probe"] == "erasure", "metric"])
-    assert written == set(everything("erasure")) - with_linear_only
+    assert {one.name for one in written_in(rows, "adversarial").values()} == always("adversarial", SEARCHED)
+    erasure = written_in(rows, "erasure")
+    assert {one.name for one in erasure.values()} == always("erasure")
+    assert not [name for name in erasure if name.endswith("_contribution")]  # an importance that needs it too
 
 
 def test_every_probe_has_its_section():
     assert set(re.findall(r"^### `(\w+)`$", PAGE, re.M)) == {"performance", "training", "sites", *PROBES}
+    assert set(probes()) == {"sites", *PROBES}
 
 
 def test_the_metrics_of_layers_and_heads():
     """What the probe yields, without a transformer to ask: its test has one."""
-    page = documented("sites")
-    assert set(page) - {"auprc_rationale"} == OF_EVERY_SITE
-    assert {metric for metric, (_, _, has_steps, _) in page.items() if has_steps} == {"attention"}
+    found = {name: declared(name, metrics_of("sites")) for name in OF_EVERY_SITE}
+    assert {one.name for one in found.values()} == always("sites")
+    assert {name for name, one in found.items() if one.step} == {"attention"}
 
 
 def test_the_columns(results, directory):

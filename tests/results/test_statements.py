@@ -42,3 +42,22 @@ def test_importances_that_are_none_are_damage(tmp_path, told):
     seal(tmp_path, tables={"erasure": {"importances": told}})
     with pytest.raises(DamagedRun, match="importances of 'erasure'"):
         RunDirectory(tmp_path).manifest()
+
+
+METRIC = {"unit": "TVD", "low": 0, "high": None, "step": "", "higher_is_better": True}
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [({"metrics": told}, "metrics of 'erasure'") for told in (
+        3, {"tvd": "TVD"}, {"tvd": METRIC | {"unit": 3}}, {"tvd": METRIC | {"low": "0"}}, {"tvd": METRIC | {"step": None}},
+        {"tvd": METRIC | {"higher_is_better": "yes"}},
+    )]
+    + [({"seconds": "many"}, "seconds 'erasure' took"), ({"importances": {"mine": {"seconds": []}}}, "importances")],
+)  # fmt: skip
+def test_metrics_and_times_that_are_none_are_damage(tmp_path, entry, match):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/erasure.parquet").write_bytes(b"some")
+    seal(tmp_path, tables={"erasure": {"metrics": {"tvd": METRIC}} | entry})
+    with pytest.raises(DamagedRun, match=match):
+        RunDirectory(tmp_path).manifest()

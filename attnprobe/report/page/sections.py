@@ -13,6 +13,7 @@ from attnprobe.report.page.verdicts import Outcome, in_words
 from attnprobe.report.published import REMARKS
 from attnprobe.report.reading import Reading
 from attnprobe.report.wide import class_of
+from attnprobe.results.metrics import Scale
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One headline number across all groups; None where a group does not have it. `inner`: it belongs to the row above."""
+    """One headline number across all groups; None where a group does not have it. `unit`: unit, range and direction.
+    `inner`: it belongs to the row above."""
 
     title: str
+    unit: str
     inner: bool
     cells: tuple[Cell | None, ...]
 
@@ -67,6 +70,7 @@ class Section:
     outcomes: tuple[Outcome, ...]
     words: str
     noted: str
+    cost: str
 
     @property
     def claims(self) -> list[tuple[Any, list[Outcome]]]:
@@ -143,6 +147,7 @@ def section(
         outcomes=tuple(outcomes),
         words=words,
         noted=noted(reading, columns),
+        cost=cost_of(reading.probe, columns),
     )
 
 
@@ -163,8 +168,43 @@ def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) ->
     for key in titles:
         cells = tuple(cell(by_key, key, group) for group in columns)
         if any(one is not None for one in cells):
-            rows.append(Row(titles[key].strip(), titles[key].startswith(" "), cells))
+            unit = unit_of(reading.probe, key, columns)
+            rows.append(Row(titles[key].strip(), unit, titles[key].startswith(" "), cells))
     return rows
+
+
+def unit_of(probe: str, metric: str, columns: Sequence[Group]) -> str:
+    """Unit, range and direction of a metric as the first run that says something of it declares them; empty where none does.
+    A number that is made of a metric under another name has units of its own."""
+    tables = [run.manifest.get("tables", {}).get(probe, {}) for group in columns for run in group.runs]
+    said = next((table["metrics"][metric] for table in tables if metric in table.get("metrics", {})), None)
+    if said is None:
+        return ""
+    scale = Scale.of(said)
+    arrow = {True: "higher is better", False: "lower is better"}.get(said.get("higher_is_better"), "")
+    return "; ".join(part for part in (scale.words, arrow) if part)
+
+
+def cost_of(probe: str, columns: Sequence[Group]) -> str:
+    """Wall time of a test and of the importances in it, over all runs; empty where no run says it.
+
+    What an importance took counts once for the whole run, whichever test asked first.
+    """
+    tables = [run.manifest.get("tables", {}).get(probe, {}) for group in columns for run in group.runs]
+    timed = [table for table in tables if table.get("seconds")]
+    if not timed:
+        return ""
+    by_title: dict[str, float] = {}
+    for facts in (facts for table in timed for facts in table.get("importances", {}).values()):
+        title = str(facts.get("title", facts.get("name", "")))
+        by_title[title] = by_title.get(title, 0.0) + float(facts.get("seconds", 0.0))
+    dear = sorted(((seconds, title) for title, seconds in by_title.items() if seconds >= 0.05), reverse=True)
+    runs = "" if len(timed) == 1 else f" in {len(timed)} runs"
+    test = f"This test took {sum(table['seconds'] for table in timed):,.1f} s{runs}"
+    if not dear:
+        return f"{test}."
+    each = ", ".join(f"{title} {seconds:,.1f} s" for seconds, title in dear)
+    return f"{test}. Of the importances, which are computed once for all tests: {each}."
 
 
 def cell(by_key: Mapping[tuple[str, str], Mapping[str, Any]], metric: str, group: Group) -> Cell | None:

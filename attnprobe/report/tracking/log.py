@@ -26,6 +26,7 @@ from attnprobe.report.tracking.examples import example_table, is_heatmap
 from attnprobe.report.verdicts import NOT_TESTED, verdicts_of
 from attnprobe.report.wide import RUN, class_of, per_example
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.metrics import Scale
 from attnprobe.results.saved import read_settings
 from attnprobe.results.schema import WHOLE_SPLIT
 
@@ -142,8 +143,8 @@ def log_results(
     - headline numbers as scalars and summary (with their interval's ends and the published value as `<number>_low`,
       `_high`, `_published`); the training's curves, unless they were logged while training
     - a `wandb.Table` per probe with one row per example (the first 10,000; `<table>_rows_left_out` of the summary says how
-      many more there are), one of chosen examples with heat
-      maps, and published versus measured; the figures as images
+      many more there are), one of every metric's unit, range and direction, one of chosen examples with heat maps, and
+      published versus measured; the figures as images
     - two artifacts: the checkpoint (type `model`) and the long tables (type `results`). Online the checkpoint is an
       input of this W&B run and the results its output, so that the lineage leads from one to the other. W&B declares no
       inputs offline; there both are outputs, and the results' metadata name the checkpoint and its SHA-256, as always.
@@ -250,11 +251,12 @@ def digest(content: bytes) -> str:
 def tables(
     run_dir: Path, results: StoredNumbers, compared: pd.DataFrame, *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The run's tables with their names: one per probe, chosen examples, and published versus measured."""
+    """The run's tables with their names: one per probe, units and ranges, chosen examples, and published versus measured."""
     for probe in sorted(results.probes):
         table = probe_table(results, probe)
         if not table.empty:
             yield f"tables/{probe}", table
+    yield "tables/metrics", metric_table(RunDirectory(run_dir).manifest()["tables"])
     split = results.split
     if split is not None:
         chosen = example_table(results, RunDirectory(run_dir), split, most=examples, log_text=log_text)
@@ -262,6 +264,17 @@ def tables(
     names = class_names(run_dir, log_text=log_text)
     groups = [group if group == "overall" else class_of(group, names) for group in compared["group"]]
     yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
+
+
+def metric_table(tables: Mapping[str, Any]) -> pd.DataFrame:
+    """Unit, range, step and direction of every metric, by the manifest's `tables`."""
+    lines = [
+        {"metric": f"{probe}/{metric}", "unit": said["unit"], "range": Scale.of(said).range, "step": said["step"]}
+        | {"better": {True: "higher", False: "lower"}.get(said.get("higher_is_better"), "")}
+        for probe, entry in tables.items()
+        for metric, said in entry.get("metrics", {}).items()
+    ]
+    return pd.DataFrame(lines, columns=["metric", "unit", "range", "step", "better"])
 
 
 def class_names(run_dir: Path, *, log_text: bool) -> list[str]:

@@ -1,0 +1,174 @@
+"""What a metric is: its unit, its range, and which way speaks for the attention.
+
+Every probe declares its metrics (`Probe.metrics`). A run compares what it writes with them and puts them into its manifest,
+so that the report, W&B and docs/results.md know them without importing a probe.
+"""
+
+import math
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+ROUNDING = 1e-9
+"""How far outside its range a number may be by rounding."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The unit in which a number is given, and the range of what it can be."""
+
+    unit: str
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def range(self) -> str:
+        """The range in words; empty where the unit says it.
+
+        >>> Scale("nats", 0, math.log(2)).range, Scale("items", 1).range, Scale("0/1", 0, 1).range
+        ('0 to ln 2', '1 or more', '')
+        """
+        if self.unit == "0/1":
+            return ""
+        if math.isinf(self.low):
+            return "any number"
+        return f"{bound(self.low)} or more" if math.isinf(self.high) else f"{bound(self.low)} to {bound(self.high)}"
+
+    @property
+    def words(self) -> str:
+        """Unit and range.
+
+        >>> Scale("TVD", 0, 1).words, Scale("0/1", 0, 1).words
+        ('TVD, 0 to 1', '0/1')
+        """
+        return ", ".join(part for part in (self.unit, self.range) if part)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Scale":
+        """The scale that a manifest's facts of a metric describe."""
+        low, high = facts.get("low"), facts.get("high")
+        return cls(facts["unit"], -math.inf if low is None else low, math.inf if high is None else high)
+
+
+TRUTH = Scale("0/1", 0, 1)
+SHARE = Scale("share", 0, 1)
+WEIGHT = Scale("weight", 0, 1)
+PROBABILITY = Scale("probability", 0, 1)
+PROBABILITY_DIFFERENCE = Scale("probability", -1, 1)
+P_VALUE = Scale("p-value", 0, 1)
+TVD = Scale("TVD", 0, 1)
+JSD = Scale("nats", 0, math.log(2))
+JSD_DIFFERENCE = Scale("nats", -math.log(2), math.log(2))
+TAU = Scale("τ-b", -1, 1)
+CORRELATION = Scale("correlation", -1, 1)
+SCORE = Scale("score", 0, 1)
+COUNT = Scale("count", 0)
+ITEMS = Scale("items", 1)
+CLASS = Scale("class number", 0)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric, or a family of them, that a probe yields.
+
+    Attributes:
+        name: as in the tables; a part in braces stands for a name, such as that of an importance: `tau_{pair}`.
+        scale: unit and range.
+        about: what it is, in a few words of Markdown.
+        step: what its x-coordinate counts (position, class, share, epoch); empty: one number per example.
+        higher_is_better: whether a higher number speaks for the attention (or for the importance in its name); None: it
+            speaks neither way, or is read beside another number.
+        source: where it was defined, such as "Jain & Wallace 2019, section 4.2.1".
+        only: in which case it is there; empty: always.
+    """
+
+    name: str
+    scale: Scale
+    about: str = ""
+    step: str = ""
+    higher_is_better: bool | None = None
+    source: str = ""
+    only: str = ""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What its names look like."""
+        return re.compile("(.+)".join(map(re.escape, re.split(r"\{\w+\}", self.name))))
+
+    @property
+    def literal(self) -> int:
+        """How many characters of its name are fixed: of two patterns that fit, the one with more is meant."""
+        return len(re.sub(r"\{\w+\}", "", self.name))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest says of it; an end of the range that is open is None."""
+        low, high = (end if math.isfinite(end) else None for end in (self.scale.low, self.scale.high))
+        said = {"unit": self.scale.unit, "low": low, "high": high, "step": self.step}
+        return said | {"higher_is_better": self.higher_is_better}
+
+
+class UndeclaredNumber(UserWarning):
+    """A probe wrote a metric that it does not declare, or a number outside the range that it declares."""
+
+
+def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
+    """The declaration that fits a metric's name best, None where none does.
+
+    >>> declared("tau_words_a_b", [Metric("tau_{pair}", TAU), Metric("tau_words_{pair}", TAU)]).name
+    'tau_words_{pair}'
+    """
+    fitting = [one for one in metrics if one.pattern.fullmatch(name)]
+    return max(fitting, key=lambda one: one.literal, default=None)
+
+
+def declarations(names: Iterable[str], metrics: Sequence[Metric]) -> dict[str, Metric]:
+    """The declaration of each of these names that has one."""
+    found = {name: declared(name, metrics) for name in names}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def warn_of_undeclared(
+    probe: str, extremes: Mapping[str, tuple[float, float] | None], metrics: Sequence[Metric]
+) -> None:
+    """Warn of what a table holds and its probe does not declare. A probe that declares no metric is not checked.
+
+    Args:
+        probe: its name.
+        extremes: metric → its smallest and its largest number; None where all are undefined.
+        metrics: what the probe declares.
+    """
+    if not metrics:
+        return
+    known = declarations(extremes, metrics)
+    for name, ends in extremes.items():
+        if name not in known:
+            _warn(f"probe {probe} yields {name}, which its `metrics` do not declare")
+        elif ends is not None:
+            scale = known[name].scale
+            if ends[0] < scale.low - ROUNDING or ends[1] > scale.high + ROUNDING:
+                _warn(
+                    f"probe {probe} yields {name} from {ends[0]:g} to {ends[1]:g}, and declares {scale.words}: "
+                    f"the number or its declaration is wrong"
+                )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UndeclaredNumber, stacklevel=4)
+
+
+NAMED = {math.log(2): "ln 2", math.sqrt(2): "√2"}
+"""Ends of ranges that are written as what they are."""
+
+
+def bound(value: float) -> str:
+    """An end of a range as it is written.
+
+    >>> bound(-1.0), bound(math.log(2)), bound(0.5)
+    ('−1', 'ln 2', '0.5')
+    """
+    size = NAMED.get(abs(value), f"{abs(value):g}")
+    return f"−{size}" if value < 0 else size

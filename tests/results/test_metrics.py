@@ -1,0 +1,75 @@
+"""What metrics declare, and what a run says of numbers that do not fit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attnprobe.results.metrics import (
+    JSD,
+    TAU,
+    TVD,
+    Metric,
+    Scale,
+    UndeclaredNumber,
+    declarations,
+    declared,
+    warn_of_undeclared,
+)
+from attnprobe.results.table import Rows
+
+IDENTITY = {"run_id": "a", "experiment": "b", "data": "c", "model": "d", "seed": 0, "split": "test", "probe": "mine"}
+METRICS = (
+    Metric("tau_{pair}", TAU, higher_is_better=True),
+    Metric("tau_words_{pair}", TAU),
+    Metric("tau_ceiling", Scale("τ-b", 0, 1)),
+    Metric("jsd", JSD, step="position"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("tau_a_b", "tau_{pair}"), ("tau_words_a_b", "tau_words_{pair}"), ("tau_ceiling", "tau_ceiling"),
+     ("tau_", None), ("a_tau_b", None), ("jsd2", None)],
+)  # fmt: skip
+def test_the_most_literal_declaration_that_fits_is_meant(name, expected):
+    found = declared(name, METRICS)
+    assert (found and found.name) == expected
+
+
+def test_the_manifest_has_open_ends_as_null():
+    assert declarations(["tau_x", "unheard_of"], METRICS) == {"tau_x": METRICS[0]}
+    facts = Metric("count", Scale("items", 1)).facts
+    assert facts == {"unit": "items", "low": 1, "high": None, "step": "", "higher_is_better": None}
+    assert Scale.of(facts) == Scale("items", 1, math.inf)
+    assert Scale.of(METRICS[3].facts) == JSD
+
+
+def written(tmp_path, *values):
+    """The extremes of a table of `tvd`, over row groups of three rows."""
+    rows = Rows(row_group=3)
+    for number, value in enumerate(values):
+        rows.add("tvd", np.array([number]), np.array([value]))
+    rows.add("jsd", np.array([0]), np.array([np.nan]))
+    return rows.write(tmp_path / "mine.parquet", IDENTITY).extremes
+
+
+def test_a_table_says_its_extremes_over_all_row_groups(tmp_path):
+    assert written(tmp_path, 0.5, np.nan, 0.25, 0.75, 0.5, 0.1) == {"tvd": (0.1, 0.75), "jsd": None}
+
+
+def test_numbers_in_their_range_are_silent(tmp_path):
+    warn_of_undeclared("mine", written(tmp_path, 0.0, 1.0 + 1e-12, np.nan), [Metric("tvd", TVD), Metric("jsd", JSD)])
+    warn_of_undeclared("mine", written(tmp_path, 7.0), [])  # a probe that declares nothing is not checked
+
+
+@pytest.mark.parametrize("value", [-0.25, 1.25, math.inf])
+def test_a_number_outside_its_range_is_named(tmp_path, value):
+    extremes = written(tmp_path, 0.5, 0.5, 0.5, value)
+    with pytest.warns(UndeclaredNumber, match=r"mine yields tvd from .* and declares TVD, 0 to 1"):
+        warn_of_undeclared("mine", extremes, [Metric("tvd", TVD), Metric("jsd", JSD)])
+
+
+def test_a_metric_that_is_not_declared_is_named(tmp_path):
+    with pytest.warns(UndeclaredNumber, match="mine yields jsd, which its `metrics` do not declare"):
+        warn_of_undeclared("mine", written(tmp_path, 0.5), [Metric("tvd", TVD)])
