@@ -32,8 +32,8 @@ test-anywhere: .venv/ready
 # the solvers, erasures and measures on PyTorch's plainest code, as a processor without vector units runs them
 test-numbers-again: .venv/ready
 	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest --quiet --numprocesses 2 \
-		tests/exact tests/erasure tests/importance/test_agreement.py tests/importance/test_gradient.py \
-		tests/importance/test_plausibility.py tests/test_measures.py
+		tests/exact tests/erasure tests/importance/test_gradient.py \
+		tests/importance/test_plausibility.py tests/measures
 
 # lines of the package that no test runs, the tests' own processes included
 coverage: .venv/ready

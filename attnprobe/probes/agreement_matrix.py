@@ -11,8 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from attnprobe.errors import UserError
-from attnprobe.importance.agreement import rank_biased_overlap, top_overlap
-from attnprobe.measures import kendall_tau
+from attnprobe.measures import kendall_tau, rank_biased_overlap, top_overlap
 from attnprobe.nulls.permutation import permute_attention
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
 from attnprobe.randomness import Draws

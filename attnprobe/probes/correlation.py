@@ -10,9 +10,18 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnprobe.errors import UserError
-from attnprobe.importance.agreement import tenth, top_overlap, top_tau
 from attnprobe.importance.words import is_function_word
-from attnprobe.measures import entropy, jensen_shannon, kendall_tau, kendall_tau_test, normalised, spearman
+from attnprobe.measures import (
+    entropy,
+    jensen_shannon,
+    kendall_tau,
+    kendall_tau_test,
+    normalised,
+    spearman,
+    tenth,
+    top_overlap,
+    top_tau,
+)
 from attnprobe.nulls.permutation import permute_attention
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
 from attnprobe.randomness import Draws

@@ -4,7 +4,7 @@ import torch
 from scipy import stats
 
 from attnprobe.errors import UserError
-from attnprobe.importance.agreement import rank_biased_overlap
+from attnprobe.measures import rank_biased_overlap
 from attnprobe.probes.agreement_matrix import AgreementMatrix
 from attnprobe.randomness import Draws
 from attnprobe.report.readings.agreement_matrix import clustered

@@ -101,7 +101,7 @@ def test_no_rows_make_a_table_of_none(tmp_path):
     assert pq.read_table(tmp_path / "t").num_rows == 0
     rows = Rows(tmp_path, 1)
     rows.add("a", np.array([1, 2]), np.array([[0.1], [0.2]]), np.array([[np.nan], [np.nan]]))
-    assert rows.write(tmp_path / "t", IDENTITY) == Written(0, 0)
+    assert rows.write(tmp_path / "t", IDENTITY) == Written(0, 0, {})
 
 
 def test_negative_ids_and_an_example_of_more_rows_than_a_row_group(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.importance.agreement import tenth, top_overlap, top_tau
+from attnprobe.measures import tenth, top_overlap, top_tau
 
 ALL = torch.ones(6).bool()
 
