@@ -10,7 +10,6 @@ from attnprobe.randomness import Draws
 from attnprobe.readout import Readout
 from attnprobe.results.metrics import TVD, Metric
 
-
 METRICS = (
     Metric("median_tvd", TVD, "median over the permutations", higher_is_better=True,
            source="Jain & Wallace 2019, section 4.2.1"),

@@ -1,6 +1,7 @@
 """What a run found, in sentences for somebody who has read none of the papers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,52 @@ MOVED = 0.05
 """Total variation distance from which on a prediction is said to have moved."""
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """What is said of one metric: `say` makes a sentence of its defined values over the examples, one or more."""
+
+    probe: str
+    metric: str
+    say: Callable[[np.ndarray], str]
+
+
+SENTENCES = (
+    Sentence(
+        "correlation",
+        "tau_attention_leave_one_out",
+        lambda tau: (
+            f"The order of the weights agrees with what leaving each word out does by τ = {tau.mean():.2f} (1: the same "
+            f"order, 0: unrelated)."
+        ),
+    ),
+    Sentence(
+        "erasure",
+        "never_flips",
+        lambda never: (
+            f"For {percent(never.mean())} of the texts no erasure of attention, however large, changes the decision."
+        ),
+    ),
+    Sentence(
+        "permutation",
+        "median_tvd",
+        lambda tvd: (
+            f"Giving the weights to other words at random moves the prediction by more than {MOVED}, on a scale from 0 to 1, "
+            f"for {percent((tvd > MOVED).mean())} of the texts."
+        ),
+    ),
+    Sentence(
+        "adversarial",
+        "optimum_jsd",
+        lambda jsd: (
+            f"For {percent((jsd > FAR).mean())} of the texts a very different attention gives the same prediction (median "
+            f"distance {np.median(jsd):.2f} of at most {LN2:.2f}), so the weights cannot be presented as the only possible "
+            f"reason there."
+        ),
+    ),
+)
+"""The most important last."""
+
+
 def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> list[str]:
     """A few sentences, the most important last; none about tests that were not run.
 
@@ -21,61 +68,16 @@ def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> lis
         quality: of its classifier, where a largest class can be named.
     """
     said = [] if quality is None else [about_quality(quality)]
-    for sentence in (about_agreement(numbers), about_flips(numbers), about_shuffling(numbers), about_another(numbers)):
-        said += [] if sentence is None else [sentence]
-    return said
+    known = [(one, values(numbers, one.probe, one.metric)) for one in SENTENCES]
+    return said + [one.say(found) for one, found in known if found is not None]
 
 
 def about_quality(quality: Quality) -> str:
-    """How good the classifier is, beside guessing."""
+    """How good the classifier is, compared with guessing."""
     better = "not shown to be better than" if quality.warning else "better than"
     return (
         f"The classifier is right on {percent(quality.accuracy)} of {quality.n:,} test texts; always naming the largest "
         f"class is right on {percent(quality.majority)}. It is {better} guessing."
-    )
-
-
-def about_shuffling(numbers: pd.DataFrame | Numbers) -> str | None:
-    """Whether it matters which words get the weights."""
-    tvd = values(numbers, "permutation", "median_tvd")
-    if tvd is None:
-        return None
-    return (
-        f"Giving the weights to other words at random moves the prediction by more than {MOVED}, on a scale from 0 to 1, for "
-        f"{percent(float((tvd > MOVED).mean()))} of the texts."
-    )
-
-
-def about_another(numbers: pd.DataFrame | Numbers) -> str | None:
-    """Whether another attention gives the same prediction."""
-    jsd = values(numbers, "adversarial", "optimum_jsd")
-    if jsd is None:
-        return None
-    share, middle = percent(float((jsd > FAR).mean())), float(np.median(jsd))
-    return (
-        f"For {share} of the texts a very different attention gives the same prediction (median distance {middle:.2f} of at "
-        f"most {LN2:.2f}), so the weights cannot be presented as the only possible reason there."
-    )
-
-
-def about_agreement(numbers: pd.DataFrame | Numbers) -> str | None:
-    """Whether attention ranks words as leaving them out does."""
-    tau = values(numbers, "correlation", "tau_attention_leave_one_out")
-    if tau is None:
-        return None
-    return (
-        f"The order of the weights agrees with what leaving each word out does by τ = {tau.mean():.2f} (1: the same order, "
-        f"0: unrelated)."
-    )
-
-
-def about_flips(numbers: pd.DataFrame | Numbers) -> str | None:
-    """Whether erasing attention can change decisions at all."""
-    never = values(numbers, "erasure", "never_flips")
-    if never is None:
-        return None
-    return (
-        f"For {percent(float(never.mean()))} of the texts no erasure of attention, however large, changes the decision."
     )
 
 

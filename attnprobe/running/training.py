@@ -177,6 +177,16 @@ def out_of_memory_is_answered() -> Iterator[None]:
         ) from error
 
 
+ONE_PASS: dict[str, Any] = {
+    "devices": 1,
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+}
+"""A trainer's settings for a pass that only listens."""
+
+
 def predict(
     classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
@@ -184,13 +194,9 @@ def predict(
     with quiet_lightning():
         trainer = Trainer(
             accelerator=hardware["accelerator"],
-            devices=1,
-            logger=False,
             callbacks=callbacks,
-            enable_checkpointing=False,
-            enable_model_summary=False,
             enable_progress_bar=False,
-            use_distributed_sampler=False,
+            **ONE_PASS,
         )
         trainer.predict(classifier, datamodule=data, return_predictions=False)
 
@@ -236,12 +242,8 @@ def examine(
         trainer = Trainer(
             # Apple's GPUs have no float64
             accelerator="cpu" if torch.backends.mps.is_available() else hardware["accelerator"],
-            devices=1,
             inference_mode=False,  # under inference mode no probe could differentiate anything
-            logger=False,
             callbacks=callbacks,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
+            **ONE_PASS,
         )
         trainer.test(classifier, datamodule=data, verbose=False)

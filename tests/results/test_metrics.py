@@ -16,7 +16,7 @@ from attnprobe.results.metrics import (
     declared,
     warn_of_undeclared,
 )
-from attnprobe.results.table import Rows
+from attnprobe.results.rows import Rows
 
 IDENTITY = {"run_id": "a", "experiment": "b", "data": "c", "model": "d", "seed": 0, "split": "test", "probe": "mine"}
 METRICS = (

@@ -104,24 +104,33 @@ def complete(gap: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(gap), np.nan, gap <= COMPLETE)
 
 
+def than_random(name: str, statement: str, metric: str, *, sign: int) -> Claim:
+    """A claim that attention's number differs from a random order's: upwards (`sign` 1) or downwards (−1)."""
+    pair = [f"{metric}_{importance}_by_delete" for importance in ("attention", "random")][::sign]
+    taken = ("attention minus random order", "random order minus attention")[sign < 0]
+    return Claim(
+        name=name,
+        criterion="erasure",
+        statement=statement,
+        source=SOURCE,
+        measure=mean_of(*pair, value=np.subtract),
+        quantity=f"{metric} (AOPC, words deleted), {taken}, mean of the texts, −2 to 2",
+        speaks="for",
+    )
+
+
 CLAIMS = (
-    Claim(
-        name="attention_is_comprehensive",
-        criterion="erasure",
-        statement="Without its most attended words a text loses more of its prediction than without random ones",
-        source=SOURCE,
-        measure=mean_of("comprehensiveness_attention_by_delete", "comprehensiveness_random_by_delete", value=np.subtract),
-        quantity="comprehensiveness (AOPC, words deleted), attention minus random order, mean of the texts, −2 to 2",
-        speaks="for",
+    than_random(
+        "attention_is_comprehensive",
+        "Without its most attended words a text loses more of its prediction than without random ones",
+        "comprehensiveness",
+        sign=1,
     ),
-    Claim(
-        name="attention_is_sufficient",
-        criterion="erasure",
-        statement="Its most attended words alone keep more of a text's prediction than random ones alone",
-        source=SOURCE,
-        measure=mean_of("sufficiency_random_by_delete", "sufficiency_attention_by_delete", value=np.subtract),
-        quantity="sufficiency (AOPC, words deleted) of a random order minus that of attention, mean of the texts, −2 to 2",
-        speaks="for",
+    than_random(
+        "attention_is_sufficient",
+        "Its most attended words alone keep more of a text's prediction than random ones alone",
+        "sufficiency",
+        sign=-1,
     ),
     Claim(
         name="integrated_gradients_add_up",

@@ -11,28 +11,36 @@ from attnprobe.report.skill import beyond_chance
 SOURCE = "DeYoung et al. 2020, section 4"
 SMALLEST = 0.1
 """Of what lies between chance and the whole rationale, what is worth a word."""
+
+
+def more_than_chance(name: str, statement: str, metric: str, quantity: str, *, primary: bool = False) -> Claim:
+    """A claim that attention is on the rationale more than chance would be."""
+    return Claim(
+        name=name,
+        criterion="plausibility",
+        statement=statement,
+        source=SOURCE,
+        measure=beyond_chance(f"{metric}_attention", "rationale_share"),
+        quantity=quantity,
+        speaks="for",
+        level="word",
+        smallest=SMALLEST,
+        primary=primary,
+    )
+
+
 CLAIMS = (
-    Claim(
-        name="top_token_in_rationale",
-        criterion="plausibility",
-        statement="The most attended word is in the rationale more often than a random one",
-        source=SOURCE,
-        measure=beyond_chance("top_in_rationale_attention", "rationale_share"),
-        quantity="share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
-        speaks="for",
-        level="word",
-        smallest=SMALLEST,
+    more_than_chance(
+        "top_token_in_rationale",
+        "The most attended word is in the rationale more often than a random one",
+        "top_in_rationale",
+        "share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
     ),
-    Claim(
-        name="mass_on_rationale",
-        criterion="plausibility",
-        statement="More attention lies on the rationale than a uniform attention would put there",
-        source=SOURCE,
-        measure=beyond_chance("mass_in_rationale_attention", "rationale_share"),
-        quantity="attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
-        speaks="for",
-        level="word",
-        smallest=SMALLEST,
+    more_than_chance(
+        "mass_on_rationale",
+        "More attention lies on the rationale than a uniform attention would put there",
+        "mass_in_rationale",
+        "attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
         primary=True,
     ),
     Claim(
