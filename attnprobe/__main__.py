@@ -118,7 +118,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.report.words import numbered, plain_words
     from attnprobe.results.directory import RunDirectory
     from attnprobe.running.run import run
-    from attnprobe.running.settings import taken_up
+    from attnprobe.running.settings import resumed
     from attnprobe.studies.base import carry_out_study, with_teacher
 
     if sweep or config.study is not None:
@@ -127,7 +127,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         RESULTS.append(carry_out_study(overrides, composed))
         publish_study(RESULTS[-1])
         return None
-    config = taken_up(config, overrides)
+    config = resumed(config, overrides)
     if config.teacher == "auto":
         config = composed(with_teacher(overrides, composed))
     directory = run(config, sweep=sweep)

@@ -1,6 +1,6 @@
 """The logger that a run's settings choose, open as long as the run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,18 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.running.settings import Settings
+
+
+class NamedWandbLogger(WandbLogger):
+    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names."""
+
+    classes: Sequence[str] = ()
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log what the training reports."""
+        from attnprobe.report.tracking.content import curve
+
+        super().log_metrics({curve(name, self.classes): value for name, value in metrics.items()}, step)
 
 
 @contextmanager
@@ -33,17 +45,16 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
             tracking_uri=choice["tracking_uri"] or place.as_uri(),
         )
     elif choice["name"] == "wandb":
-        from attnprobe.report.tracking.log import (
-            open_run,  # wandb takes half a second that other runs need not wait for
-        )
+        # wandb takes half a second that other runs need not wait for
+        from attnprobe.report.tracking.session import open_run
 
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
-        where["taken_up"] = directory.is_trained
+        where["resumed"] = directory.is_trained
         directory.folder(TRACKING)
         run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
         try:
-            yield WandbLogger(experiment=run)
+            yield NamedWandbLogger(experiment=run)
         finally:
             # without it the next run of this process would go into this one
             run.finish()

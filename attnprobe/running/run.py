@@ -46,7 +46,7 @@ from attnprobe.running.build import importances_of, untrained
 from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.devices import helps_to_train
 from attnprobe.running.lock import locked
-from attnprobe.running.logger import tracked
+from attnprobe.running.logger import NamedWandbLogger, tracked
 from attnprobe.running.playground import PlaygroundCollector, chosen
 from attnprobe.running.prepare import EVERY_RUN, Finished, prepare
 from attnprobe.running.progress import ExampleProgress
@@ -119,6 +119,8 @@ def carry_out(
     started, config = time.time(), settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
     data, teacher, classifier = opened(settings, probes, importances)
+    if isinstance(logger, NamedWandbLogger) and config["logger"]["log_text"]:
+        logger.classes = data.classes
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 

@@ -141,7 +141,7 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | No
     if config.study is not None:
         instantiate(content["study"])
         return None
-    settings = Settings.of(taken_up(config, overrides))
+    settings = Settings.of(resumed(config, overrides))
     for part in (*settings.config["probe"].values(), settings.config["training"]["recipe"]):
         instantiate(part)
     instantiate(settings.config["data"], seed=settings.config["seed"])
@@ -181,7 +181,7 @@ def check_resolved(content: Any, place: tuple[str, ...] = ()) -> None:
         check_resolved(value, here)
 
 
-TAKEN_UP = (
+RESUMED = (
     "run",
     "probe",
     "importance",
@@ -197,7 +197,7 @@ TAKEN_UP = (
 everything else is as the run was trained with."""
 
 
-def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """With `run=PATH` that run's settings, with the probes and the hardware of this command line; without it, `config`.
 
     Args:
@@ -211,7 +211,7 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         return config
     given = {one: re.split(r"[./@=]", one.lstrip("+~"))[0] for one in overrides}
     free = tuple(f"data.{name}=" for name in UNIMPORTANT)
-    allowed = (*TAKEN_UP, "experiment", "teacher")
+    allowed = (*RESUMED, "experiment", "teacher")
     if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
         raise UserError(
             f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
@@ -238,7 +238,7 @@ def taken_up(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     check_layout(saved, content, source)
     check_unfinished(path)
-    decided = {*TAKEN_UP, *given.values()}
+    decided = {*RESUMED, *given.values()}
     merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
     given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair
     merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}

@@ -15,7 +15,7 @@ from attnprobe.report.terminal import headline, print_summary
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
-from attnprobe.running.settings import taken_up
+from attnprobe.running.settings import resumed
 from tests.docs.extending import ANY_DATA, COMMANDS, FILES, FOREIGN, PAGE, carried_out, composed
 from tests.runs import SMALL, SMALL_ADVERSARY
 
@@ -40,7 +40,7 @@ def test_a_model(mine):
     with pytest.raises(UserError, match=r"asks for attnprobe_extra\..*outside the trusted"):
         attnprobe.load_run(directory)
     with pytest.raises(UserError, match=r"trusted=\[attnprobe_extra\]"):
-        taken_up(composed([f"run={directory}"]), [f"run={directory}"])
+        resumed(composed([f"run={directory}"]), [f"run={directory}"])
     trained = attnprobe.load_run(directory, trusted=FOREIGN)
     (attention,) = trained.explain(["the film was good"])["attention"]
     assert sum(attention) == pytest.approx(1)

@@ -16,7 +16,7 @@ from attnprobe.report.terminal import print_summary
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
-from attnprobe.running.settings import taken_up
+from attnprobe.running.settings import resumed
 from attnprobe.schema import importances, resolved
 from tests.docs.extending import ANY_DATA, FILES, FOREIGN, PAGE, carried_out, command, composed
 from tests.runs import SMALL
@@ -70,7 +70,7 @@ def test_scores_from_a_file(mine, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["score_texts.py", str(probed)])
     exec(FILES["score_texts.py"], {})
     overrides = [one.replace("DIRECTORY", str(probed)) for one in command("importance.file.path")]
-    run(taken_up(composed([*overrides, "figures=false"]), overrides))
+    run(resumed(composed([*overrides, "figures=false"]), overrides))
     results = read_results(probed)
     texts = attnprobe.read_examples(probed).set_index("example_id")
     tau = results[results["metric"] == "tau_attention_file"].set_index("example_id")["value"]
@@ -86,7 +86,7 @@ def test_scores_from_a_file(mine, monkeypatch, tmp_path):
     examples[["example_id", "letters"]].to_json(mine / "letters.jsonl", orient="records", lines=True)
     overrides = [f"run={probed}", "probe=[plausibility]", "importances=[attention,by_letters,file]",
                  "importance.file.path=scores.parquet"]  # fmt: skip
-    run(taken_up(composed(overrides), overrides))
+    run(resumed(composed(overrides), overrides))
     said = RunDirectory(probed).manifest()["tables"]["plausibility"]["importances"]
     assert (said["by_letters"]["title"], said["by_letters"]["name"]) == ("letters in the word", "by_letters")
     assert said["file"]["title"] == "scores from a file"

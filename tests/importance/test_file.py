@@ -15,7 +15,7 @@ from attnprobe.importance.file import File
 from attnprobe.report.page.build import write_report
 from attnprobe.results.directory import RunDirectory
 from attnprobe.running.run import run
-from attnprobe.running.settings import taken_up
+from attnprobe.running.settings import resumed
 from tests.runs import composed, small_run
 
 PROBES = "[correlation,plausibility,erasure,single_weight]"
@@ -48,7 +48,7 @@ def written(path, rows):
 
 def measured(directory, path, *overrides, probes=PROBES):
     own = [f"run={directory}", f"probe={probes}", "importances=[attention,file]", f"importance.file.path={path}"]
-    return run(taken_up(composed(*own, "figures=false", *overrides), [*own, *overrides]))
+    return run(resumed(composed(*own, "figures=false", *overrides), [*own, *overrides]))
 
 
 @pytest.mark.parametrize("name", ["own.parquet", "own.jsonl", "own.jsonl.gz"])

@@ -20,7 +20,7 @@ from attnprobe.results.table import read_results
 from attnprobe.running.devices import several_devices
 from attnprobe.running.prepare import is_finished
 from attnprobe.running.run import run
-from attnprobe.running.settings import Settings, taken_up
+from attnprobe.running.settings import Settings, resumed
 from hydra_plugins.attnprobe_launcher import PoolLauncher
 from tests.runs import SMALL, composed, small_run
 
@@ -171,7 +171,7 @@ def test_a_search_optimises_what_chose_the_epoch(finished, tmp_path):
 
 def again(finished, *overrides):
     overrides = [f"run={finished}", "trainer.accelerator=cpu", "figures=false", *overrides]
-    return taken_up(composed(*overrides), overrides)
+    return resumed(composed(*overrides), overrides)
 
 
 def test_probes_are_added_to_a_run_that_is_named(finished):
@@ -242,7 +242,7 @@ def test_the_settings_of_an_unfinished_run_are_as_the_run_wrote_them(finished, t
 
 def test_without_a_named_run_nothing_changes():
     config = composed()
-    assert taken_up(config, ["seed=1"]) is config
+    assert resumed(config, ["seed=1"]) is config
 
 
 def test_an_outcome_knows_whether_it_succeeded(tmp_path):

@@ -16,7 +16,7 @@ from hydra._internal.instantiate import _instantiate2
 from attnprobe.errors import UserError
 from attnprobe.loading import checked_settings
 from attnprobe.results.checksums import signed
-from attnprobe.running.settings import Settings, taken_up
+from attnprobe.running.settings import Settings, resumed
 from tests.runs import composed
 
 ELSEWHERE = [
@@ -211,7 +211,7 @@ def attempt(directory: Path, settings: dict, config: Any) -> list[bool]:
     text = yaml.safe_dump(settings, allow_unicode=True, sort_keys=False)
     (directory / "config.yaml").write_text(signed(text), "utf-8")  # who changes settings can sign them as well
     refused = []
-    for read in (lambda: checked_settings(directory, ()), lambda: taken_up(config, [])):
+    for read in (lambda: checked_settings(directory, ()), lambda: resumed(config, [])):
         try:
             read()
             refused.append(False)

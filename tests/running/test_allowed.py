@@ -11,11 +11,11 @@ import attnprobe
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.loading import checked_settings
-from attnprobe.report.tracking.log import read_config
+from attnprobe.report.tracking.session import read_config
 from attnprobe.results.checksums import read_sealed, sealed
 from attnprobe.running.allowed import check_classes
 from attnprobe.running.run import run
-from attnprobe.running.settings import Settings, taken_up
+from attnprobe.running.settings import Settings, resumed
 from attnprobe.studies.audit import Audit
 from attnprobe.studies.base import PLAN, Plan, planned
 from tests.results.test_untrusted import BOMB
@@ -119,7 +119,7 @@ def test_no_payload_is_executed(finished, tmp_path, empty, payload):
             for read in (
                 attnprobe.load_run,
                 lambda path: checked_settings(path, ()),
-                lambda path: taken_up(config, []),
+                lambda path: resumed(config, []),
             ):
                 with pytest.raises(UserError, match=r"config\.yaml"):
                     read(copy)
@@ -148,7 +148,7 @@ def test_no_made_up_settings_are_executed(tmp_path, empty):
 def test_an_alias_bomb_ends_at_once(finished, tmp_path):
     copy = copied(finished, tmp_path, lambda settings: None)
     write_text(copy, BOMB)
-    for read in (attnprobe.load_run, read_config, lambda path: taken_up(composed(f"run={path}"), [])):
+    for read in (attnprobe.load_run, read_config, lambda path: resumed(composed(f"run={path}"), [])):
         with pytest.raises(UserError, match=r"config\.yaml"):
             read(copy)
 
@@ -159,7 +159,7 @@ def test_an_alias_bomb_ends_at_once(finished, tmp_path):
 def test_settings_of_another_shape_are_one_message(finished, tmp_path, content):
     copy = copied(finished, tmp_path, lambda settings: None)
     write_text(copy, content)
-    for read in (attnprobe.load_run, lambda path: taken_up(composed(f"run={path}"), [])):
+    for read in (attnprobe.load_run, lambda path: resumed(composed(f"run={path}"), [])):
         with pytest.raises(UserError, match=r"config\.yaml"):
             read(copy)
 
@@ -198,7 +198,7 @@ def test_a_trusted_package_brings_subclasses_and_nothing_else(finished, tmp_path
     with pytest.raises(UserError, match=r"outside the trusted packages .*trusted=\[extra_package\]"):
         checked_settings(copy, ())
     assert checked_settings(copy, ["extra_package"])["model"]["encoder"]["_target_"] == "extra_package.Mine"
-    assert taken_up(composed(f"run={copy}", "trusted=[extra_package]"), []).run_dir == str(copy)
+    assert resumed(composed(f"run={copy}", "trusted=[extra_package]"), []).run_dir == str(copy)
     with pytest.raises(UserError, match="expected a list of packages' names"):
         checked_settings(copy, "extra_package")
     settings = checked_settings(copy, ["extra_package"])

@@ -91,7 +91,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
         assert sum(dropped.values()) == 3, dropped  # two without words, one without a label
 
 
-def test_a_plan_is_kept_when_an_audit_is_taken_up_again(tmp_path, monkeypatch, capsys):
+def test_a_plan_is_kept_when_an_audit_is_resumed(tmp_path, monkeypatch, capsys):
     path = binary(tmp_path / "reviews.csv")
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
     command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation,adversarial]"]

@@ -11,7 +11,7 @@ from attnprobe.loading import load_run
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
-from attnprobe.running.settings import taken_up
+from attnprobe.running.settings import resumed
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -129,7 +129,7 @@ def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, 
 
     def sites_of(path):
         asked = ["+experiment=sites", f"run={path}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
-        return run(taken_up(composed(*asked, "figures=false"), asked))
+        return run(resumed(composed(*asked, "figures=false"), asked))
 
     monkeypatch.setattr(Sites, "measure", lambda *given: counted(*given, fails_at=3))
     with pytest.raises(RuntimeError, match="killed"):

@@ -14,7 +14,7 @@ import wandb
 import attnprobe
 from attnprobe.errors import UserError
 from attnprobe.report.figures.style import new_figure, save
-from attnprobe.report.tracking import log
+from attnprobe.report.tracking import log, session
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.report.tracking.sent import artifacts_of, finished_records, history_of, of_kind, summary_of, values
@@ -183,7 +183,7 @@ def test_logging_twice_into_one_run_adds_only_what_changed(make_run, offline, mo
     drawn = [save(new_figure(), tmp_path, "permutation")[1]]
     monkeypatch.setattr(log, "draw_figures", lambda *given, **named: drawn)
     directory = make_run(count=5)
-    run = log.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", taken_up=True)
+    run = session.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", resumed=True)
     try:
         for examples in (5, 5, 3):
             log.log_results(run, directory, examples=examples)
@@ -197,13 +197,13 @@ def test_logging_twice_into_one_run_adds_only_what_changed(make_run, offline, mo
     assert steps[1] == {"tables/examples_test"}
 
 
-def test_online_the_checkpoint_is_an_input_and_a_taken_up_run_goes_on(make_run, monkeypatch, no_figures):
+def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(make_run, monkeypatch, no_figures):
     directory = make_run(count=5)
     done: dict[str, Any] = {}
     run = MagicMock(offline=False, disabled=False, summary={}, dir=str(directory / "wandb/run-1/files"), id="run")
-    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given) or run)
-    for taken_up, resume in ((True, "allow"), (False, None)):
-        log.open_run(IDENTITY, ["gradient"], {}, directory, project="p", taken_up=taken_up)
+    monkeypatch.setattr(session.wandb, "init", lambda **given: done.update(given) or run)
+    for resumed, resume in ((True, "allow"), (False, None)):
+        session.open_run(IDENTITY, ["gradient"], {}, directory, project="p", resumed=resumed)
         assert done["resume"] == resume
     assert done["name"] == "run: permutation, adversarial, gradient"
     log.log_results(run, directory)
@@ -214,12 +214,12 @@ def test_online_the_checkpoint_is_an_input_and_a_taken_up_run_goes_on(make_run, 
 
 def test_the_group(make_run, monkeypatch):
     done: dict[str, Any] = {}
-    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given))
+    monkeypatch.setattr(session.wandb, "init", lambda **given: done.update(given))
     monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
     directory = make_run(count=5)
 
     def group(**given: Any) -> str:
-        log.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
+        session.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
         return done["group"]
 
     one = group()
@@ -231,21 +231,6 @@ def test_the_group(make_run, monkeypatch):
     assert group(group="mine") == "mine"
 
 
-def test_probe_tables_are_one_row_per_example(make_run):
-    results = read_results(make_run(count=9))
-    table = log.probe_table(results, "adversarial")
-    assert len(table) == 9
-    assert table["example_id"].tolist() == list(range(9))
-    row = results[(results["metric"] == "optimum_jsd") & (results["example_id"] == 4)]
-    assert table.loc[4, "optimum_jsd"] == row["value"].item()
-    assert "found_attention" not in table
-    assert log.probe_table(results, "performance").empty
-    assert table.attrs[log.LEFT_OUT] == 0
-    first = log.probe_table(results, "adversarial", most=4)
-    pd.testing.assert_frame_equal(first, table.head(4))
-    assert first.attrs[log.LEFT_OUT] == 5
-
-
 def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="nothing does not exist: expected a run directory"):
         log.log_run(tmp_path / "nothing", project="p", mode="offline")
@@ -255,7 +240,7 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, 
     def refuse(**given):
         raise wandb.Error("no API key configured")
 
-    monkeypatch.setattr(log.wandb, "init", refuse)
+    monkeypatch.setattr(session.wandb, "init", refuse)
     with pytest.raises(UserError, match=r"no API key configured.*wandb login.*mode=offline"):
         log.log_run(make_run(), project="p")
     with pytest.raises(UserError, match=r"logger\.examples=-1: expected how many"):
@@ -274,9 +259,9 @@ def test_the_run_is_finished_even_where_logging_fails(make_run, monkeypatch, off
 
 def test_names_that_wandb_refuses_are_put_right():
     identity = {"data": "d" * 80, "model": "m", "seed": "3"}
-    words = log.tags(identity, ["permutation", "m"])
+    words = session.tags(identity, ["permutation", "m"])
     assert words == ["d" * 63 + "…", "m", "seed-3", "permutation"]
-    assert log.identifier("a/b:c") == "a-b-c"
+    assert session.identifier("a/b:c") == "a-b-c"
     long = [f"{'d' * 80}-seed{seed}-0123456789" for seed in (1, 2)]
-    assert len({log.identifier(run_id) for run_id in long}) == 2
-    assert all(len(log.identifier(run_id)) == 64 for run_id in long)
+    assert len({session.identifier(run_id) for run_id in long}) == 2
+    assert all(len(session.identifier(run_id)) == 64 for run_id in long)
