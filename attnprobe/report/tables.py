@@ -125,26 +125,10 @@ def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
     """
     records = rows.astype(object).to_numpy().tolist()
     sides = ["r" if all(isinstance(cell, Real) for cell in column) else "l" for column in zip(*records, strict=True)]
-    return "\n".join(
-        [
-            "\\begin{table}",
-            f"\\caption{{{latex(caption)}}}",
-            f"\\label{{tab:{label}}}",
-            f"\\begin{{tabular}}{{{''.join(sides)}}}",
-            "\\toprule",
-            _line(rows.columns),
-            "\\midrule",
-            *map(_line, records),
-            "\\bottomrule",
-            "\\end{tabular}",
-            "\\end{table}",
-            "",
-        ]
-    )
-
-
-def _line(cells: Iterable[object]) -> str:
-    return " & ".join(map(_cell, cells)) + " \\\\"
+    # every cell as text already: `latex` knows characters that pandas' own escaping does not
+    cells = pd.DataFrame([map(_cell, record) for record in records], columns=[latex(str(name)) for name in rows])
+    styler = cells.style.hide(axis="index")
+    return styler.to_latex(caption=latex(caption), label=f"tab:{label}", column_format="".join(sides), hrules=True)
 
 
 def _cell(value: object) -> str:
