@@ -9,7 +9,7 @@ Glossary of axis words, used in every shape annotation of the package:
     hidden   features of one encoder state
     embed    features of one word vector
     classes  outputs of the classifier; always 2 or more (a binary model's single logit s becomes [0, s])
-    samples  alternatives of one example side by side: permutations, restarts, erasures
+    samples  alternatives for one example: permutations, restarts, erasures
 
 Boolean masks say True = keep. `mask` marks real tokens (markers included, padding not); `content` marks the
 positions that attention may be given to: no markers, no padding.
@@ -127,7 +127,7 @@ class Batch:
 
 @dataclass
 class Outputs:
-    """What one forward pass leaves behind.
+    """What one forward pass yields.
 
     `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content`
     and is exactly 0 elsewhere. `query` is the question's last state, where there is a question. `word_attention` is

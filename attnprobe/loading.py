@@ -1,4 +1,4 @@
-"""A finished run taken up again: its classifier, its text pipeline, and what it says about new text."""
+"""A finished run loaded again: its classifier, its text pipeline, and what it says about new text."""
 
 import os
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from attnprobe.running.build import construct, importances_of, is_whole
 PARTS = ("encoder", "attention", "decoder")
 """What a model of three stages consists of."""
 BESIDE_ATTENTION = ("gradient", "leave_one_out")
-"""Importances that `TrainedRun.explain` gives beside the attention where neither the call nor the run names any."""
+"""Importances that `TrainedRun.explain` gives in addition to the attention where neither the call nor the run names any."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
 
     Args:
         directory: a run directory with its manifest.
-        trusted: packages beside attnprobe whose encoders, attentions, … the run's settings may name: yours, for models
+        trusted: packages besides attnprobe whose encoders, attentions, … the run's settings may name: yours, for models
             of your own. A run directory from somebody else is data, and not code: see docs/faq.md for what is checked.
 
     Raises:

@@ -5,7 +5,7 @@
 RUN is the directory of a finished run of an LSTM on single-label texts; without one a model is trained on the built-in
 corpus first. Both sides use the same trained model, the same test texts and the same process, in turn. The published
 side keeps the loop structure of the released code (benchmarks/reference.py): float32, batches of 32 of similar length,
-the packed LSTM, the decoder run afresh for every permutation, autograd through hidden states in every step of the
+the packed LSTM, the decoder run again for every permutation, autograd through hidden states in every step of the
 adversary, scipy's τ text by text. Ours is the code of the probes as a run calls it: batches of 64, the model in float64.
 Where ours does more in one go (four kinds of gradients for one, the exact adversary beside the search) its ratio is per
 kind in that row, and the sum is charged for all of it.
@@ -33,7 +33,7 @@ def main() -> None:
     """Time both sides and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?", type=Path, help="directory of a finished run")
-    parser.add_argument("--examples", type=int, default=100_000, help="so many test texts at most, evenly over them")
+    parser.add_argument("--examples", type=int, default=100_000, help="that many test texts at most, evenly over them")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", nargs="+", choices=list(PARTS), default=list(PARTS))

@@ -47,7 +47,7 @@ class Sides:
 
     @classmethod
     def of(cls, classifier: AttentionClassifier, data: TextDataModule, examples: int) -> "Sides":
-        """Both sides on at most so many test texts, evenly over the test set."""
+        """Both sides on at most that many test texts, evenly over the test set."""
         test = data.splits["test"]
         rows = torch.linspace(0, len(test) - 1, min(len(test), examples)).long().unique().tolist()
         rows.sort(key=lambda row: test.words.lengths[row])
@@ -115,7 +115,7 @@ def exact(sides: Sides) -> None:
 
 
 def published_leave_one_out(sides: Sides) -> None:
-    """Every shortened text encoded afresh, autograd on as released."""
+    """Every shortened text encoded again, autograd on as released."""
     for batch, _ in sides.theirs:
         reference.leave_one_out(sides.published, batch, autograd=True)
 

@@ -1,6 +1,6 @@
 """Probes with the loop structure of the published code, as the yardstick for speed and for the tests' numbers.
 
-Written anew from the papers' description: what they do per step is kept (autograd, hidden states in every step, batches
+Written again from the papers' description: what they do per step is kept (autograd, hidden states in every step, batches
 of 32, one permutation at a time), nothing is made slower than it was.
 """
 
@@ -35,7 +35,7 @@ def output(classifier: AttentionClassifier, attention: Tensor, hidden: Tensor, q
 def permutation(
     classifier: AttentionClassifier, hidden: Tensor, content: Tensor, samples: int = 100, query: Tensor | None = None
 ) -> Tensor:
-    """Median TVD per example over random permutations. As published, each permutation runs the decoder afresh, which
+    """Median TVD per example over random permutations. As published, each permutation runs the decoder again, which
     there includes the attention's scores, and draws the order of one example at a time."""
     with torch.no_grad():
         _, attention = classifier.attend(hidden, content, query)
@@ -139,7 +139,7 @@ def leave_one_out(classifier: AttentionClassifier, batch: Batch, *, autograd: bo
     """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside content.
 
     As published: one column after the other is dropped from the whole batch, and every shortened batch is embedded,
-    encoded, attended to and decoded anew. `autograd`: recorded for a backward pass that never comes, as the released code
+    encoded, attended to and decoded again. `autograd`: recorded for a backward pass that never comes, as the released code
     does.
     """
     with torch.set_grad_enabled(autograd):
@@ -175,7 +175,7 @@ def kendall_tau(left: Tensor, right: Tensor, content: Tensor) -> list[tuple[floa
 
 def erase_singly(decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:
     """One text `[seq, hidden]`, `[seq]`: erase each content position in turn. As published, one erasure is one call:
-    zero the weight, renormalise, sum the states anew, decode, compare.
+    zero the weight, renormalise, sum the states again, decode, compare.
 
     Returns:
         Jensen-Shannon divergence and whether the decision changed, NaN where nothing was erased or is left.

@@ -25,7 +25,7 @@ class Texts(list):
 
 
 def fitting(most, error):
-    """Work that fails on more than so many rows."""
+    """Work that fails on more than that many rows."""
 
     def work(rows):
         if rows.stop - rows.start > most:

@@ -33,7 +33,7 @@ def recipe(**changes: object) -> Recipe:
 def toy_batch(
     lengths: list[int], *, seed: int = 0, padding: int = 0, classes: int = 2, question: bool = False
 ) -> Batch:
-    """Texts of so many words between a start (2) and an end marker (3), with extra padding columns on request."""
+    """Texts of these numbers of words between a start (2) and an end marker (3), with extra padding columns on request."""
     generator = torch.Generator().manual_seed(seed)
     total = max(lengths) + 2
     ids, content = torch.zeros(len(lengths), total, dtype=torch.long), torch.zeros(len(lengths), total).bool()

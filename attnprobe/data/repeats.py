@@ -17,7 +17,7 @@ WORDS = 3
 SIMILAR = 0.8
 """Shared runs of words, of all that either text has (Jaccard's index), from which on two texts are near copies."""
 HASHES, BANDS = 64, 16
-"""At an index of 0.8 all of 16 bands of 4 hashes differ in 2 of 10,000 pairs: so many near copies are overlooked."""
+"""At an index of 0.8 all of 16 bands of 4 hashes differ in 2 of 10,000 pairs: that share of near copies is overlooked."""
 AGREEING = 0.6
 """Share of equal hashes below which a pair is not looked at; at an index of 0.8 four standard deviations below the mean."""
 CANDIDATES = 3

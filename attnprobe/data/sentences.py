@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from attnprobe.data.tokenizers import blank
 
 PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*|(?:<br\s*/?>\s*)+", re.IGNORECASE)
-"""A blank line or HTML's line breaks: no sentence goes on behind them. A single line end is only white space."""
+"""A blank line or HTML's line breaks: no sentence continues after them. A single line end is only white space."""
 OPENING = frozenset("\"'“‘«([{") | {"``"}
 END_MARKS = frozenset(".!?")
 CLOSING_MARKS = frozenset(")]}”’") | {"''"}
@@ -56,7 +56,7 @@ def _opens(words: Doc, position: int) -> bool:
 def sentence_numbers(tokens: Sequence[str]) -> list[int]:
     """The sentence of every token, from 0, for text that is tokenised already.
 
-    A sentence ends behind a run of `.`, `!` and `?` and the marks that close it.
+    A sentence ends after a run of `.`, `!` and `?` and the marks that close it.
 
     >>> sentence_numbers("she ran . ( why ? ) nobody knows".split())
     [0, 0, 0, 1, 1, 1, 1, 2, 2]

@@ -74,7 +74,7 @@ class FileSource(Source):
         return files_of(self.path)
 
     def load(self) -> Splits:
-        """Read the files, always afresh."""
+        """Read the files again every time."""
         notes: list[str] = []
         splits = {split: read_file(path, self.how, notes.append) for split, path in self.files().items()}
         self.notes = tuple(notes)
@@ -125,7 +125,7 @@ class HubSource(Source):
             ) from None
         except Exception as error:  # connection, proxy, time-out, offline mode: each has its own type in each version
             raise UserError(
-                f"the data set {self.name!r} cannot be had from the Hugging Face hub ({type(error).__name__}: "
+                f"the data set {self.name!r} could not be loaded from the Hugging Face hub ({type(error).__name__}: "
                 f"{str(error).splitlines()[0][:200] if str(error) else 'no answer'}). Use local files instead: "
                 f"data=files data.path=FILE data.text=COLUMN data.label=COLUMN, or the built-in data=testbed, which "
                 f"needs no network. What was downloaded before is found with HF_HUB_OFFLINE=1"

@@ -49,7 +49,7 @@ def blank(language: str) -> Callable[[str], Doc]:
 
 
 def quiet_jieba() -> None:
-    """Let jieba build its dictionary afresh, in a folder of our own: it would load a cache from the machine's shared
+    """Let jieba build its dictionary again, in a folder of our own: it would load a cache from the machine's shared
     folder for temporary files, where anybody could have put it."""
     import jieba
 

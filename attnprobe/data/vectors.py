@@ -123,7 +123,7 @@ def split_line(line: str, size: int, number: int, path: Path) -> tuple[str, list
     if len(values) != size or (extra and are_numbers(extra) and all("." in field for field in extra)):
         raise UserError(
             f"data.vectors={path}: line {number} has {line.count(' ')} values, expected {size} as in the first "
-            f"line: {line[:40]!r}. The file may be cut off: get it anew"
+            f"line: {line[:40]!r}. The file may be cut off: get it again"
         )
     return word, values
 
@@ -133,7 +133,7 @@ def parse(values: list[str], number: int, path: Path) -> Float[np.ndarray, " emb
     try:
         vector = np.array(values, np.float32)
     except ValueError as error:
-        raise UserError(f"data.vectors={path}: line {number}: {error}. The file may be damaged: get it anew") from None
+        raise UserError(f"data.vectors={path}: line {number}: {error}. The file may be damaged: get it again") from None
     if not np.isfinite(vector).all():
-        raise UserError(f"data.vectors={path}: line {number} has a value that is not finite. Get the file anew")
+        raise UserError(f"data.vectors={path}: line {number} has a value that is not finite. Get the file again")
     return vector

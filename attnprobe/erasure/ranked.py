@@ -69,7 +69,7 @@ def erasing_order(
 
     A stable sort, done on a CPU as a sort of whole numbers that hold a score in their high and its position in their low
     bits: numpy sorts these many times faster than PyTorch finds a stable order. Scores that differ only in the bits that
-    the position takes may come out in the wrong order; such a row shows it, and is sorted anew.
+    the position takes may come out in the wrong order; such a row shows it, and is sorted again.
     """
     scores = scores.double().masked_fill(~content, -torch.inf)
     if scores.device.type != "cpu":

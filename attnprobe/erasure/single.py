@@ -53,7 +53,7 @@ def decision_margin(readout: Readout) -> Float[Tensor, "batch seq"]:
 def erase_each(readout: Readout) -> SingleErasures:
     """Set one weight to 0, renormalise the others to sum to 1, predict; for every content position.
 
-    With a linear decoder this is one sum over the positions before and one over those behind, for all positions at
+    With a linear decoder this is one sum over the positions before and one over those after, for all positions at
     once; nothing is subtracted, so that erasing a weight of almost 1 costs no precision.
 
     Note:

@@ -140,7 +140,7 @@ def _ratio(
     mass: Float[Tensor, ""],
     score: Float[Tensor, ""],
 ) -> Float[Tensor, "sizes"]:
-    """The lead once only these are kept, beside what cannot be erased; NaN where no mass is."""
+    """The lead once only these and what cannot be erased are kept; NaN where no mass is."""
     left = torch.where(kept, weights, 0).sum(-1) + mass
     total = torch.where(kept, weights * leads, 0).sum(-1) + score
     return torch.where(left > 0, total / left, torch.nan)

@@ -17,7 +17,7 @@ PAIRS_AT_ONCE = 1 << 18
 """Pairs evaluated in one go: 2 MB per intermediate tensor, which stays in the cache, whatever the length."""
 
 FEW_PAIRS = 1024
-"""Up to so many pairs, an example's are simply all tried."""
+"""Up to this many pairs, an example's are simply all tried."""
 
 SEEDS = 8
 """In longer texts, positions of either side that are paired first, to know early how good a pair has to be."""

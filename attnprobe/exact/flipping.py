@@ -50,7 +50,7 @@ def smallest_overtaking_sets(
     multiplies by a positive number, so k is above c exactly when Σ_{t∉S} α_t d_t > 0. Of all sets of n positions, the
     one that removes the n smallest α_t d_t keeps the largest sum; so positions go in increasing order of α_t d_t, and
     the first n whose kept sum is positive is the smallest. If no n is, none exists (equivalently: no kept α_t d_t is
-    positive, not even beside what cannot be erased). O(classes · seq log seq).
+    positive, not even together with what cannot be erased). O(classes · seq log seq).
 
     The kept part is summed from the far end of the order: no cancellation. Ties in the order go to the earlier
     position. "Positive" means above 1e-12 of the largest |d_t| (`attnprobe.exact.ties`): what is less is a tie up to

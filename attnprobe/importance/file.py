@@ -57,7 +57,7 @@ class File(Importance):
     def prepare(self, data: TextDataModule, split: str) -> None:
         """Read the file and find every text's scores."""
         rows, part = self._rows(BY_NUMBER, BY_TOKENS, BY_TEXT), data.splits[split]
-        if rows.key == BY_TEXT:  # the data's own text is no longer there, what became of it is
+        if rows.key == BY_TEXT:  # the data's own text is no longer there, what it was made into is
             rows = rows.tokenised(data.pipeline.tokens)
         texts = {number: part.tokens_at(row) for row, number in enumerate(part.example_id.tolist())}
         keys = {number: number if rows.key == BY_NUMBER else tuple(words) for number, words in texts.items()}

@@ -1,7 +1,7 @@
 """Does a scoring point at the tokens that are known to be the reason?
 
 Agreement with a rationale says that a scoring looks right, not that it is faithful to the model (Jacovi & Goldberg
-2020), and depends on how much of the text the rationale covers (DeYoung et al. 2020): read it beside `covered`.
+2020), and depends on how much of the text the rationale covers (DeYoung et al. 2020): read it together with `covered`.
 """
 
 import torch

@@ -44,7 +44,7 @@ class Command:
 
     def checkpoint(self) -> Any:
         """Asked by submitit before the time is up or a preemption: the same command goes into the queue again; the run
-        takes up what is finished of it."""
+        goes on from what is finished of it."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
@@ -96,7 +96,7 @@ def cluster_slots(workers: int, cluster: str, parameters: Mapping[str, Any], fol
     """Slots of a cluster.
 
     Args:
-        workers: so many jobs are in the queue or running at the same time.
+        workers: how many jobs are in the queue or running at the same time.
         cluster: `slurm`; or `local`, which runs the jobs here, without a queue, to try the settings out.
         parameters: what one job needs, by submitit's names (`timeout_min`, `mem_gb`, `slurm_partition`, …); null: not set.
         folder: where submitit keeps its files.

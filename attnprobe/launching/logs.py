@@ -33,7 +33,7 @@ def last_error(log: Path, status: int) -> str:
     except OSError as error:
         return f"no log: {error.strerror}"
     text = HEADING.split(text)[-1]
-    # a progress bar draws itself anew after a carriage return
+    # a progress bar draws itself again after a carriage return
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
     lines = [line for line in lines if line and not line.startswith(HINT)]
     messages = [line for line in lines if MESSAGE.match(line)]

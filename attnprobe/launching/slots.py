@@ -73,7 +73,7 @@ def local_slots(workers: int | None = None, gpus: Sequence[str] = (), cores: int
     """The slots of this machine.
 
     Args:
-        workers: so many; they share the graphics cards evenly. None: one per graphics card, and where there is none
+        workers: that many; they share the graphics cards evenly. None: one per graphics card, and where there is none
             one for every two cores.
         gpus: the graphics cards as `CUDA_VISIBLE_DEVICES` names them (`visible_gpus`); a job sees its own one only.
         cores: cores of the processor to be shared; None: all that this process may use. OMP_NUM_THREADS, where it is

@@ -26,7 +26,7 @@ from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.shown import visible
 
 SHOWN_PROBES = 4
-"""The closing table shows the first headline number of at most so many probes; the report shows all."""
+"""The closing table shows the first headline number of at most this many probes; the report shows all."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def top_tau(
     """Kendall's τ of two top-k lists, −1 (as far apart as two such lists can be) to 1 (the same list).
 
     Every pair of entries that are in either list counts as one inversion if the lists order it differently, an entry
-    that is not in a list standing behind all that are, and as half a one if one list does not say (K^(1/2) of Fagin,
+    that is not in a list ranking after all that are, and as half a one if one list does not say (K^(1/2) of Fagin,
     Kumar & Sivakumar 2003). τ = 1 − 2 K / K_max, K_max being the most inversions that two lists of k out of n entries
     can have; with n ≤ k this is the ordinary τ of rows without ties.
 
@@ -102,6 +102,6 @@ def _ranks(a: Tensor, b: Tensor, k: Tensor, mask: Bool[Tensor, "*batch seq"]) ->
     of entries; and where nothing can be said."""
     a, b, mask = torch.broadcast_tensors(a.detach(), b.detach(), mask)
     undefined = ((a.isnan() | b.isnan()) & mask).any(-1) | ~mask.any(-1)
-    # NaN sorts behind everything
+    # NaN sorts after everything
     rank_a, rank_b = (torch.where(mask, -x, torch.nan).argsort(dim=-1, stable=True).argsort(dim=-1) for x in (a, b))
     return rank_a, rank_b, k.expand(mask.shape[:-1]).unsqueeze(-1).minimum(mask.sum(-1, keepdim=True)), undefined

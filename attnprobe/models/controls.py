@@ -197,7 +197,7 @@ class ConstantDecoder(Decoder):
 
 def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
     """Standard normal numbers that depend on whole numbers alone, the same on every device: SplitMix64's mixing (Steele et
-    al. 2014) of the numbers one after the other, and the normal quantile of what it gives."""
+    al. 2014) of the numbers in turn, and the normal quantile of what it gives."""
     state = torch.zeros((), dtype=torch.int64, device=numbers[0].device)
     for number in numbers:
         state = mixed(state + number.long() + GOLDEN)

@@ -49,7 +49,7 @@ class HierarchicalEncoder(TextEncoder):
     def states(
         self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
     ) -> tuple[Float[Tensor, "batch seq hidden"], Float[Tensor, "batch tokens"]]:
-        """Hidden states of the sentences, zero behind a text's last one, and the attention within each sentence."""
+        """Hidden states of the sentences, zero after a text's last one, and the attention within each sentence."""
         layout = sentence_layout(batch)
         vectors = embeddings.flatten(0, 1)
         word_attention = vectors.new_zeros(len(vectors))

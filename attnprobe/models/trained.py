@@ -121,7 +121,7 @@ class TrainedModel(Model):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the manifest should say about this model, beside its settings."""
+        """What the manifest should say about this model, in addition to its settings."""
         return {}
 
     def parameter_groups(self) -> list[dict[str, Any]]:

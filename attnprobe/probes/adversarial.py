@@ -43,7 +43,7 @@ METRICS = (
 
 @dataclass
 class Adversarial(ReadoutProbe):
-    """The gradient adversary beside the true optimum, both within TVD ε of the prediction.
+    """The gradient adversary and the true optimum, both within TVD ε of the prediction.
 
     Yields per example, divergences in nats (0 to ln 2): `found_jsd`, `found_tvd`, `feasible_restarts` (share of the
     restarts that ended within ε); `optimum_jsd`, `optimum_tvd`, `upper_bound` and `is_exact` (1: optimum_jsd is the

@@ -33,7 +33,7 @@ METRICS = (
 
 @dataclass
 class Agreement(ModelProbe):
-    """Kendall's τ-b, −1 to 1, of attention with gradient × input and with leave-one-out, beside the same under nulls.
+    """Kendall's τ-b, −1 to 1, of attention with gradient × input and with leave-one-out, and the same under nulls.
 
     A gradient with the attention held fixed has the weight of a position as a factor, and so has leave-one-out where the
     encoder sees no context: they agree with any attention. So both are taken again in the same model under other attentions,

@@ -15,7 +15,7 @@ from attnprobe.randomness import Draws
 from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
 
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of the words at which the curves are measured, beside the thresholds."""
+"""Shares of the words at which the curves are measured, in addition to the thresholds."""
 
 
 SOURCE, CURVES = "DeYoung et al. 2020, section 4.2", "Samek et al. 2017"
@@ -70,7 +70,7 @@ class Faithfulness(RankingProbe):
 
     Note:
         ERASER's authors take probabilities from a file, and leave to the model how a text without words is read. Here an
-        operator says so, and several stand beside each other, since texts without words are unlike those of the training.
+        operator says so, and several are compared, since texts without words are unlike those of the training.
     """
 
     name: ClassVar[str] = "faithfulness"

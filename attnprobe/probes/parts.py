@@ -41,7 +41,7 @@ class Parts:
 
     Attributes:
         folder: of the run.
-        mark: whatever decides the numbers beside the examples, such as settings and weights.
+        mark: whatever decides the numbers besides the examples, such as settings and weights.
     """
 
     folder: Path

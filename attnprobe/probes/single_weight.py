@@ -111,7 +111,7 @@ def against_others(
     content: Bool[Tensor, "batch seq"],
     noise: Float[Tensor, "batch seq"],
 ) -> dict[str, Float[Tensor, "batch"]]:
-    """The highest-scored item's erasure beside that of the others, and of the one with the most noise among them."""
+    """The highest-scored item's erasure compared with that of the others, and of the one with the most noise among them."""
     top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
     others = content.scatter(-1, top.unsqueeze(-1), False)
     several = others.any(-1)

@@ -1,4 +1,4 @@
-"""Is the most attended item the one that decides? Beside the same model under attentions without meaning, and at its best."""
+"""Is the most attended item the one that decides? Compared with the model's attention at random and at its best."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""F1 of several trainings of one model, and of two models beside each other, over texts and seeds together."""
+"""F1 of several trainings of one model, and of two models compared, over texts and seeds together."""
 
 from collections.abc import Mapping
 from pathlib import Path

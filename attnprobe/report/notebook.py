@@ -58,7 +58,7 @@ class Strip:
         name: stands before the strip.
         values: per position, 0 to 1, NaN where undefined; more is a deeper colour.
         tokens: the words at these positions; None shows the positions' numbers in their place.
-        ends: positions behind which a new line begins.
+        ends: positions after which a new line begins.
         is_set: the values are 0 or 1, and those of 1 are shown struck out: a set of positions that is erased.
     """
 

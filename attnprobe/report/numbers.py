@@ -28,7 +28,7 @@ class Numbers(ABC):
     """The numbers of some runs, by probe and metric.
 
     Attributes:
-        attrs: what is known beside them, as in a table's `attrs`: the facts of importances
+        attrs: what else is known of them, as in a table's `attrs`: the facts of importances
             (`attnprobe.results.table.IMPORTANCES`) and the names of the classes (`attnprobe.report.wide.CLASSES`).
     """
 
@@ -69,7 +69,7 @@ class Numbers(ABC):
 
     @abstractmethod
     def with_attrs(self, attrs: Mapping[Any, Any]) -> Self:
-        """The same numbers; this is known beside them."""
+        """The same numbers; this is known of them as well."""
 
     @final
     def named(self, classes: Sequence[Sequence[str]]) -> Self:
@@ -132,7 +132,7 @@ class StoredNumbers(Numbers):
         return [replace(self, tables=(one,)) for one in self.tables]
 
     def with_attrs(self, attrs: Mapping[Any, Any]) -> "StoredNumbers":
-        """The same numbers; this is known beside them."""
+        """The same numbers; this is known of them as well."""
         return replace(self, attrs=dict(attrs))
 
     def _filled(self) -> Iterator[tuple[str, StoredTable]]:
@@ -192,11 +192,11 @@ class HeldNumbers(Numbers):
 
     @property
     def attrs(self) -> dict[Any, Any]:  # type: ignore[override]
-        """What is known beside them."""
+        """What else is known of them."""
         return dict(self.table.attrs)
 
     def with_attrs(self, attrs: Mapping[Any, Any]) -> "HeldNumbers":
-        """The same numbers; this is known beside them."""
+        """The same numbers; this is known of them as well."""
         table = self.table.copy(deep=False)
         table.attrs = dict(attrs)
         return HeldNumbers(table)

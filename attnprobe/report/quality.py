@@ -1,4 +1,4 @@
-"""Has the classifier learnt anything? Accuracy beside the share of the largest class, by which every other number is read."""
+"""Has the classifier learnt anything? Accuracy against the share of the largest class, as context of all else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Quality:
 
     @property
     def in_words(self) -> str:
-        """Both numbers beside what guessing reaches."""
+        """Both numbers compared with what guessing reaches."""
         return (
             f"accuracy {self.accuracy:.3f} [{self.low:.3f}, {self.high:.3f}], always naming the largest class "
             f"{self.majority:.3f}; balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "

@@ -32,7 +32,7 @@ class Headline:
     values `[examples]` to those that are averaged (1 for significant, 0 for not; NaN stays NaN). `spread`: the
     population standard deviation over the examples instead of their mean. `at_most`: (another metric, bound), to take
     only the examples where it is no larger.
-    `title` is plain ASCII (it is printed into log files). `published` names the published metric beside which it stands
+    `title` is plain ASCII (it is printed into log files). `published` names the published metric that it is compared with
     (`attnprobe.report.published`). `by_class` adds a row per predicted class. `proportion_of` names the metric
     that holds the number of examples where a whole-split number is a share of them: such a number
     gets Wilson's interval; any other whole-split number has none.
@@ -151,7 +151,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Column:
-    """A metric with a number per example that the page's browser and W&B show beside the texts.
+    """A metric with a number per example that the page's browser and W&B show next to the texts.
 
     `sorts`: the list of examples can be sorted by it. `leads`: it stands first there, and W&B's examples are chosen by it.
     `one_minus`: the number shown is 1 − the metric, large for disagreement. `truth`: it is 1 or 0, for yes or no. `digits`

@@ -173,7 +173,7 @@ def finding_row(where: str, finding: Finding) -> dict[str, object]:
 HEADLINES = (
     "headlines",
     "Headline numbers of every run with 95 % intervals (bootstrap over the examples for means, Wilson's for shares of the "
-    "whole split), and the published ones beside them.",
+    "whole split), and the published ones next to them.",
 )
 PUBLISHED = ("published", "Measured beside published numbers; the interval is the measured one's.")
 FINDINGS = (

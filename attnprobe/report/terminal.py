@@ -1,4 +1,4 @@
-"""What a run says, in one table at its end: headline numbers with intervals, and the published ones beside them."""
+"""What a run says, in one table at its end: headline numbers with intervals, and the published ones next to them."""
 
 import io
 import os
@@ -21,7 +21,7 @@ from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.shown import visible
 
 MOST_CLASSES = 4
-"""Rows per class are shown for at most so many predicted classes; all are in the tables."""
+"""Rows per class are shown for at most this many predicted classes; all are in the tables."""
 
 
 def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:

@@ -80,7 +80,7 @@ class Metric:
         about: what it is, in a few words of Markdown.
         step: what its x-coordinate counts (position, class, share, epoch); empty: one number per example.
         higher_is_better: whether a higher number speaks for the attention (or for the importance in its name); None: it
-            speaks neither way, or is read beside another number.
+            speaks neither way, or is read together with another number.
         source: where it was defined, such as "Jain & Wallace 2019, section 4.2.1".
         only: in which case it is there; empty: always.
     """

@@ -72,7 +72,7 @@ def check_classes(settings: Mapping[str, Any], path: Path, trusted: Sequence[str
     Args:
         settings: a run's settings, as `read_settings` gives them.
         path: where they were read, for the messages.
-        trusted: packages beside attnprobe and torch.optim that may bring subclasses of our bases. Importing a package
+        trusted: packages besides attnprobe and torch.optim that may bring subclasses of our bases. Importing a package
             runs its code, so that no other is imported.
 
     Raises:

@@ -59,7 +59,7 @@ LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy"
 
 
 def run(config: DictConfig, *, sweep: bool = False) -> Path:
-    """Train one classifier, or take up one that is trained, and examine it with the configured probes.
+    """Train one classifier, or load one that is trained, and examine it with the configured probes.
 
     Args:
         config: the composed configuration (conf/config.yaml).

@@ -223,7 +223,7 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     if config.on_finished == "replace":
         raise UserError(
             f"run={config.run} with on_finished=replace would remove that model and all its tables: on_finished=remeasure "
-            f"measures the probes named here anew and keeps the rest"
+            f"measures the probes named here again and keeps the rest"
         )
     path = Path(config.run)
     try:

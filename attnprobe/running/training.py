@@ -123,7 +123,7 @@ def fit(
     """Train in place and leave the chosen epoch's weights in the classifier.
 
     Args:
-        patience: stop after so many epochs in a row without a better one; None trains all epochs.
+        patience: stop after that many epochs in a row without a better one; None trains all epochs.
 
     Returns:
         the chosen epoch, from 0, and every epoch's metrics by name.

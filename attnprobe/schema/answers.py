@@ -136,7 +136,7 @@ def known_settings() -> tuple[str, ...]:
 
 
 def dotted(content: Mapping[Any, Any], path: str = "") -> Iterable[str]:
-    """All names below a mapping, with the arguments that a part may be given beside those it has."""
+    """All names below a mapping, with the arguments that a part may be given in addition to those it has."""
     for key, value in content.items():
         name = f"{path}{key}"
         yield name

@@ -20,7 +20,7 @@ PLAIN: dict[str, Any] = {"int": int, "float": Number, "bool": bool, "str": str, 
 LISTS = ("Sequence", "list", "List", "tuple", "Tuple", "Iterable", "Collection", "set", "frozenset")
 MAPPINGS = ("Mapping", "dict", "Dict", "MutableMapping")
 NO_SETTING = ("Tensor", "PathLike", "Path", "Accelerator", "Strategy")
-"""Types that no YAML can hold; beside others in a union they are left out."""
+"""Types that no YAML can hold; in a union with others they are left out."""
 
 
 def type_of(node: ast.expr | None, *, ours: bool) -> Any:

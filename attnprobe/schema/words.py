@@ -10,7 +10,7 @@ from attnprobe.shown import visible
 SHOWN = 80
 """Longer values are cut in a message."""
 LISTED = 25
-"""At most so many known names are listed."""
+"""At most this many known names are listed."""
 
 
 def shown(value: Any) -> str:

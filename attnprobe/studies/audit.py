@@ -22,7 +22,7 @@ class Audit(Study):
     test split before the training split, and counted; the plan is kept, so that an interrupted audit goes on with it.
 
     Attributes:
-        seeds: further seeds, beside the command line's.
+        seeds: further seeds, in addition to the command line's.
         probes: probes of the first run.
         minutes: about what the audit may take on this machine.
         epochs: of a training; 0: the model is trained already, and examined as it is.

@@ -72,7 +72,7 @@ class Plan:
     """What a study decides before it begins: how many rows its members take, and a sentence that says so.
 
     Attributes:
-        rows: split → at most so many of its rows (`data.most`), for all members; empty: as the command line says.
+        rows: split → at most that many of its rows (`data.most`), for all members; empty: as the command line says.
         words: the sentence.
     """
 
@@ -119,7 +119,7 @@ class Study(ABC):
     name: ClassVar[str]
 
     def plan(self, compose: Compose) -> Plan:
-        """Decide once what all members share; a study that is taken up again keeps its plan.
+        """Decide once what all members share; a resumed study keeps its plan.
 
         Args:
             compose: changes to the command line → the configuration that it then gives.

@@ -42,7 +42,7 @@ class Costs:
     device: str
 
     def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
-        """An estimate for so many trainings, of which so many are probed."""
+        """An estimate for a number of trainings, and for how many of them are probed."""
         return trainings * epochs * self.rows["train"] * self.training + probed * self.rows["test"] * self.probing
 
 

@@ -21,7 +21,7 @@ class Wiegreffe(Study):
 
     Attributes:
         tests: any of uniform, seeds, guide, adversary.
-        seeds: further seeds, beside the command line's.
+        seeds: further seeds, in addition to the command line's.
         weights: λ of the trained adversaries, one model each.
         guide: the model without context that is guided; a choice of `model`.
         above: the adversary that guides is the closest in its predictions (TVD) of those whose JSD is larger than this, on

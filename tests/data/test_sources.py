@@ -147,7 +147,9 @@ def test_refusing_hub_gives_one_message_and_first_available_adds_the_folder(monk
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
     hub = HubSource("some/name")
-    with pytest.raises(UserError, match=r"'some/name' cannot be had .*refused.*data=files data\.path.*data=testbed"):
+    with pytest.raises(
+        UserError, match=r"'some/name' could not be loaded .*refused.*data=files data\.path.*data=testbed"
+    ):
         hub.load()
     monkeypatch.setenv("ATTNPROBE_DATA_DIR", str(tmp_path))
     with pytest.raises(UserError, match=rf"no local files at {tmp_path}/films: put .*; the data set 'some/name'"):
@@ -186,7 +188,7 @@ def test_a_closed_port_is_an_error_and_not_a_wait():
     code = "from attnprobe.data.sources import HubSource; HubSource('some/name').load()"
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert "UserError: the data set 'some/name' cannot be had from the Hugging Face hub (Conn" in done.stderr
+    assert "UserError: the data set 'some/name' could not be loaded from the Hugging Face hub (Conn" in done.stderr
 
 
 def test_testbed_sizes_seeds_and_rationale():

@@ -37,7 +37,7 @@ def simplex_grid(seq, steps):
 
 
 def edges(seq, steps):
-    """All attentions on two positions, in so many steps."""
+    """All attentions on two positions, in that many steps."""
     share = torch.linspace(0, 1, steps + 1, dtype=torch.float64)[:, None]
     one = torch.eye(seq, dtype=torch.float64)
     return torch.cat([share * one[i] + (1 - share) * one[j] for i, j in itertools.combinations(range(seq), 2)])

@@ -24,7 +24,7 @@ class Finding:
 
     Attributes:
         operation: what was about to be done.
-        wrong: why the tables are wrong, or cannot be had any more; empty: they are right.
+        wrong: why the tables are wrong, or are no longer there; empty: they are right.
         unclear: how the disturbed command's last words fell short; empty: they did not.
     """
 
@@ -91,7 +91,7 @@ def perform(one: Command, folder: Path, fault: Fault | None = None) -> Ending:
 
 
 def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterator[Fault]:
-    """Every kind at every operation of every process; or at so many of them, evenly spread."""
+    """Every kind at every operation of every process; or at some of them, evenly spread."""
     places = [(process, at) for process, all_ in ready.operations.items() for at in range(len(all_))]
     for number, kind in enumerate(kinds):
         if kind == "remove" and ready.scenario.before:
@@ -201,7 +201,7 @@ def carried_out(
 
 
 def at_once(scenario: Scenario, times: int) -> Iterator[Finding]:
-    """The disturbed command of a scenario, twice at the same time in one folder, so many times; the second by way of a
+    """The disturbed command of a scenario, twice at the same time in one folder, `times` times; the second by way of a
     symbolic link to the output. Both must end, and leave what one would have left."""
     with tempfile.TemporaryDirectory(prefix="attnprobe-faults-") as name:
         place = Path(name).resolve()

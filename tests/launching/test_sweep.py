@@ -174,7 +174,7 @@ def test_two_devices_train_together_and_one_examines(tmp_path):
     results = read_results(directory)
     per_example = results[results["metric"] == "median_tvd"]["example_id"]
     assert sorted(per_example) == sorted(read_examples(directory)["example_id"]) == list(range(30))
-    # the same weights examined anew on one device
+    # the same weights examined again on one device
     arguments = [f"run={directory.relative_to(tmp_path)}", "on_finished=skip", "probe=[single_weight]", "figures=false"]
     status, output = finish(tmp_path, *arguments)
     assert status == 0, output

@@ -39,7 +39,7 @@ def han(words, classes=2):
 
 
 def with_sentences(lengths=SENTENCES, *, padding=0):
-    """Texts of sentences of so many words each."""
+    """Texts of sentences with these numbers of words."""
     batch = toy_batch([sum(text) for text in lengths], padding=padding)
     sentence = torch.full_like(batch.ids, -1)
     for row, text in enumerate(lengths):

@@ -189,7 +189,7 @@ def _test(tree: Path, tests: list[str]) -> NoReturn:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("files", nargs="*", default=list(SUBJECTS), metavar="FILE[:LINE]")
-    parser.add_argument("--sample", type=int, help="at most so many mutants of each file, drawn by --seed")
+    parser.add_argument("--sample", type=int, help="at most this many mutants of each file, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")

@@ -221,7 +221,7 @@ def attempt(directory: Path, settings: dict, config: Any) -> list[bool]:
 
 
 def campaign(directory: Path, count: int, seed: int = 0) -> tuple[int, list[str], list[str]]:
-    """Try so many; how many readings were refused, which were not, and what was called."""
+    """Try `count`; how many readings were refused, which were not, and what was called."""
     settings = Settings.of(composed("model=hanrnn", "+experiment=serrano", "data=imdb")).config
     config = composed(f"run={directory}")
     generator = random.Random(seed)

@@ -3,7 +3,7 @@
 A review is a list of sentences, each closed by ".". A sentence is a remark (no opinion) or up to three clauses, split by
 "," or a conjunction. What a review means:
 
-1. *Polarity.* A clause says its sentiment word's polarity (+1, −1), once turned around by every negator in it:
+1. *Polarity.* A clause says its sentiment word's polarity (+1, −1), reversed once by every negator in it:
    "not good", "never disappoints", "hardly a triumph", "anything but dull", "i doubt that the plot was good". A
    negator's scope ends with its clause. So "nobody would agree that it was not good" is positive.
 2. *The whole.* What is said of the whole ("the film", "it") counts; where it is judged, aspects ("the acting") are silent.
@@ -193,7 +193,7 @@ def _row(marked: list[str], label: int) -> dict[str, Any]:
 
 
 def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
-    """One or two clauses about aspects, less emphatic than what counts; there are none beside a plain aspect that counts,
+    """One or two clauses about aspects, less emphatic than what counts; there are none with a plain aspect that counts,
     whose equal a "slightly" struck would make."""
 
     def rank() -> Rank:

@@ -56,7 +56,7 @@ def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"]
         family: for the messages.
 
     Raises:
-        UserError: there is no door, or what is behind it is not what the network computes with.
+        UserError: there is no door, or what it leads to is not what the network computes with.
     """
     with torch.no_grad():
         own = run_as_made(network, run)

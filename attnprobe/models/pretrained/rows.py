@@ -77,7 +77,7 @@ def scaled(
     totals: Float[Tensor, "batch rows 1"],
     valid: Bool[Tensor, "batch rows"],
 ) -> Float[Tensor, "*samples batch rows seq"]:
-    """Matrix scaling: columns to the attention's share of all mass, rows to their own mass, by turns."""
+    """Matrix scaling: columns to the attention's share of all mass, rows to their own mass, alternately."""
     there = valid.unsqueeze(-1).to(mass.dtype)
     mass = mass * there
     size = attention.sum(-1, keepdim=True).unsqueeze(-1)  # 1, but where weights are taken for free inputs

@@ -51,7 +51,7 @@ class Site:
         """The number of the attention among `count`.
 
         Raises:
-            UserError: there are not so many.
+            UserError: there are fewer.
         """
         if not -count <= self.layer < count:
             raise UserError(

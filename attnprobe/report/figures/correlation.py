@@ -77,12 +77,12 @@ def heights(values: np.ndarray) -> np.ndarray:
 
 
 def row_height(top: float, groups: int) -> float:
-    """How far apart the rows of so many groups begin, when the tallest reaches `top`; 0 where they share one row."""
+    """How far apart the rows of that many groups begin, when the tallest reaches `top`; 0 where they share one row."""
     return 1.1 * float(top) if groups > OVERLAID else 0.0
 
 
 def panel_height(groups: int) -> float:
-    """Inches of a panel with so many groups."""
+    """Inches of a panel with that many groups."""
     return 1.75 if groups <= OVERLAID else 0.7 + 0.33 * groups
 
 

@@ -54,7 +54,7 @@ def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0
 
 
 def title(panel: Axes, text: str, width: float = TITLE_WIDTH) -> None:
-    """A left-aligned panel title, broken at its dots where it is wider than so many points, and cut where a part of it
+    """A left-aligned panel title, broken at its dots where it is wider than that many points, and cut where a part of it
     still is; the words may come from data."""
     lines = [""]
     for word in drawable(text).split(DOT):

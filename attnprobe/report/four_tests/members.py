@@ -74,7 +74,7 @@ class Members:
 
     @property
     def best(self) -> str:
-        """What the farthest attentions of the base's examples are: `exact`, or known with so many of them exact."""
+        """What the farthest attentions of the base's examples are: `exact`, or known, and the share of them that is exact."""
         share = float((self.single["is_exact"] == 1).mean())
         return "exact" if share == 1 else f"farthest known, {100 * share:.0f} % exact"
 

@@ -102,7 +102,7 @@ class Computed:
     Attributes:
         groups: the runs that differ in their seed alone.
         numbers: of all runs.
-        compared: headline numbers beside the published ones.
+        compared: headline numbers next to the published ones.
         readings: of the probes that the runs have.
         outcomes: what every claim comes to, for one group each.
         across: findings about several models, each with the words for what it is about.

@@ -139,7 +139,7 @@ def data_in_words(run: Run) -> str:
 
 
 def quality_in_words(measured: Quality) -> str:
-    """Accuracy beside the largest class."""
+    """Accuracy compared with the largest class."""
     accuracy = (
         f"accuracy {measured.accuracy:.3f} [{measured.low:.3f}, {measured.high:.3f}] on {measured.n:,} test texts"
     )

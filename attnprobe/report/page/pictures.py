@@ -23,7 +23,7 @@ PIXELS_PER_INCH = 180
 PIXELS = 120
 """CSS pixels of the page for an inch of paper: print is small on a screen."""
 MOST_HEATMAPS = 4
-"""Figures with texts stand in the page for the first run of so many groups; every run's is a PDF."""
+"""Figures with texts stand in the page for the first run of this many groups; every run's is a PDF."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What stands in the page about each probe: its headline numbers side by side, and the published ones beside ours."""
+"""What stands in the page about each probe: its headline numbers side by side, and the published ones next to ours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Beside:
-    """A published number beside ours."""
+    """A published number next to ours."""
 
     title: str
     group: str
@@ -198,12 +198,12 @@ def cost_of(probe: str, columns: Sequence[Group]) -> str:
     for facts in (facts for table in timed for facts in table.get("importances", {}).values()):
         title = str(facts.get("title", facts.get("name", "")))
         by_title[title] = by_title.get(title, 0.0) + float(facts.get("seconds", 0.0))
-    dear = sorted(((seconds, title) for title, seconds in by_title.items() if seconds >= 0.05), reverse=True)
+    costly = sorted(((seconds, title) for title, seconds in by_title.items() if seconds >= 0.05), reverse=True)
     runs = "" if len(timed) == 1 else f" in {len(timed)} runs"
     test = f"This test took {sum(table['seconds'] for table in timed):,.1f} s{runs}"
-    if not dear:
+    if not costly:
         return f"{test}."
-    each = ", ".join(f"{title} {seconds:,.1f} s" for seconds, title in dear)
+    each = ", ".join(f"{title} {seconds:,.1f} s" for seconds, title in costly)
     return f"{test}. Of the importances, which are computed once for all tests: {each}."
 
 

@@ -1,4 +1,4 @@
-"""The verdict card: every criterion's verdict for one model, with the claims that stand beside it."""
+"""The verdict card: every criterion's verdict for one model, with the claims that belong to it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Published numbers beside ours. The numbers are CSV files in this folder; each file's head says what they are."""
+"""Published numbers next to ours. The numbers are CSV files in this folder; each file's head says what they are."""
 
 from collections.abc import Iterator
 from functools import cache

@@ -39,7 +39,7 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
     """Histogram of the largest JSD from the model's attention among attentions that keep the prediction: found by the
     gradient adversary, exact (or a certified lower bound), and the certified upper bound where it is not exact.
 
-    Jain & Wallace's figure 7, with the truth beside the search: 40 bins from 0 to 0.7 nats, ln 2 marked.
+    Jain & Wallace's figure 7, with the truth next to the search: 40 bins from 0 to 0.7 nats, ln 2 marked.
     """
     panels = facets(per_example(results, "adversarial", METRICS))
     figure, axes = grid(len(panels), panel_height=1.75)
@@ -217,7 +217,7 @@ CLAIMS = (
         name="the_search_falls_short",
         criterion="exclusivity",
         statement="The published gradient search ends below the largest JSD that there is",
-        source="attnprobe: the search of Jain & Wallace 2019, section 4.2.2, beside the exact solver",
+        source="attnprobe: the search of Jain & Wallace 2019, section 4.2.2, compared with the exact solver",
         measure=mean_of("found_jsd", "optimum_jsd", "reached_share", value=missed),
         quantity=f"JSD of the farthest attention known minus that of the one found, nats; more than {MISSED} is asked for",
         threshold=MISSED,
@@ -232,7 +232,7 @@ READING = Reading(
     about=(
         "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's attention "
         "and any other attention whose prediction is the same within a small total variation distance ε. The gradient "
-        "search of the paper stands beside the optimum: exact where there are two classes, else bracketed by the farthest "
+        "search of the paper is compared with the optimum: exact where there are two classes, else bracketed by the farthest "
         "attention known and a certified upper bound; the share solved exactly is among the numbers. Where the decoder is "
         "not linear (questions), or a text may have several labels, nothing but the search looks for it, and the bound is "
         "that of any attention at all, whatever it predicts. Near ln 2, an attention on wholly other words would do "

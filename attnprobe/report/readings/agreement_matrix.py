@@ -73,7 +73,7 @@ def clustered(matrix: np.ndarray) -> list[int]:
 
 
 def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Mean τ of every pair, importances that agree beside each other; on the diagonal each with itself redrawn."""
+    """Mean τ of every pair, importances that agree next to each other; on the diagonal each with itself redrawn."""
     names = importances_in(results, PROBE, "tau_floor_")
     metrics = [f"tau_{first}_and_{second}" for first, second in pairs(results)] + [
         f"tau_ceiling_{one}" for one in names

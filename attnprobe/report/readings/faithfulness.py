@@ -149,7 +149,7 @@ READING = Reading(
     about=(
         "The highest-scored words of each importance are taken out, or all others are, and the fall of the predicted class's "
         "probability is averaged over several shares of the words: comprehensiveness (high is good) and sufficiency (low is "
-        "good), ERASER's AOPC. How words are taken out decides much of the number, so several ways stand beside each other. "
+        "good), ERASER's AOPC. How words are taken out decides much of the number, so several ways are compared. "
         "A text without words is unlike those that the model was trained on, and a fall may say no more than that."
     ),
     order=62,

@@ -41,7 +41,7 @@ READING = Reading(
     noted=checked,
     title="Leave-one-out: what the prediction loses with each token",
     about=(
-        "How far the prediction moves when one token is taken out of the text and the rest is encoded anew, as total "
+        "How far the prediction moves when one token is taken out of the text and the rest is encoded again, as total "
         "variation distance: 0 (not at all) to 1. It is the other measure that attention is compared with. It is no ground "
         "truth either: a word that is said twice can be left out once at no cost, and a text with a gap is not one that "
         "the model was trained on."

@@ -89,7 +89,7 @@ READING = Reading(
         "distance between the predictions with shuffled and with the model's own weights, 0 (the prediction stays) to 1. "
         "Near 0, the same prediction follows from attending to other words. Critics object that the states of a recurrent "
         "encoder hold much of the whole sentence, so that little may change although the weights were learnt for a reason, "
-        "and that an even attention has nothing to shuffle: read it beside the largest weight."
+        "and that an even attention has nothing to shuffle: read it together with the largest weight."
     ),
     claims=CLAIMS,
     columns=(Column("median_tvd", "median TVD under permutation"),),

@@ -1,4 +1,4 @@
-"""Skill: is what attention points at what decides, beside attentions without meaning and the best one?"""
+"""Skill: is what attention points at what decides, compared with attentions without meaning and the best one?"""
 
 from attnprobe.report.claims import Claim
 from attnprobe.report.reading import Headline, Reading
@@ -9,7 +9,7 @@ SMALLEST = 0.1
 """Skill that is worth a word: a tenth of the way from an attention without meaning to the best one."""
 SCALE = "skill: 0 in the same model under its own weights in random order, 1 at best"
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
-WORD = "attnprobe: leave-one-out, beside the same weights in random order and at best"
+WORD = "attnprobe: leave-one-out, compared with the same weights in random order and at best"
 
 
 REACH = {"state_drop": 2.0}

@@ -1,4 +1,4 @@
-"""Every subset of a short text's words: each order between its true limits, each attribution beside the Shapley values."""
+"""Every subset of a short text's words: each order between its limits, each attribution compared with the Shapley values."""
 
 import pandas as pd
 from matplotlib.figure import Figure

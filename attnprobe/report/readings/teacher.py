@@ -7,8 +7,8 @@ READING = Reading(
     order=60,
     title="Against the teacher",
     about=(
-        "Every example's prediction and attention beside those of another run, the teacher: total variation distance of "
-        "the predictions (TVD, 0 to 1) and Jensen-Shannon divergence of the attentions (JSD, nats, 0 to 0.69). Between "
+        "Every example's prediction and attention compared with those of another run, the teacher: total variation distance "
+        "of the predictions (TVD, 0 to 1) and Jensen-Shannon divergence of the attentions (JSD, nats, 0 to 0.69). Between "
         "two seeds of one model the JSD is how stable attention is; for an adversary trained to imitate the teacher it "
         "is how far attention can go while the predictions stay."
     ),

@@ -43,7 +43,7 @@ class StudyReading:
         readings: two sentences in words for each finding, by the claim's name.
         tables: caption → table, ready to be shown; numbers as numbers.
         figures: (name, caption, figure).
-        notes: what a reader has to know beside them.
+        notes: what else a reader has to know.
     """
 
     title: str

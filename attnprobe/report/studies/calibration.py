@@ -20,7 +20,7 @@ KINDS = ("right", "wrong", "meaningless")
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """Tables of rates, of how well each number separates, and of thresholds judged on data left out; the curves."""
     models, answered = collected(directory / one["directory"] for one in content["members"])
-    # one model whose own tests are shown beside the rates
+    # one model whose own tests are shown next to the rates
     example = next((one for one in content["members"] if one["role"] == "learned"), content["members"][0])
     shown = models[models["run_id"] == example["run_id"]].iloc[0]
     cells = census(models)

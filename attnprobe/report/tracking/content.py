@@ -136,8 +136,8 @@ def scalars(compared: pd.DataFrame, classes: Sequence[str] = ()) -> dict[str, fl
 
 
 def learnt_of(run_dir: Path, *, log_text: bool) -> dict[str, float | str]:
-    """The share of the largest class, beside which accuracy is read, and a warning where it is no better. Without words the
-    warning does not name the class."""
+    """The share of the largest class, with which accuracy is to be compared, and a warning where it is no better. Without
+    words the warning does not name the class."""
     measured = quality_of(run_dir)
     if measured is None:
         return {}

@@ -61,7 +61,7 @@ def is_heatmap(column: str, numbers: Numbers) -> bool:
 
 
 def choose(results: pd.DataFrame | Numbers, run: RunDirectory, split: str, most: int) -> pd.DataFrame:
-    """At most so many examples, `example_id`, and why each is `chosen`; all of them where there are no more.
+    """At most that many examples, `example_id`, and why each is `chosen`; all of them where there are no more.
 
     Half are the `largest`: by the first of the readings' leading columns that the run has (the largest JSD at which the
     prediction stays: the adversarial probe's optimum, or what the gradient adversary found), in turn from each predicted

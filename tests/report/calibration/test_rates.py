@@ -19,7 +19,7 @@ from attnprobe.results.statistics import clopper_pearson
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
-    """A claim's answers about so many right and as many wrong models per data set; right numbers are `gap` larger."""
+    """A claim's answers about that many right and as many wrong models per data set; right numbers are `gap` larger."""
     draw = np.random.default_rng(seed)
     rows = []
     for name in data:

@@ -60,7 +60,7 @@ MARKER = 5.0
 
 
 def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
-    """The long table of so many runs with all metrics that figures are drawn from."""
+    """The long table of that many runs with all metrics that figures are drawn from."""
     parts = []
     for run in range(runs):
         draw_from = np.random.default_rng([run, classes])

@@ -23,7 +23,7 @@ from attnprobe.results.untrusted import read_json
 MEGABYTES = 60
 """What a page may weigh; `--megabytes` on the command line."""
 PER_VALUE = {8: 1.3, 16: 2.4}
-"""Bytes of the page that a weight takes in so many bits: gzip gains about what base64 loses, less on real texts."""
+"""Bytes of the page that a weight takes, by its number of bits: gzip gains about what base64 loses, less on real texts."""
 PER_BLOCK = 120_000
 """Weights of one map in a block: the browser unpacks a block at a time, in some milliseconds."""
 MOST_CLASSES = 6

@@ -68,7 +68,7 @@ def sites(run: Run, probe: str, shown: HeatMap) -> list[str]:
 
 
 def columns_of(run: Run) -> list[tuple[Source, Column]]:
-    """The numbers that stand beside each example: first those that the list can be sorted by, leading ones before all."""
+    """The numbers that are shown with each example: first those that the list can be sorted by, leading ones before all."""
     found = [(Source(probe, one), one) for probe, one in columns_in(run.numbers)]
     several = is_list(RunDirectory(run.directory).example_columns(run.split).field("label").type)
     # with several labels at once no class is ahead of another
