@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from attnprobe.batch import Axis, Batch
 from attnprobe.data.ragged import Ragged
-from attnprobe.data.teaching import Lessons
+from attnprobe.data.teaching import TeacherOutputs
 from attnprobe.data.vocabulary import END, PADDING, START
 
 
@@ -103,7 +103,7 @@ class TextSplit(Dataset[Batch]):
     columns: Mapping[str, Ragged | np.ndarray]
     spelling: Sequence[str] = ()
     classes: Sequence[str] = ()
-    teacher: Lessons | None = None
+    teacher: TeacherOutputs | None = None
 
     def __len__(self) -> int:
         return len(self.example_id)

@@ -25,7 +25,7 @@ from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.sampling import BucketSampler, SortedSampler
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Source
-from attnprobe.data.teaching import Teacher, check_lessons
+from attnprobe.data.teaching import Teacher, check_teacher_outputs
 from attnprobe.data.vectors import load_vectors, random_vectors
 from attnprobe.data.vocabulary import Vocabulary
 
@@ -130,10 +130,10 @@ class TextDataModule(LightningDataModule):
             UserError: the teacher saw other classes, splits or words.
         """
         for split, part in self.splits.items():
-            lessons = teacher.lessons[split]
+            outputs = teacher.outputs[split]
             texts = [part.tokens_at(row) for row in range(len(part))]
-            check_lessons(lessons, split, str(teacher.directory), self.classes, part.example_id, texts)
-            self.splits[split] = replace(part, teacher=lessons)
+            check_teacher_outputs(outputs, split, str(teacher.directory), self.classes, part.example_id, texts)
+            self.splits[split] = replace(part, teacher=outputs)
 
     @property
     def sizes(self) -> dict[str, int]:

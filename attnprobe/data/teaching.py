@@ -39,7 +39,7 @@ def text_number(words: Sequence[str]) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def write_lessons(
+def write_teacher_outputs(
     path: Path,
     example_id: Int[np.ndarray, " rows"],
     text: Int[np.ndarray, " rows"],
@@ -61,7 +61,7 @@ def write_lessons(
     write_atomically(path, lambda partial: save_file(tensors, partial, metadata))
 
 
-class Lessons:
+class TeacherOutputs:
     """One split's file, opened and not read: the attention of an example is fetched when a batch asks for it."""
 
     def __init__(self, path: Path) -> None:
@@ -119,12 +119,12 @@ class Teacher:
     Attributes:
         directory: the run's directory.
         manifest: the run's manifest.
-        lessons: split → what the run says about its examples.
+        outputs: split → what the run says about its examples.
     """
 
     directory: Path
     manifest: Mapping[str, Any]
-    lessons: Mapping[str, Lessons]
+    outputs: Mapping[str, TeacherOutputs]
 
     @classmethod
     def open(cls, directory: str | os.PathLike, splits: Sequence[str]) -> "Teacher":
@@ -148,11 +148,11 @@ class Teacher:
                     f"teacher={directory} has no {outputs_file(split)}: its predictions are not there for all splits. "
                     f"Train it again with on_finished=replace"
                 )
-        return cls(run.path, manifest, {split: Lessons(run.outputs(split)) for split in splits})
+        return cls(run.path, manifest, {split: TeacherOutputs(run.outputs(split)) for split in splits})
 
 
-def check_lessons(
-    lessons: Lessons,
+def check_teacher_outputs(
+    outputs: TeacherOutputs,
     split: str,
     teacher: str,
     classes: Sequence[str],
@@ -165,9 +165,9 @@ def check_lessons(
         UserError: it did not; the first difference is named.
     """
     refused = f"teacher={teacher} does not fit this run's data: "
-    if list(lessons.classes) != list(classes):
-        raise UserError(f"{refused}its classes are {', '.join(lessons.classes)}, here they are {', '.join(classes)}")
-    theirs, ours = set(lessons.example_id.tolist()), set(example_id.tolist())
+    if list(outputs.classes) != list(classes):
+        raise UserError(f"{refused}its classes are {', '.join(outputs.classes)}, here they are {', '.join(classes)}")
+    theirs, ours = set(outputs.example_id.tolist()), set(example_id.tolist())
     if theirs != ours:
         only = sorted(theirs - ours) or sorted(ours - theirs)
         side = "there and not here" if theirs - ours else "here and not there"
@@ -176,10 +176,10 @@ def check_lessons(
             f"{side}. Same data.split_seed, shares, filters and length limits are needed"
         )
     for row, words in enumerate(texts):
-        if len(words) == lessons.offsets[row + 1] - lessons.offsets[row] and text_number(words) == lessons.text[row]:
+        if len(words) == outputs.offsets[row + 1] - outputs.offsets[row] and text_number(words) == outputs.text[row]:
             continue
-        number = int(lessons.offsets[row + 1] - lessons.offsets[row])
-        if text_number(words) == lessons.text[row]:
+        number = int(outputs.offsets[row + 1] - outputs.offsets[row])
+        if text_number(words) == outputs.text[row]:
             raise UserError(
                 f"{refused}it attends to {number} positions of example {example_id[row]} in {split}, which has "
                 f"{len(words)} words: a hierarchical model attends to sentences and cannot teach one that attends to words"

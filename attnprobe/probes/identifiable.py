@@ -14,11 +14,30 @@ from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.importance.base import Note, Subject
 from attnprobe.measures import jensen_shannon
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import Measurement, ModelProbe, description, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, description, positions
 from attnprobe.randomness import Draws
+from attnprobe.results.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
 
 NOTHING = 1e-6
 """A word that can have no more weight than this can have none."""
+
+METRICS = (
+    Metric("unique", TRUTH, "no other attention has the identical output", higher_is_better=True,
+           source="Brunner et al. 2020"),
+    Metric("freedom", Scale("directions", 0), "in which the rows could move, were it not that weights are 0 or more"),
+    Metric("parts", Scale("positions or pieces", 1), "special tokens included"),
+    Metric("top_weight", WEIGHT, "of the most attended word, mean over the rows; what special tokens have is part of the "
+           "whole"),
+    Metric("top_low", WEIGHT, "its least weight at identical output"),
+    Metric("top_high", WEIGHT, "its greatest weight at identical output"),
+    Metric("top_can_vanish", TRUTH, "its least weight is 1e-6 or less", higher_is_better=False),
+    Metric("farthest_jsd", JSD, "of the shown attention and another one with identical output: at least this",
+           higher_is_better=False),
+    Metric("low", WEIGHT, "least weight of the most attended words", step="position"),
+    Metric("high", WEIGHT, "greatest weight of the most attended words", step="position"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Identifiable`."""
 
 
 @dataclass
@@ -41,6 +60,7 @@ class Identifiable(ModelProbe):
     """
 
     name: ClassVar[str] = "identifiable"
+    metrics = METRICS
     words: int | None = 3
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import Evidence, Measure, over_seeds, values_of
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.numbers import Numbers, numbers_of
-from attnprobe.report.rankings import needed
+from attnprobe.report.rankings import removal_share
 
 CONTEXT_FREE = {
     "flannoenc": ("flanrnn", "flanconv"),
@@ -64,7 +64,7 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
 
 def beyond_optimum(attention: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
     """How much larger a share of the items attention's order needs than the smallest set; NaN where nothing flips."""
-    return needed(attention, never_flips) - needed(optimal, never_flips)
+    return removal_share(attention, never_flips) - removal_share(optimal, never_flips)
 
 
 def _with_context(first: str, second: str, importances: Mapping[str, str]) -> tuple[Comparison, ...]:
@@ -115,7 +115,7 @@ def _by_encoder(first: str, second: str) -> Comparison:
         criterion="erasure",
         statement=f"By attention's order {first} needs more items removed than {second}",
         source="Serrano & Smith 2019, section 5: convolutional models need more removals than recurrent ones",
-        measure=difference(first, second, "removed_fraction_attention", "never_flips", value=needed),
+        measure=difference(first, second, "removed_fraction_attention", "never_flips", value=removal_share),
         quantity="difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
     )
     return Comparison(claim, "erasure", first, second)

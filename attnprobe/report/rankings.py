@@ -85,7 +85,7 @@ def rank_rows(results: pd.DataFrame) -> pd.DataFrame:
             fraction = facet.rows[f"removed_fraction_{name}"]
             row = {"data and model": facet.title, "ranking": look(results, name)[0], "n": int((never == 0).sum())}
             row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
-            row |= mean_in_columns("share removed", needed(fraction.to_numpy(), never))
+            row |= mean_in_columns("share removed", removal_share(fraction.to_numpy(), never))
             regret = facet.rows[f"regret_{name}"].to_numpy()
             rows.append(
                 row | mean_in_columns("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret)
@@ -114,7 +114,7 @@ def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
     return table[list(headings)].rename(columns=headings)
 
 
-def needed(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
     """Share of the items that an order needs: all (1) where it does not flip what can be flipped, and NaN where nothing
     can be. So all orders are compared on the same examples."""
     return np.where(never_flips == 0, np.where(np.isnan(fraction), 1.0, fraction), np.nan)

@@ -14,7 +14,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.ragged import Ragged
-from attnprobe.data.teaching import text_number, write_lessons
+from attnprobe.data.teaching import text_number, write_teacher_outputs
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import positions
@@ -142,7 +142,7 @@ class Taken:
         return np.split(records["value"], ends[:-1])
 
 
-class LessonCollector(Callback):
+class TeacherOutputsCollector(Callback):
     """Listens to a prediction pass over all splits and keeps what students need of it (attnprobe.data.teaching)."""
 
     def __init__(self) -> None:
@@ -178,4 +178,4 @@ class LessonCollector(Callback):
             text = np.fromiter((text_number(part.tokens(number)) for number in example_id.tolist()), np.int64)
             attention = Ragged(flat, np.cumsum([0, *np.concatenate(self.length[split])], dtype=np.int64))
             probability = np.concatenate(self.probability[split])
-            write_lessons(paths[split], example_id, text, attention, probability, data.classes)
+            write_teacher_outputs(paths[split], example_id, text, attention, probability, data.classes)

@@ -36,7 +36,7 @@ def refuse_several_devices(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def helps_to_train() -> bool:
+def is_worker_rank() -> bool:
     """Whether this is one of the processes that Lightning started in addition to the first one, to train on several devices.
     The first alone claims the run directory, writes and examines."""
     return int(os.environ.get("LOCAL_RANK", 0)) > 0

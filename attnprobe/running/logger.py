@@ -16,15 +16,26 @@ from attnprobe.running.settings import Settings
 
 
 class NamedWandbLogger(WandbLogger):
-    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names."""
+    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names.
+
+    Attributes:
+        log_text: whether names of classes may leave the machine.
+    """
 
     classes: Sequence[str] = ()
+    log_text = True
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log what the training reports."""
         from attnprobe.report.tracking.content import curve
 
         super().log_metrics({curve(name, self.classes): value for name, value in metrics.items()}, step)
+
+
+def name_curves(logger: Logger | None, classes: Sequence[str]) -> None:
+    """Tell the logger what the classes are called, where it may know."""
+    if isinstance(logger, NamedWandbLogger) and logger.log_text:
+        logger.classes = classes
 
 
 @contextmanager
@@ -54,7 +65,9 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         directory.folder(TRACKING)
         run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
         try:
-            yield NamedWandbLogger(experiment=run)
+            logger = NamedWandbLogger(experiment=run)
+            logger.log_text = choice["log_text"]
+            yield logger
         finally:
             # without it the next run of this process would go into this one
             run.finish()

@@ -44,9 +44,9 @@ from attnprobe.results.statements import SECTION
 from attnprobe.results.table import IMPORTANCES, Told, told
 from attnprobe.running.build import importances_of, untrained
 from attnprobe.running.collecting import PredictionCollector
-from attnprobe.running.devices import helps_to_train
+from attnprobe.running.devices import is_worker_rank
 from attnprobe.running.lock import locked
-from attnprobe.running.logger import NamedWandbLogger, tracked
+from attnprobe.running.logger import tracked
 from attnprobe.running.playground import PlaygroundCollector, chosen
 from attnprobe.running.prepare import EVERY_RUN, Finished, prepare
 from attnprobe.running.progress import ExampleProgress
@@ -83,7 +83,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
     for importance in importances.values():
         importance.files()  # whether they are there
-    if helps_to_train():
+    if is_worker_rank():
         if not RunDirectory(directory).is_trained:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None)
         return directory
@@ -119,8 +119,6 @@ def carry_out(
     started, config = time.time(), settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
     data, teacher, classifier = opened(settings, probes, importances)
-    if isinstance(logger, NamedWandbLogger) and config["logger"]["log_text"]:
-        logger.classes = data.classes
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
@@ -182,7 +180,7 @@ def opened(
     """
     config, data = settings.config, settings.data()
     data.setup("fit")
-    if not helps_to_train():
+    if not is_worker_rank():
         tell_section(str(data.name), data.section)
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     classifier = untrained(config, data)

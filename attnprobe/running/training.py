@@ -154,7 +154,7 @@ def fit(
         )
         with out_of_memory_is_answered():
             trainer.fit(classifier, datamodule=data)
-        part_company(trainer)
+        leave_process_group(trainer)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
     return int(checkpoint["epoch"]), curve.epochs
@@ -201,7 +201,7 @@ def predict(
         trainer.predict(classifier, datamodule=data, return_predictions=False)
 
 
-def part_company(trainer: Trainer) -> None:
+def leave_process_group(trainer: Trainer) -> None:
     """After a training on several devices the first process goes on alone, and the others, whose part is done, leave.
 
     The process group is taken down first: as long as it stands, torchmetrics would wait for processes that have left.

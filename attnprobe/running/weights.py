@@ -21,7 +21,8 @@ from attnprobe.results.directory import (
 from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.running.collecting import LessonCollector
+from attnprobe.running.collecting import TeacherOutputsCollector
+from attnprobe.running.logger import name_curves
 from attnprobe.running.prepare import input_records
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import Settings
@@ -50,6 +51,7 @@ def train(
     curve: list[dict[str, float]] = []
     if settings.config["training"]["epochs"]:
         directory.folder(CHECKPOINTS)
+        name_curves(logger, data.classes)
         epoch, curve = fit(
             classifier,
             data,
@@ -66,9 +68,9 @@ def train(
     directory.declare(*names)
     data.pipeline.save(directory.path)
     write_atomically(directory / WEIGHTS, lambda path: save_file(separate(classifier), path))
-    lessons = LessonCollector()
-    predict(classifier, data, hardware=settings.config["trainer"], callbacks=[lessons])
-    lessons.write(data, {split: directory / outputs_file(split) for split in SPLITS})
+    outputs = TeacherOutputsCollector()
+    predict(classifier, data, hardware=settings.config["trainer"], callbacks=[outputs])
+    outputs.write(data, {split: directory / outputs_file(split) for split in SPLITS})
     trained = {
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,

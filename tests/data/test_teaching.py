@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from attnprobe.data.ragged import Ragged
-from attnprobe.data.teaching import Lessons, Teacher, check_lessons, text_number, write_lessons
+from attnprobe.data.teaching import Teacher, TeacherOutputs, check_teacher_outputs, text_number, write_teacher_outputs
 from attnprobe.errors import UserError
 from tests.runs import seal
 
@@ -22,7 +22,7 @@ def path(tmp_path):
     weights = [np.array([0.25, 0.75]), np.array([1.0]), np.array([0.5, 0.5, 0.0])]
     probability = np.array([[0.1, 0.9], [0.4, 0.6], [0.7, 0.3]])
     order = [2, 0, 1]  # rows may come in any order
-    write_lessons(
+    write_teacher_outputs(
         path, np.array([10, 20, 30])[order], np.array([text_number(words) for words in TEXTS])[order],
         Ragged.of([weights[row] for row in order], np.float32), probability[order], CLASSES,
     )  # fmt: skip
@@ -30,12 +30,12 @@ def path(tmp_path):
 
 
 def test_a_file_gives_back_what_was_written(path):
-    lessons = Lessons(path)
-    assert len(lessons) == 3
-    assert lessons.example_id.tolist() == [10, 20, 30]
-    assert [lessons.attention(row).tolist() for row in range(3)] == [[0.25, 0.75], [1.0], [0.5, 0.5, 0.0]]
-    np.testing.assert_allclose(lessons.probability([2, 0]), [[0.7, 0.3], [0.1, 0.9]], rtol=1e-6)
-    assert lessons.attention(0).dtype == np.float32
+    outputs = TeacherOutputs(path)
+    assert len(outputs) == 3
+    assert outputs.example_id.tolist() == [10, 20, 30]
+    assert [outputs.attention(row).tolist() for row in range(3)] == [[0.25, 0.75], [1.0], [0.5, 0.5, 0.0]]
+    np.testing.assert_allclose(outputs.probability([2, 0]), [[0.7, 0.3], [0.1, 0.9]], rtol=1e-6)
+    assert outputs.attention(0).dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_parts_that_do_not_belong_together_are_named(path, change, message):
     parts = load_file(path) | {"classes": json.dumps(CLASSES)} | change
     save_file({name: part for name, part in parts.items() if name != "classes"}, path, {"classes": parts["classes"]})
     with pytest.raises(UserError, match=message):
-        Lessons(path)
+        TeacherOutputs(path)
 
 
 def refusal(path, classes=CLASSES, ids=(10, 20, 30), texts=TEXTS):
     with pytest.raises(UserError) as error:
-        check_lessons(Lessons(path), "train", "runs/base", classes, np.array(ids), texts)
+        check_teacher_outputs(TeacherOutputs(path), "train", "runs/base", classes, np.array(ids), texts)
     return str(error.value)
 
 
 def test_the_same_examples_in_the_same_words_fit(path):
-    check_lessons(Lessons(path), "train", "runs/base", CLASSES, np.array([10, 20, 30]), TEXTS)
+    check_teacher_outputs(TeacherOutputs(path), "train", "runs/base", CLASSES, np.array([10, 20, 30]), TEXTS)
 
 
 def test_the_first_difference_is_named(path):
@@ -81,7 +81,7 @@ def test_the_first_difference_is_named(path):
 
 def test_attention_over_sentences_cannot_teach_words(tmp_path):
     path = tmp_path / "train.safetensors"
-    write_lessons(
+    write_teacher_outputs(
         path,
         np.array([1]),
         np.array([text_number(TEXTS[2])]),
@@ -114,12 +114,12 @@ def test_only_what_is_asked_for_is_read(tmp_path):
         pytest.skip("needs Linux's /proc to measure memory")
     path, rows = tmp_path / "train.safetensors", 20_000
     weights = [np.full(2000, 1 / 2000, np.float32)] * rows  # 160 MB
-    write_lessons(
+    write_teacher_outputs(
         path, np.arange(rows), np.zeros(rows, np.int64), Ragged.of(weights, np.float32), np.ones((rows, 2)), CLASSES
     )
     del weights
     before = resident()
-    lessons = Lessons(path)
-    assert lessons.attention(rows - 1).sum() == pytest.approx(1, abs=1e-4)
+    outputs = TeacherOutputs(path)
+    assert outputs.attention(rows - 1).sum() == pytest.approx(1, abs=1e-4)
     after = resident()
     assert after - before < 20e6

@@ -158,12 +158,12 @@ def test_the_files(directory):
     assert set.union(*found) == there
 
 
-def test_the_examples_and_the_lessons(directory):
+def test_the_examples_and_the_teacher_outputs(directory):
     table = pd.read_parquet(directory / "examples" / "test.parquet")
     columns = {name for cells in lines_of(section("## `examples/test.parquet`")) for name in names(cells[0])}
     assert columns - {"words", "word_attention", "special_mass"} == set(table.columns)
-    lessons = load_file(directory / "examples" / "test.safetensors")
+    outputs = load_file(directory / "examples" / "test.safetensors")
     tensors = {names(cells[0])[0] for cells in lines_of(section("## `examples/*.safetensors`"))}
-    assert tensors == set(lessons)
-    start, end = lessons["offsets"][:2]
-    assert len(lessons["attention"][start:end]) == len(table["tokens"][0])
+    assert tensors == set(outputs)
+    start, end = outputs["offsets"][:2]
+    assert len(outputs["attention"][start:end]) == len(table["tokens"][0])

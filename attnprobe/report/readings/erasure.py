@@ -7,7 +7,7 @@ from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import Measure, flips_of, least, mean_of, share_of
 from attnprobe.report.figures.erasure import boxes, pairs, regret
 from attnprobe.report.importances import importances_in
-from attnprobe.report.rankings import PROBE, look, needed, of_each, pair_rows, rank_rows
+from attnprobe.report.rankings import PROBE, look, of_each, pair_rows, rank_rows, removal_share
 from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
 
 NEEDED = ("removed_fraction_attention", "removed_fraction_random")
@@ -26,11 +26,11 @@ def needs_more(first: str, second: str) -> Measure:
     its own, so the luck of the draw is within the interval."""
     return mean_of(
         f"removed_fraction_{first}", f"removed_fraction_{second}", "never_flips",
-        value=lambda a, b, never: needed(a, never) - needed(b, never),
+        value=lambda a, b, never: removal_share(a, never) - removal_share(b, never),
     )  # fmt: skip
 
 
-def sooner(first: str, second: str) -> Measure:
+def win_rate(first: str, second: str) -> Measure:
     """A measure: of the examples that one of two orders flips, the share that the first flips with fewer items minus the
     share that the second does. Ties count for neither; an order that never flips needs more than any."""
 
@@ -45,7 +45,7 @@ def ahead_of_midpoint(
     attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
 ) -> np.ndarray:
     """How much less attention's order needs than the middle between a random order and the optimum."""
-    own, worst, best = (needed(fraction, never_flips) for fraction in (attention, random, optimal))
+    own, worst, best = (removal_share(fraction, never_flips) for fraction in (attention, random, optimal))
     return (worst + best) / 2 - own
 
 
@@ -99,7 +99,7 @@ CLAIMS = (
         criterion="erasure",
         statement="Attention's order needs fewer items than the gradient's more often than the other way round",
         source=SOURCE,
-        measure=sooner("attention", "gradient"),
+        measure=win_rate("attention", "gradient"),
         quantity="difference of the shares of the examples that either flips, paired, ties counted for neither, −1 to 1",
         speaks="for",
         level="state",

@@ -118,6 +118,12 @@ def class_names(run_dir: Path, *, log_text: bool) -> list[str]:
     return [str(name) for name in RunDirectory(run_dir).manifest().get("classes", [])] if log_text else []
 
 
+def summary_of(run_dir: Path, compared: pd.DataFrame, *, log_text: bool) -> dict[str, Any]:
+    """The run's summary: headline numbers, what the classifier has learnt, and verdicts."""
+    numbers = scalars(compared, class_names(run_dir, log_text=log_text))
+    return numbers | learnt_of(run_dir, log_text=log_text) | verdicts_by_name(run_dir)
+
+
 def scalars(compared: pd.DataFrame, classes: Sequence[str] = ()) -> dict[str, float]:
     """The summary's numbers: every headline, with its interval and the published value where there are such.
 

@@ -102,16 +102,8 @@ def log_results(
         fresh = {name: make() for name, (print_, make) in found.items() if known.get(name) != print_}
         if fresh:
             run.log(fresh)
-        learnt = content.learnt_of(run_dir, log_text=log_text)
-        classes = content.class_names(run_dir, log_text=log_text)
-        logged = {name: print_ for name, (print_, _) in found.items()}
-        run.summary.update(
-            content.scalars(compared, classes)
-            | learnt
-            | content.verdicts_by_name(run_dir)
-            | left_out
-            | {LOGGED: logged}
-        )
+        summary = content.summary_of(run_dir, compared, log_text=log_text)
+        run.summary.update(summary | left_out | {LOGGED: {name: print_ for name, (print_, _) in found.items()}})
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)

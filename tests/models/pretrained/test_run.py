@@ -11,7 +11,6 @@ from attnprobe.loading import load_run
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
-from attnprobe.running.settings import resumed
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import SMALL_ADVERSARY, composed
 
