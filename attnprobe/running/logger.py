@@ -19,11 +19,11 @@ class NamedWandbLogger(WandbLogger):
     """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names.
 
     Attributes:
-        log_text: whether names of classes may leave the machine.
+        tells_names: whether names of classes may leave the machine.
     """
 
     classes: Sequence[str] = ()
-    log_text = True
+    tells_names = True
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log what the training reports."""
@@ -34,7 +34,7 @@ class NamedWandbLogger(WandbLogger):
 
 def name_curves(logger: Logger | None, classes: Sequence[str]) -> None:
     """Tell the logger what the classes are called, where it may know."""
-    if isinstance(logger, NamedWandbLogger) and logger.log_text:
+    if isinstance(logger, NamedWandbLogger) and logger.tells_names:
         logger.classes = classes
 
 
@@ -66,7 +66,7 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
         try:
             logger = NamedWandbLogger(experiment=run)
-            logger.log_text = choice["log_text"]
+            logger.tells_names = choice["log_text"]
             yield logger
         finally:
             # without it the next run of this process would go into this one
