@@ -5,7 +5,6 @@ keep) says which entries count; what stands in the others never matters, to the 
 distributions sum to 1 over their mask. What is undefined for a row is NaN, to be counted and reported by the caller.
 """
 
-from attnprobe.measures.correlations import kendall_tau, kendall_tau_test, spearman
 from attnprobe.measures.divergences import (
     LN2,
     entropy,
@@ -14,6 +13,8 @@ from attnprobe.measures.divergences import (
     normalised,
     total_variation,
 )
+from attnprobe.measures.kendall import kendall_tau, kendall_tau_test
+from attnprobe.measures.spearman import spearman
 from attnprobe.measures.top import rank_biased_overlap, tenth, top_overlap, top_tau
 
 __all__ = [

@@ -55,3 +55,21 @@ def test_kendall_of_a_long_row():
     a, b = ranked(2, 401, seed=1, values=50), ranked(2, 401, seed=2, values=300)
     expected = [stats.kendalltau(x, y).statistic for x, y in zip(a, b, strict=True)]
     np.testing.assert_allclose(kendall_tau(a, b), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("length", [2, 3, 10, 33, 34, 60])
+def test_the_p_value_is_that_of_scipy_on_either_side_of_its_exact_lengths(length, tied):
+    generator = torch.Generator().manual_seed(length)
+    a, noise = torch.rand(2, 24, length, generator=generator, dtype=torch.float64)
+    b = torch.linspace(-1, 1, 24, dtype=torch.float64)[:, None] * a + 0.3 * noise
+    b[0], b[1] = a[0], -a[1]  # none and all of the pairs disagree
+    a[2] = a[2].sort().values
+    b[2] = a[2]
+    b[2, :2] = b[2, :2].flip(0)  # one pair does
+    if tied:
+        a, b = (3 * a).round(), (3 * b).round()
+    tau, p = kendall_tau_test(a, b)
+    for x, y, statistic, value in zip(a, b, tau, p, strict=True):
+        expected = stats.kendalltau(x, y)
+        np.testing.assert_allclose([statistic, value], [expected.statistic, expected.pvalue], rtol=1e-9)

@@ -2,7 +2,7 @@
 
     python -m tests.mutants --sample 5                          5 mutants of every file named in SUBJECTS
     python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one line of it
-    python -m tests.mutants attnprobe/measures/correlations.py:30 --sample 20 --seed 1
+    python -m tests.mutants attnprobe/measures/kendall.py:60 --sample 20 --seed 1
 
 Each mutant runs in a copy of the tree, in a child forked from a process that has imported the libraries, against the
 tests that SUBJECTS names for its file, until the first failure. Prints one line per mutant: killed, SURVIVED, or "too
@@ -45,7 +45,10 @@ SUBJECTS = {
     "attnprobe/exact/subsets.py": ["tests/exact/test_subsets.py"],
     "attnprobe/exact/erasures.py": ["tests/exact/test_erasures.py"],
     "attnprobe/exact/identifiable.py": ["tests/exact/test_identifiable.py"],
-    **{f"attnprobe/measures/{name}.py": ["tests/measures"] for name in ("correlations", "divergences", "rows", "top")},
+    **{
+        f"attnprobe/measures/{name}.py": ["tests/measures"]
+        for name in ("divergences", "kendall", "ranks", "rows", "spearman", "top")
+    },
     "attnprobe/nulls/attentions.py": ["tests/nulls/test_attentions.py"],
     "attnprobe/nulls/erasing.py": ["tests/nulls/test_erasing.py"],
     "attnprobe/nulls/importances.py": ["tests/nulls", "tests/probes/test_agreement.py"],
