@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")
     made.add_argument(
         "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
-        help="end with status 3 if this holds, such as 'agreement < 0.2' or 'exclusivity == fails'; may be repeated",
+        help="end with status 3 if this holds, such as 'agreement < 0.2' or 'erasure.word != meets'; may be repeated",
     )  # fmt: skip
     made.add_argument(
         "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file"

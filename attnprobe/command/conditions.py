@@ -87,7 +87,7 @@ def condition(text: str) -> Condition:
     if match is None or len(text) > 200:
         raise ArgumentTypeError(
             f"{text[:80]!r}: expected NAME < NUMBER (or <=, >, >=, ==, !=) or CRITERION == VERDICT, such as "
-            f"'agreement < 0.2' or 'exclusivity == fails'"
+            f"'agreement < 0.2' or 'erasure.word != meets'"
         )
     if match["word"] is not None:
         if match["operator"] not in ("==", "!="):

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.report import claims, evidence, stability
+from attnprobe.report import claims, stability
+from attnprobe.report.four_tests import members
 from attnprobe.report.reading import readings
 from attnprobe.report.readings import adversarial, agreement, permutation, plausibility, skill
-from attnprobe.report.studies import wiegreffe
+from attnprobe.report.skill import LEAST_GAIN
 from attnprobe.report.verdicts import LINES
 from attnprobe.results.statistics import rare
 
@@ -43,13 +44,13 @@ def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_r
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("Necessity", f"{wiegreffe.MARGIN} at least"),
+        ("Necessity", f"{members.MARGIN} at least"),
         ("Stability", f"above {stability.SMALLEST}"),
         ("Agreement", f"skill above {agreement.SMALLEST}"),
         ("Agreement", f"by less than τ = {agreement.CEILING}"),
         ("Exclusivity", f"a mean above {permutation.SAME}"),
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
-        ("Erasure", f"skill above {skill.SMALLEST}"),
+        ("Erasure", f"skill above {skill.SMALLEST} for states, above {skill.SMALLEST_OF_WORDS} for words"),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ],
 )
@@ -60,4 +61,4 @@ def test_the_thresholds(name, sentence):
 def test_how_few_are_too_few():
     words = " ".join(PAGE.split())
     assert f"fewer than {rare.FEWEST_NONZERO} are other than 0" in words
-    assert f"best and null are within {evidence.LEAST_GAIN} of each other" in words
+    assert f"best and null are within {LEAST_GAIN} of each other" in words

@@ -97,7 +97,10 @@ def test_a_guesser_learns_the_classes_shares_and_nothing_else(tmp_path):
     assert means["predicted_class"] == 0
     assert means["accuracy"] == 0.75
     decoder = ConstantDecoder(3, 2)
-    assert decoder(torch.randn(5, 4, 3)).shape == (5, 4, 2)
+    attended = torch.randn(5, 4, 3, requires_grad=True)
+    assert decoder(attended).shape == (5, 4, 2)
+    # the text plays no part, and probes that ask for its gradient get 0
+    assert not torch.autograd.grad(decoder(attended).exp().sum(), attended)[0].any()
 
 
 def test_coin_flips_never_read_the_label_and_are_the_same_every_time():

@@ -211,6 +211,7 @@ CLAIMS = (
         threshold=0.5,
         speaks="for",
         level="state",
+        smallest=0.01,
         primary=True,
     ),
     Claim(

