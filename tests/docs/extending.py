@@ -13,7 +13,7 @@ from attnprobe.running.run import run
 from tests.runs import SMALL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^```\w+ title=(\S+)\n(.*?)^```$", PAGE, re.M | re.S))
+FILES = dict(re.findall(r'^```\w+ title="(\S+)"\n(.*?)^```$', PAGE, re.M | re.S))
 COMMANDS = re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S)
 FOREIGN = ("attnprobe_extra",)
 ANY_DATA = tuple(one for one in SMALL if not one.startswith("data.source."))
