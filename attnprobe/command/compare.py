@@ -49,6 +49,8 @@ def main(arguments: Sequence[str]) -> None:
         changes = compare_runs(first, second)
         if asked.no_text:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
+        name("A", first.directory, first.split)
+        name("B", second.directory, second.split)
         show(changes)
         if asked.output is not None:
             write(changes, asked.output)
@@ -83,9 +85,12 @@ def show(changes: "Changes") -> None:
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
 
     def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
-        made = Table(title=Text(title), title_justify="left", box=lines)
+        made = Table(title=Text(title), title_justify="left", box=lines, expand="text" in heads)
         for place, head in enumerate(heads):
-            made.add_column(head, justify="left" if place == 0 else "right", overflow="fold")
+            words = place == 0 or head == "text"
+            made.add_column(
+                head, justify="left" if words else "right", overflow="fold", ratio=3 if head == "text" else None
+            )
         for cells in rows:
             made.add_row(*(Text(visible(cell)) for cell in cells))
         console.print(made)
@@ -123,8 +128,18 @@ def show(changes: "Changes") -> None:
         ]
         for one in changes.examples.head(SHOWN).to_dict("records")
     ]
-    heads = ["example", "text", "label", "A predicts", "B predicts", "attention moved (JSD, nats)"]
-    table("other predictions first, then the farthest attentions", heads, examples)
+    heads = ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"]
+    table(
+        "other predictions first, then the attentions that moved farthest (JSD in nats, at most 0.693)", heads, examples
+    )
+
+
+def name(letter: str, run: Path, split: str) -> None:
+    """Which run a letter stands for, and whether its classifier has learnt anything."""
+    from attnprobe.report.quality import quality_of
+
+    measured = quality_of(run, split)
+    print(f"{letter}: {run}{'; ' + measured.warning if measured is not None and measured.warning else ''}")
 
 
 def number(value: float, *, sign: bool = False) -> str:

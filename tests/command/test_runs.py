@@ -62,6 +62,7 @@ def test_a_run_against_itself_has_not_changed(runs):
 def test_compare_on_the_command_line(runs, tmp_path, capsys):
     main(["compare", *map(str, runs), "-o", str(tmp_path / "out"), "--fail-if", "change.correct < -1.5"])
     shown = capsys.readouterr().out
+    assert [line.split(";")[0] for line in shown.splitlines()[:2]] == [f"A: {runs[0]}", f"B: {runs[1]}"]
     assert "texts in both: 30; another prediction for " in shown
     assert "passed: none of 1 condition holds" in shown
     assert set(pd.read_csv(tmp_path / "out" / "numbers.csv")["metric"]) >= {"correct", "median_tvd"}
