@@ -9,7 +9,7 @@ import torch
 from attnprobe.errors import UserError
 from attnprobe.probes.permutation import Permutation
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.schema import COLUMNS
+from attnprobe.results.schema import COLUMNS, SITE
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running import run as run_module
 from attnprobe.running.run import run
@@ -37,7 +37,7 @@ def test_a_finished_run_holds_everything(finished):
     assert not any("partial" in name or "checkpoint" in name for name in names)
     manifest = RunDirectory(finished).manifest()
     results = read_results(finished)
-    assert tuple(results.columns) == COLUMNS
+    assert tuple(results.columns) == (*COLUMNS, SITE)
     assert set(results["run_id"]) == {manifest["run_id"]}
     assert manifest["counts"]["test"]["kept"] == 30
     for probe, entry in manifest["tables"].items():
