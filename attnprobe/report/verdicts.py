@@ -194,7 +194,7 @@ def first_sentence(lines: Sequence[Verdict]) -> str:
     word, state = by_line["erasure", "word"], by_line["erasure", "state"]
     scale = (
         f"on a scale from 0, the same weights in random order, to 1, all weight on the word without which the prediction "
-        f"moves farthest, it reaches {word.value:.2f}"
+        f"moves farthest, it reaches {round(word.value, 2) + 0.0:.2f}"  # + 0.0: none is called −0.00
     )
     if word.met:
         return f"This attention lies by and large on the words that decide: {scale}."
