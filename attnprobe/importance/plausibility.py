@@ -43,10 +43,12 @@ def average_precision_by_chance(
 def mass_inside(
     scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:
-    """Share of the scores' sum that lies on the rationale, 0 to 1; scores are not negative. NaN where all are 0."""
+    """Share of the scores' sum that lies on the rationale, 0 to 1. NaN where all are 0, and where one is negative: a
+    sum of both signs has no shares."""
     shares = normalised(scores.double(), content)
     inside = torch.where(rationale & content, shares, 0).sum(-1)
-    return torch.where(shares.isnan().any(-1), torch.nan, inside)
+    undefined = (shares.isnan() | ((scores < 0) & content)).any(-1)
+    return torch.where(undefined, torch.nan, inside)
 
 
 def average_precision(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-ROUNDING = 1e-9
-"""How far outside its range a number may be by rounding."""
+ROUNDING = 1e-6
+"""How far outside its range a number may be by rounding; the classifier's own metrics are sums in float32."""
 
 
 @dataclass(frozen=True)

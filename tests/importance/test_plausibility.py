@@ -37,6 +37,7 @@ def test_ties_count_in_part():
 def test_undefined_scores_stay_undefined():
     assert math.isnan(top_hit(row(1, math.nan, 2, 0), RATIONALE, CONTENT))
     assert math.isnan(mass_inside(row(0, 0, 0, 0), RATIONALE, CONTENT))
+    assert math.isnan(mass_inside(row(6, -1, 2, 1), RATIONALE, CONTENT))
 
 
 def test_no_scores_are_undefined_in_a_text_without_rationale_and_with_padding_too():

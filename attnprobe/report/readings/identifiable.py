@@ -62,7 +62,7 @@ def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
         panel.set_ylim(0, 1)
         unique = f"unique in {rows['unique'].mean():.0%}"
-        title(panel, counted(facet.title, len(rows), unique), 2.9 * 72)
+        title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)
     around(figure, x="length (words, or pieces with special tokens)", y="weight of the most attended word")
     return figure
 

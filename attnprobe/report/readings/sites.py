@@ -93,7 +93,7 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         named = dict(zip(RUN, key, strict=True))
         of = [] if len(found) == 1 else [str(named["data"]), str(named["model"]), f"seed {named['seed']}"]
         draw(panel, table, metric)
-        title(panel, counted(DOT.join([words[metric], *of]), int(table["n"].max())), 2.9 * 72)
+        title(panel, counted(DOT.join([words[metric], *of]), int(table["n"].max())), 2.2 * 72)
     around(figure, x="head", y="layer")
     return figure
 
@@ -113,7 +113,7 @@ def draw(panel: Axes, table: pd.DataFrame, metric: str) -> None:
     for (y, x), value in np.ndenumerate(shown):
         if not np.isnan(value):
             shade = "white" if abs(value) > 0.6 * largest else "black"
-            panel.annotate(short(value), (x, y), ha="center", va="center", fontsize=4.5, color=shade)
+            panel.annotate(short(value), (x, y), ha="center", va="center", fontsize=5.5, color=shade)
     numbers = range(heads) if heads <= 16 else range(0, heads, 4)
     panel.set_xticks([*numbers, heads + 1], [*map(str, numbers), "all"])
     panel.set_yticks(range(len(shown)))

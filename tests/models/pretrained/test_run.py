@@ -11,6 +11,7 @@ from attnprobe.loading import load_run
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
+from attnprobe.running.settings import resumed
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -137,9 +138,9 @@ def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, 
     batches.clear()
     monkeypatch.setattr(Sites, "measure", counted)
     sites_of(first)
-    resumed = len(batches)
+    so_far = len(batches)
     sites_of(second)
-    assert resumed == len(batches) - resumed - 2
+    assert so_far == len(batches) - so_far - 2
     assert not (first / "parts").exists()
     assert (first / "tables/sites.parquet").read_bytes() == (second / "tables/sites.parquet").read_bytes()
     assert (first / "tables/permutation.parquet").read_bytes() == before

@@ -2,7 +2,6 @@
 
 import itertools
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,13 +14,14 @@ from matplotlib.text import Text
 from attnprobe.importance.registry import built_in
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.figures.grid import LOWEST, TALLEST
-from attnprobe.report.figures.studies import curve, performances, spread
 from attnprobe.report.figures.style import drawable, paper_style
 from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.wide import named
 from attnprobe.results.table import IMPORTANCES
 
 DRAWINGS = [drawing for reading in readings().values() for drawing in reading.drawings if not drawing.words]
+OF_SITES = next(drawing for drawing in DRAWINGS if drawing.name == "sites")
+"""What is drawn goes by layers and heads, not by classes: test_bounds_elsewhere.py."""
 RANKINGS = (
     "random",
     "ascending",
@@ -47,6 +47,7 @@ TOLD |= {
     probe: {name: built_in(name).facts for name in COMPARED}
     for probe in ("agreement_matrix", "faithfulness", "subsets")
 }
+
 """What a run's manifest says of its importances."""
 NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",
          "science", "travel", "arts", "cooking"]  # fmt: skip
@@ -97,6 +98,7 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
             metrics["erasure", f"regret_{ranking}"] = removed - 1
         for metric in OF_IMPORTANCES:
             metrics[metric] = draw_from.random(count)
+        metrics |= of_ranges(draw_from, length)
         identity = {
             "run_id": f"run{run}", "experiment": "default", "data": f"customer reviews of the year 202{run}",
             "model": "lstm_additive", "seed": 0, "split": "test",
@@ -114,9 +116,29 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
                     }
                 )
             )
+        parts.append(pd.DataFrame(identity | along_epsilon(optimum)))
     results = named(pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs)
     results.attrs[IMPORTANCES] = TOLD
     return results
+
+
+def of_ranges(draw_from: np.random.Generator, length: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
+    """What the probe identifiable says of each text."""
+    low, top, high = np.sort(draw_from.random((3, len(length))), axis=0)
+    metrics = {
+        "unique": (draw_from.random(len(length)) < 0.5).astype(float), "freedom": length, "parts": length, "top_low": low,
+        "top_weight": top, "top_high": high, "top_can_vanish": 0 * top, "farthest_jsd": high - low,
+    }  # fmt: skip
+    return {("identifiable", metric): values for metric, values in metrics.items()}
+
+
+def along_epsilon(optimum: np.ndarray) -> dict[str, object]:
+    """The farthest attention within each of several tolerances."""
+    steps = np.array([0.001, 0.01, 0.05, 0.1, 0.2])
+    return {
+        "probe": "adversarial", "metric": "optimum_jsd_within", "example_id": np.repeat(np.arange(len(optimum)), len(steps)),
+        "step": np.tile(steps, len(optimum)), "value": np.outer(optimum, np.linspace(0.2, 1, len(steps))).ravel(),
+    }  # fmt: skip
 
 
 def tick_labels(axes: Axes) -> list[Text]:
@@ -196,7 +218,7 @@ def tables():
     return {}
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
+@pytest.mark.parametrize("drawing", [one for one in DRAWINGS if one is not OF_SITES], ids=lambda drawing: drawing.name)
 @pytest.mark.parametrize(("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)])
 def test_nothing_is_cut_off(tables, drawing: Drawing, runs, classes):
     results = tables.setdefault((runs, classes), invented(runs, classes))
@@ -244,49 +266,3 @@ def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():
     assert hexagons[0].norm.vmin == 1
     assert hexagons[0].norm.vmax == max(one.get_array().max() for one in hexagons)
     assert figure.axes[-1].get_ylabel() == "examples"
-
-
-@pytest.mark.parametrize("classes", range(2, 11))
-def test_nothing_of_a_study_is_cut_off(classes):
-    draw_from = np.random.default_rng(classes)
-    frame = pd.DataFrame(
-        {
-            "seeds": draw_from.random(80) * 0.3, "found_jsd": draw_from.random(80) * 0.6,
-            "max_attention": draw_from.random(80), "optimum_jsd": 0.6 + draw_from.random(80) * 0.09,
-            "predicted_class": draw_from.integers(0, classes, 80),
-        }
-    )  # fmt: skip
-    frame.attrs = {"classes": list(map(drawable, NAMES[:classes]))}
-    with paper_style():
-        figure = spread(frame, "customer reviews of the year 2026", "adversary, best known")
-    assert problems(figure) == []
-    shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
-    assert any("hardware and software" in text for text in shown) == (classes == 2)
-
-
-@pytest.mark.parametrize("f1", [[0.99, 0.91], [0.0, 0.02, 0.0], [0.5], [1.0, 1.0]])
-def test_nothing_of_the_f1_figure_is_cut_off(f1):
-    groups = {name: pd.Series(f1) for name in ("attention of the trained adversary", "uniform attention")}
-    with paper_style():
-        figure = performances(groups, dict.fromkeys(groups, 0.87), "sst")
-    assert problems(figure) == []
-
-
-def test_the_labels_of_the_curve_lie_beside_the_bars_of_their_points():
-    lambdas, tvd = [0, 0.001, 0.01, 0.1, 1], np.array([0.02, 0.05, 0.2, 0.4, 0.6])
-    table = pd.DataFrame({"lambda": lambdas, "TVD": tvd, "JSD": [0.1, 0.3, 0.5, 0.6, 0.65]})
-    for name in ("TVD", "JSD"):
-        table[f"{name} low"], table[f"{name} high"] = table[name] - 0.02, table[name] + 0.02
-    seeds = pd.DataFrame({"tvd": [0.1, 0.1], "jsd": [0.1, 0.2]})
-    single = pd.Series({"found_tvd": 0.01, "found_jsd": 0.4, "optimum_tvd": 0.01, "optimum_jsd": 0.6})
-    quoted = pd.DataFrame({"TVD": [0.03], "JSD": [0.62]})
-    with paper_style():
-        figure = curve(table, seeds, single, quoted, "sst")
-    assert problems(figure) == []
-    axes = figure.axes[0]
-    boxes = [text.get_window_extent() for text in axes.texts]
-    assert len(boxes) == 5
-    for segment in (segment for bars in axes.collections for segment in bars.get_segments()):
-        ends = axes.transData.transform(segment)
-        for box in boxes:
-            assert not box.overlaps(mpl.transforms.Bbox([ends.min(0), ends.max(0) + 0.1]))
