@@ -12,6 +12,7 @@ from attnprobe import __version__
 from attnprobe.report.claims import CRITERIA, LEVELS
 from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
 from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
+from attnprobe.shown import visible
 
 HERE = Path(__file__).parent
 SCRIPT = ("tables", "blocks", "examples", "search", "links", "browser", "playground", "heatmaps")
@@ -24,8 +25,9 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     """The page's text, a piece at a time; every string of `parts` is escaped."""
     loader = jinja2.FileSystemLoader(HERE / "templates")
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=with_hidden_shown,
+    )  # fmt: skip
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
     environment.filters["p_value"] = p_value
     style = "".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLE)
@@ -42,6 +44,16 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
         style_hash=digest(style),
         script_hash=digest(script),
     )
+
+
+def with_hidden_shown(value: object) -> object:
+    r"""A string of the data with its control and format characters as escapes; a page is read with `less` as well. Line
+    ends stay, and so does whatever is no plain string.
+
+    >>> print(with_hidden_shown("a\x1b[31mb"))
+    a\x1b[31mb
+    """
+    return "\n".join(map(visible, value.split("\n"))) if type(value) is str else value
 
 
 def script_text() -> str:

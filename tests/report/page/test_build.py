@@ -149,7 +149,7 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
 
 
 def test_hostile_words_stay_words(make_run, tmp_path):
-    run_ = make_run("a", words=[HOSTILE, "&amp;", "\"'"], names=[HOSTILE, "<b>"], data="<i>x", model="a&b")
+    run_ = make_run("a", words=[HOSTILE, "&amp;", "\"'"], names=[HOSTILE, "<b>\x1b[31m"], data="<i>x", model="a&b")
     path = build.write_report(run_, tmp_path / "report.html", title="<img src=x onerror=alert(1)>")
     page = Page(path)
     assert "i" not in {name for name, _ in page.elements}
@@ -157,7 +157,9 @@ def test_hostile_words_stay_words(make_run, tmp_path):
     text = path.read_text(encoding="utf-8")
     assert text.count("<script") == text.count("</script>") == len(page.all("script"))
     index = json.loads(re.search(r'id="browser-index">(.*?)</script>', text, re.S)[1])
-    assert index["runs"][0]["classes"] == [HOSTILE, "<b>"]
+    assert index["runs"][0]["classes"] == [HOSTILE, "<b>\x1b[31m"]
+    assert "\x1b" not in text
+    assert r"\x1b[31m" in text
 
 
 def test_no_text_leaves_every_word_out(make_run, tmp_path, capsys):
