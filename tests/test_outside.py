@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import attnprobe
 from attnprobe import UserError, audit_tensors
@@ -99,3 +100,14 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     with pytest.raises(UserError, match="no run of attnprobe"):
         audit_tensors(ATTENTION, LOGITS, labels=[1, 0], output=tmp_path, page=False)
     assert (tmp_path / "run" / "thesis.txt").read_text() == "mine"
+
+
+def test_names_of_any_kind_are_written_as_they_are_and_metrics_are_declared(tmp_path):
+    name = '${it\'s "quoted": {x}\n# no comment \x07'
+    made = audit_tensors(
+        ATTENTION, [[[0.0, value] for value in row] for row in MARGINS], labels=[1, 0], data=name, output=tmp_path,
+        page=False,
+    )  # fmt: skip
+    assert yaml.safe_load((made.run / "config.yaml").read_text(encoding="utf-8"))["data"]["name"] == name
+    told = RunDirectory(made.run).manifest()["tables"]["permutation"]["metrics"]["median_tvd"]
+    assert (told["low"], told["high"]) == (0, 1)

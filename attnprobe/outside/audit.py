@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from torch import Tensor
 
 from attnprobe.batch import probabilities
@@ -28,11 +29,12 @@ from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
-from attnprobe.results.directory import PLAYGROUND, examples_file, table_file
+from attnprobe.results.directory import PLAYGROUND, examples_file
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.playground import PlaygroundCollector, chosen
+from attnprobe.running.tables import write_tables
 from attnprobe.running.whole import performance_rows
 
 AT_ONCE = 32
@@ -94,7 +96,7 @@ def audit_model(
     directory.refuse_foreign()
     directory.clear()
     directory.mark()
-    directory.write_config(f"data: {{name: {data!r}}}\nmodel: {{name: {name!r}}}\nseed: {seed}\n")
+    directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
     directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
     try:
         measured = examine(model, split, probes, seed, epsilon, directory.path)
@@ -167,22 +169,11 @@ def written(
     """Write examples, playground and tables; returns the manifest's content."""
     measured.predictions.write(split, directory.place(examples_file(SPLIT)))
     measured.playground.write(directory.place(PLAYGROUND))
-    runner, tables = measured.runner, {}
+    runner = measured.runner
     rows = {"performance": performance_rows(measured.performance, len(split))} | runner.rows
-    told = {name: one.facts | {"name": name} for name, one in runner.importances.items()}
-    filed = {probe.name: {probe.label(one): told[one] for one in probe.uses} for probe in runner.probes}
     identity = {"run_id": run_id, "experiment": "outside", "data": facts["data"]["name"]}
     identity |= {"model": facts["model"]["name"], "seed": facts["seed"], "split": SPLIT}
-    for name, collected in rows.items():
-        done = collected.write(directory.place(table_file(name)), identity | {"probe": name})
-        tables[name] = {
-            "rows": done.rows,
-            "undefined": done.undefined,
-            "settings": None,
-            "seconds": round(runner.seconds.get(name, 0.0), 3),
-            "notes": runner.notes.get(name, {}),
-            "importances": filed.get(name, {}),
-        }
+    tables = write_tables(directory, runner, rows, lambda probe: identity | {"probe": probe}, {})
     return identity | {
         "classes": list(split.classes),
         "counts": {SPLIT: {"kept": len(split)}},

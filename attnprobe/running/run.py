@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from hydra.utils import instantiate
 from lightning import seed_everything
@@ -20,13 +19,11 @@ from attnprobe.data.section import tell_section
 from attnprobe.data.teaching import Teacher
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance
-from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.parts import Parts
 from attnprobe.report.figures.draw import save_figures
 from attnprobe.report.numbers import StoredNumbers, StoredTable
-from attnprobe.results.checksums import records_of
 from attnprobe.results.directory import (
     PARTS,
     PLAYGROUND,
@@ -37,9 +34,7 @@ from attnprobe.results.directory import (
     table_file,
 )
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.metrics import declarations, warn_of_undeclared
 from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.results.rows import Rows
 from attnprobe.results.statements import SECTION
 from attnprobe.results.table import IMPORTANCES, Told, told
 from attnprobe.running.build import importances_of, untrained
@@ -51,6 +46,7 @@ from attnprobe.running.playground import PlaygroundCollector, chosen
 from attnprobe.running.prepare import EVERY_RUN, Finished, prepare
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import SPLIT, Settings
+from attnprobe.running.tables import write_tables
 from attnprobe.running.training import examine
 from attnprobe.running.weights import train
 from attnprobe.running.whole import performance_rows, training_rows
@@ -143,7 +139,7 @@ def carry_out(
     directory.write_config(OmegaConf.to_yaml(config))
     predictions.write(data.splits[SPLIT], directory.place(examples_file(SPLIT)))
     playground.write(directory.place(PLAYGROUND))
-    tables = before["tables"] | write_tables(settings, directory, runner, rows)
+    tables = before["tables"] | write_tables(directory, runner, rows, settings.identity, settings.config)
     if config["figures"]:
         draw_figures_of(directory, list(rows), told([{"tables": tables}]))
     content = {
@@ -192,39 +188,6 @@ def opened(
         importance.refuse(classifier)
         importance.prepare(data, SPLIT)
     return data, teacher, classifier
-
-
-def write_tables(
-    settings: Settings, directory: OwnRunDirectory, runner: ProbeRunner, rows: Mapping[str, Rows]
-) -> dict[str, dict[str, Any]]:
-    """Write the tables of a run.
-
-    Returns:
-        what the manifest says of each, by probe.
-    """
-    config = settings.config
-    told_of = {
-        name: one.facts
-        | {"name": name, "settings": config["importance"].get(name), "files": records_of(one.files())}
-        | {"seconds": round(runner.importance_seconds.get(name, 0.0), 3)}
-        for name, one in runner.importances.items()
-    }
-    filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in runner.probes}
-    metrics = {"training": TRAINING, "performance": PERFORMANCE} | {one.name: one.metrics for one in runner.probes}
-    tables = {}
-    for name, collected in rows.items():
-        written = collected.write(directory.place(table_file(name)), settings.identity(name))
-        warn_of_undeclared(name, written.extremes, metrics[name])
-        tables[name] = {
-            "rows": written.rows,
-            "undefined": written.undefined,
-            "metrics": {key: one.facts for key, one in declarations(written.extremes, metrics[name]).items()},
-            "settings": config["probe"].get(name),
-            "seconds": round(runner.seconds.get(name, 0.0), 3),
-            "notes": runner.notes.get(name, {}),
-            "importances": filed.get(name, {}),
-        }
-    return tables
 
 
 def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importances: Told) -> None:
