@@ -7,7 +7,8 @@ import numpy as np
 
 from attnprobe.report.page.browser.packing import Blocks, Part
 from attnprobe.report.page.runs import DOT, Group, Run
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import PLAYGROUND, RunDirectory
 from attnprobe.results.playground import read_playground
 
 
@@ -64,7 +65,12 @@ def texts(run: Run, rows: Sequence[dict[str, Any]], *, words: bool) -> list[dict
     known = {example["example_id"]: example for example in examples}
     made = []
     for row in rows:
-        own, length = known[row["example_id"]], len(row["attention"])
+        own, length = known.get(row["example_id"]), len(row["attention"])
+        if own is None or (words and len(own["tokens"]) != length):
+            raise damaged(
+                RunDirectory(run.directory) / PLAYGROUND,
+                f"example {row['example_id']} is none of the {run.split} split, or has another number of words there",
+            )
         tokens = own["tokens"] if words else [str(place + 1) for place in range(length)]
         made.append(
             {

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnprobe.errors import UserError
 from attnprobe.report.figures.grid import DOT, around, counted, grid, title
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, HeatMap, Reading, Tabulation
@@ -32,12 +33,13 @@ ALL = -1
 
 
 def layer_and_head(site: str) -> tuple[int, int] | None:
-    """The numbers in a site's name, the head `ALL` where it is of all heads; None for other names.
+    """The numbers in a site's name, the head `ALL` where it is of all heads; None for other names, and for numbers of more
+    than three digits: a map has a cell for each, and the name comes from a file.
 
-    >>> layer_and_head("layer 2, head 11"), layer_and_head("layer 2"), layer_and_head("")
+    >>> layer_and_head("layer 2, head 11"), layer_and_head("layer 2"), layer_and_head("layer 1000000000")
     ((2, 11), (2, -1), None)
     """
-    found = re.fullmatch(r"layer (\d+)(?:, head (\d+))?", site)
+    found = re.fullmatch(r"layer (\d{1,3})(?:, head (\d{1,3}))?", site)
     return None if found is None else (int(found[1]), ALL if found[2] is None else int(found[2]))
 
 
@@ -86,8 +88,12 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     the right. Each map has its own scale. What is exchanged is the attention at one place alone; TVD is how far the
     prediction moves then, 0 to 1."""
     words, found = titles(results), list(means(results))
-    panels = [(key, table, metric) for key, table in found for metric in words if metric in table]
-    deepest = max(int(table["layer"].max()) for _, table in found)
+    panels = [(key, table, metric) for key, table in found for metric in words if metric in table and len(table)]
+    if not panels:
+        raise UserError(
+            f"the table of probe {PROBE} names no layer: expected sites such as 'layer 2, head 11'; measure it again"
+        )
+    deepest = max(int(table["layer"].max()) for _, table, _ in panels)
     figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
     for panel, (key, table, metric) in zip(axes, panels, strict=True):
         named = dict(zip(RUN, key, strict=True))

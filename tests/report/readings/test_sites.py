@@ -2,7 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from attnprobe.errors import UserError
 from attnprobe.report.readings.sites import maps, means, rows
 
 
@@ -38,3 +40,9 @@ def test_the_picture_has_a_map_of_each_measure_with_its_numbers():
     assert shown[1, 0] == 2.1  # layer 1, head 0
     assert shown[0, 3] == 1.0  # layer 0, all heads
     assert shown.mask[:, 2].all()  # a gap between the heads and all of them
+
+
+@pytest.mark.parametrize("site", ["", "layer 1000000000, head 0", "layer x"])
+def test_a_table_whose_sites_are_no_layers_is_refused(site):
+    with pytest.raises(UserError, match="names no layer"):
+        maps(table().assign(site=site), None)

@@ -64,7 +64,7 @@ def sites(run: Run, probe: str, shown: HeatMap) -> list[str]:
     """The attentions that a map is of, layers and heads in the order of their numbers; one without a name of most."""
     tables = [each[probe] for each in run.numbers.tables if probe in each]
     found = {site for one in tables for site in sites_in(one.path, shown.metric)}
-    return sorted(found, key=lambda site: [int(number) for number in re.findall(r"\d+", site)])
+    return sorted(found, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
 
 
 def columns_of(run: Run) -> list[tuple[Source, Column]]:
