@@ -2,6 +2,7 @@
 """Settings that try to run code, made at random: `python -m tests.running.hostile 10000` says how many of them did."""
 
 import copy
+import gc
 import random
 import sys
 import tempfile
@@ -177,7 +178,11 @@ def hostile(settings: dict, generator: random.Random) -> tuple[str, dict]:
 
 @contextmanager
 def calls() -> Iterator[list[str]]:
-    """What Hydra calls for settings, or starts a process, meanwhile."""
+    """What Hydra calls for settings, or starts a process, meanwhile.
+
+    The garbage of earlier tests is collected first and not in between: a temporary directory among it is removed by
+    `shutil.rmtree`, which nobody's settings asked for.
+    """
     made: list[str] = []
     original = _instantiate2._call_target
     watching = True
@@ -197,11 +202,14 @@ def calls() -> Iterator[list[str]]:
         ):
             made.append(event)
 
+    gc.collect()
+    gc.disable()
     _instantiate2._call_target = spy
     sys.addaudithook(hook)
     try:
         yield made
     finally:
+        gc.enable()
         _instantiate2._call_target = original
         watching = False
 

@@ -1,6 +1,7 @@
 """A run directory is data: nothing that its settings or a study's plan say is called, followed or looked up."""
 
 import json
+import tempfile
 from contextlib import suppress
 
 import pytest
@@ -134,6 +135,17 @@ def test_the_watch_sees_a_call(empty):
     with calls() as made:
         instantiate({"_target_": "pathlib.Path", "_args_": ["x"]})
     assert len(made) == 1
+
+
+def test_the_watch_blames_nobody_for_earlier_garbage(tmp_path):
+    garbage = [tempfile.TemporaryDirectory(dir=tmp_path)]
+    garbage.append(garbage)
+    del garbage
+    with calls() as made:
+        kept = [[number] for number in range(100_000)]  # which would start a collection
+    assert len(kept) == 100_000
+    assert not made
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_made_up_settings_are_executed(tmp_path, empty):
