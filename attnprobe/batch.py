@@ -133,7 +133,8 @@ class Outputs:
     and is exactly 0 elsewhere. `query` is the question's last state, where there is a question. `word_attention` is
     there for hierarchical models only: it sums to 1 over the words of each sentence, and is 0 elsewhere. `off_text` is the
     share of the rows behind `attention` that is on no word of the text (special tokens, the other text of a pair), 0 to 1;
-    None: all of it is on words.
+    None: all of it is on words. `piece_attention` is the mean of those rows: it sums to 1 over all pieces, special tokens
+    included; None for models that read no pieces.
     """
 
     logits: Float[Tensor, "batch classes"]
@@ -144,6 +145,7 @@ class Outputs:
     query: Float[Tensor, "batch query"] | None = None
     word_attention: Float[Tensor, "batch tokens"] | None = None
     off_text: Float[Tensor, "batch"] | None = None
+    piece_attention: Float[Tensor, "batch pieces"] | None = None
 
     def rows(self, chosen: slice | Int[Tensor, "chosen"]) -> "Outputs":
         """Those of some of the examples, with all their padding."""

@@ -1,11 +1,12 @@
 """The predictions and the attention of one split, one row per example, for figures, browsers and other runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.pieces import SPECIAL
 from attnprobe.data.ragged import Ragged
 from attnprobe.data.teaching import text_number, write_teacher_outputs
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
@@ -32,6 +34,7 @@ class PredictionCollector(Callback):
     def __init__(self, folder: Path | None = None) -> None:
         self.rows = Rows(folder)
         self.multi_label = False
+        self.spell: Callable[[list[int]], list[str]] | None = None
 
     def on_test_batch_end(
         self,
@@ -54,6 +57,8 @@ class PredictionCollector(Callback):
         self.add("attention", batch, forward.attention, positions(forward.content).cpu().numpy())
         if forward.off_text is not None:
             self.add("special_mass", batch, forward.off_text, None)
+        if forward.piece_attention is not None:
+            self.add_pieces(pl_module, batch, forward.piece_attention)
         if forward.word_attention is not None:
             self.add("word_attention", batch, forward.word_attention, positions(batch.content).cpu().numpy())
             for example, lengths in zip(batch.example_id.tolist(), words_per_sentence(batch), strict=True):
@@ -63,13 +68,26 @@ class PredictionCollector(Callback):
         """Take in one column: a number per example, or several with their places."""
         self.rows.add(name, batch.example_id.cpu().numpy(), values.detach().double().cpu().numpy(), step)
 
+    def add_pieces(self, model: TrainedModel, batch: Batch, attention: Tensor) -> None:
+        """Take in the pieces of every text, the word that each belongs to, counted from 0 (−1: none of the text), and what
+        is given to it."""
+        assert model.reader is not None
+        assert batch.pieces is not None
+        assert batch.piece_word is not None
+        self.spell = model.reader.tokenizer.convert_ids_to_tokens
+        step = positions(batch.piece_word != -2).cpu().numpy()
+        word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is no word
+        for name, values in (("pieces", batch.pieces), ("piece_word", word), ("piece_attention", attention)):
+            self.add(name, batch, values, step)
+
     def write(self, part: TextSplit, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
         tokens are aligned and cover the content positions only. Where there are questions, `question` has their words and
         `candidates` the names of the classes that may answer.
 
         A hierarchical model attends to sentences: its `tokens` are whole sentences, and `words` and `word_attention`
-        hold the words of each and the attention among them.
+        hold the words of each and the attention among them. A model that reads pieces of words has `pieces`, as its
+        tokenizer writes them, `piece_word` and `piece_attention`.
         """
         schema = self.schema(part)
         try:
@@ -91,6 +109,8 @@ class PredictionCollector(Callback):
         types |= {"special_mass": pa.float64()} if "special_mass" in self.rows.metrics else {}
         types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
         types["tokens"] = words
+        if self.spell is not None:
+            types |= {"pieces": words, "piece_word": pa.list_(pa.int32()), "piece_attention": weights}
         types |= {"question": words} if "question" in part.columns else {}
         types |= {"candidates": words} if "candidates" in part.columns else {}
         types |= {"words": pa.list_(words)} if hierarchical else {}
@@ -108,6 +128,8 @@ class PredictionCollector(Callback):
                 columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
             if "special_mass" in lists:
                 columns["special_mass"] = [float(value) for (value,) in lists["special_mass"]]
+            if self.spell is not None:
+                columns["pieces"] = [self.spell(row.astype(int).tolist()) for row in lists["pieces"]]
             columns["tokens"] = [part.tokens(number) for number in ids]
             columns["question"] = [part.question(number) for number in ids]
             columns["candidates"] = [part.candidates(number) for number in ids]

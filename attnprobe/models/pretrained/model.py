@@ -18,7 +18,7 @@ from attnprobe.models.pretrained.doors import Pass, during, embedded
 from attnprobe.models.pretrained.every import at_every_site, every_site
 from attnprobe.models.pretrained.removing import without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
-from attnprobe.models.pretrained.rows import lifted, masses, membership, shown
+from attnprobe.models.pretrained.rows import lifted, masses, mean_row, membership, shown
 from attnprobe.models.pretrained.short_way import ShortWay
 from attnprobe.models.pretrained.site import Queries, Selection, Site
 from attnprobe.models.pretrained.upper import UpperLayers
@@ -238,7 +238,11 @@ class PretrainedClassifier(TrainedModel):
             attention = recorded.to(logits.dtype)
         scores = attention.log().masked_fill(~batch.content, -torch.inf)
         hidden = self.attended(one, rows, chosen, member, attention)
-        return Outputs(logits, attention, scores, hidden, batch.content, off_text=1 - on_text)
+        of_pieces = mean_row(rows, chosen.valid).detach()
+        off_text = 1 - on_text
+        return Outputs(
+            logits, attention, scores, hidden, batch.content, off_text=off_text, piece_attention=of_pieces
+        )
 
     def attended(
         self, one: Pass, rows: Tensor, chosen: Selection, member: Tensor, attention: Tensor

@@ -35,9 +35,14 @@ def shown(
     mass: Float[Tensor, "batch rows seq"], valid: Bool[Tensor, "batch rows"]
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
     """The explanation, one weight per word that sums to 1, and the share of all attention that is on the text."""
-    mean = (mass * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
+    mean = mean_row(mass, valid)
     total = mean.sum(-1, keepdim=True)
     return mean / total, total.squeeze(-1)
+
+
+def mean_row(rows: Float[Tensor, "batch rows any"], valid: Bool[Tensor, "batch rows"]) -> Float[Tensor, "batch any"]:
+    """The mean of the rows that there are."""
+    return (rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
 
 
 def lifted(

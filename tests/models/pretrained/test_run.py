@@ -79,6 +79,10 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
         network.set_attn_implementation("eager")
         rows = network(**asked, output_attentions=True).attentions[-1][0, :, 0]
     assert abs(float(rows[:, [0, -1]].sum(-1).mean()) - examples["special_mass"][0]) < 1e-5
+    assert list(examples["pieces"][0]) == tokenizer.convert_ids_to_tokens(asked["input_ids"][0])
+    torch.testing.assert_close(torch.tensor(examples["piece_attention"][0]), rows.mean(0), atol=1e-5, rtol=0)
+    text = tokenizer(examples["tokens"][0].tolist(), is_split_into_words=True).word_ids()
+    assert list(examples["piece_word"][0]) == [-1 if word is None else word for word in text]
 
     explained = load_run(directory).explain(["the film was unable to see", "fine"])
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]

@@ -12,6 +12,7 @@ from jaxtyping import Int, UInt
 
 from attnprobe.report.page.browser.choosing import choose, spans
 from attnprobe.report.page.browser.packing import Blocks, Part, quantised
+from attnprobe.report.page.browser.pieces import PER_PIECE, Pieces, read_pieces_of
 from attnprobe.report.page.browser.sources import INNER, Source, columns_of, maps_of, numbers, weights
 from attnprobe.report.page.browser.texts import Texts, is_list, read_texts
 from attnprobe.report.page.runs import DOT, Group, Run
@@ -42,8 +43,8 @@ class Browser:
 
 @dataclass(frozen=True)
 class Browsed:
-    """A run on its way into the page: its texts and the number that these have there, its ids, maps and columns, and which
-    numbers of `Texts.vocabulary` are unknown to its model."""
+    """A run on its way into the page: its texts and the number that these have there, its ids, maps and columns, which
+    numbers of `Texts.vocabulary` are unknown to its model, and the pieces that it reads, where it reads pieces of words."""
 
     run: Run
     title: str
@@ -54,12 +55,14 @@ class Browsed:
     maps: list[tuple[Source, HeatMap]]
     columns: list[tuple[Source, Column]]
     unknown: UInt[np.ndarray, " unknown"]
+    pieces: Pieces | None
 
     @property
     def values(self) -> int:
-        """Weights of all its maps."""
+        """Weights of all its maps, and what its pieces take."""
         items, words = int(self.texts.items.sum()), int(self.texts.lengths.sum())
-        return sum(words if source.key == INNER else items for source, _ in self.maps)
+        pieces = 0 if self.pieces is None else PER_PIECE * int(self.pieces.lengths.sum())
+        return pieces + sum(words if source.key == INNER else items for source, _ in self.maps)
 
     def column(self, source: Source, column: Column) -> np.ndarray:
         """A number of every example."""
@@ -118,7 +121,8 @@ def taken_in(
         browser.index["texts"].append(name)
     text, lengths = known[mark]
     unknown = unknown_words(run, texts.vocabulary or ())
-    return Browsed(run, title, number, text, lengths, ids_of(run), maps_of(run), columns_of(run), unknown)
+    pieces = read_pieces_of(RunDirectory(run.directory), run.split, lengths.items) if words else None
+    return Browsed(run, title, number, text, lengths, ids_of(run), maps_of(run), columns_of(run), unknown, pieces)
 
 
 def unknown_words(run: Run, words: Sequence[str]) -> UInt[np.ndarray, " unknown"]:
@@ -160,6 +164,7 @@ def add_run(browser: Browser, one: Browsed, bits: int, share: float) -> dict[str
         dense = weights(run, source, one.texts, rows, one.ids, stretches)
         for number, values in enumerate(dense):
             browser.blocks.add(f"maps-{one.number}-{place}-{number}", [Part.of("weights", quantised(values, bits))])
+    pieces = None if one.pieces is None else one.pieces.add(browser.blocks, one.number, kept, stretches, bits)
     return {
         "title": one.title,
         "data": run.data,
@@ -193,6 +198,7 @@ def add_run(browser: Browser, one: Browsed, bits: int, share: float) -> dict[str
             for source, column in one.columns
         ],
         "hierarchical": one.texts.sentence is not None,
+        "pieces": pieces,
     }
 
 

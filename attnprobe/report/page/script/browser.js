@@ -14,6 +14,7 @@ const state = {
   chosen: -1,
   hidden: new Set(),
   site: "",
+  pieces: false,
 };
 
 // the maps of the layer and head that were picked, and those without any, unless they are hidden
@@ -77,7 +78,7 @@ async function openRun(number_, wanted) {
     });
     maps.append(element("label", {}, box, ` ${title}`));
   }
-  maps.append(...sitePicker(run.maps));
+  maps.append(...piecePicker(run), ...sitePicker(run.maps));
   choose();
   state.chosen = state.examples.place.get(before) ?? state.order[0] ?? -1;
   const at = wanted === undefined ? 0 : state.order.indexOf(state.chosen);
@@ -199,7 +200,7 @@ async function showDetail() {
     return;
   }
   const wanted = examples.run.maps.filter(({ key, site }) => !site || key === state.site);
-  const weights = await examples.weights(row, wanted);
+  const [weights, pieces] = await Promise.all([examples.weights(row, wanted), state.pieces ? piecesOf(examples, row) : null]);
   if (row !== state.chosen || examples !== state.examples) return; // another one was chosen meanwhile
   title.textContent = `Example ${examples.columns.example_id[row]}`;
   $("browser-link").href = linkTo(row);
@@ -210,6 +211,7 @@ async function showDetail() {
     return;
   }
   maps.replaceChildren(...mapsNow().map((map) => mapOf(map, weights, examples, row)));
+  if (pieces) maps.prepend(pieceMap(pieces));
   maps.weights = weights;
   $("browser-unknown").hidden = !examples.unknownOf(row)?.size;
 }

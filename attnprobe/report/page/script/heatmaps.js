@@ -59,7 +59,7 @@ function describe(token) {
 }
 
 function showTip(token) {
-  const { text, lines } = describe(token);
+  const { text, lines } = token.lines ? { text: token.textContent, lines: token.lines } : describe(token);
   const list = element("dl");
   for (const [title, value] of lines) list.append(element("dt", {}, title), element("dd", {}, value));
   tip.replaceChildren(element("b", { dir: "auto" }, text), list);
@@ -69,8 +69,8 @@ function showTip(token) {
   const below = at.bottom + 6 + height < innerHeight;
   tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
   tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - height - 6)}px`;
-  const alike = [...$("browser-maps").querySelectorAll(`.token[data-i="${token.dataset.i}"]`)];
-  const inner = isInner(token.parentElement.dataset.map);
+  const alike = token.lines ? [] : [...$("browser-maps").querySelectorAll(`.token[data-i="${token.dataset.i}"]`)];
+  const inner = token.lines ? false : isInner(token.parentElement.dataset.map);
   for (const other of alike) if (isInner(other.parentElement.dataset.map) === inner) other.classList.add("same");
   token.setAttribute("aria-label", `${text}. ${lines.map((line) => line.join(" ")).join(", ")}`);
   token.setAttribute("role", "img");
@@ -99,10 +99,11 @@ function listenToMaps() {
     const token = tokenOf(event);
     if (!token) return;
     if (event.key === "Escape") return void hideTip();
-    const tokens = [...token.parentElement.querySelectorAll(".token")];
+    const box = token.closest(".words");
+    const tokens = [...box.querySelectorAll(".token")];
     const at = tokens.indexOf(token);
     const boxes = [...maps.querySelectorAll(".words")];
-    const sideways = (by) => boxes[boxes.indexOf(token.parentElement) + by]?.querySelectorAll(".token")[at];
+    const sideways = (by) => boxes[boxes.indexOf(box) + by]?.querySelectorAll(".token")[at];
     const target = {
       ArrowRight: () => tokens[at + 1],
       ArrowLeft: () => tokens[at - 1],
@@ -113,7 +114,7 @@ function listenToMaps() {
     }[event.key]?.();
     if (!target) return;
     event.preventDefault();
-    for (const other of target.parentElement.querySelectorAll('.token[tabindex="0"]')) other.tabIndex = -1;
+    for (const other of target.closest(".words").querySelectorAll('.token[tabindex="0"]')) other.tabIndex = -1;
     target.tabIndex = 0;
     target.focus();
   });

@@ -1,0 +1,126 @@
+"""The pieces of words in the page."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnprobe.report.page.browser.browse import browse
+from attnprobe.report.page.browser.packing import restored
+from attnprobe.report.page.browser.pieces import COLUMNS
+from attnprobe.report.page.build import write_report
+from attnprobe.report.page.runs import grouped, read_runs
+from attnprobe.results.checksums import DamagedRun
+from tests.report.page.browser.test_packing import read
+from tests.report.page.conftest import until
+from tests.runs import seal_again
+
+
+def cut(tokens):
+    """Words of more than three letters in two pieces, between a start and an end; the weights of a text sum to 1."""
+    pieces, word = ["[CLS]"], [-1]
+    for place, token in enumerate(tokens):
+        parts = [token[:3], f"##{token[3:]}"] if len(token) > 3 else [token]
+        pieces += parts
+        word += [place] * len(parts)
+    weight = np.arange(1, len(pieces) + 2, dtype=float)
+    return {
+        "pieces": [*pieces, "[SEP]"],
+        "piece_word": [*word, -1],
+        "piece_attention": (weight / weight.sum()).tolist(),
+    }
+
+
+def with_pieces(directory, change=lambda row: row):
+    """The run with pieces among its examples, and what they are."""
+    path = directory / "examples/test.parquet"
+    table = pq.read_table(path)
+    rows = [change(cut(tokens)) for tokens in table["tokens"].to_pylist()]
+    for name, kind in COLUMNS.items():
+        table = table.append_column(name, pa.array([row[name] for row in rows], kind))
+    pq.write_table(table, path)
+    seal_again(directory)
+    return rows
+
+
+def packed(directory, **settings):
+    return browse(grouped(read_runs(directory)), **settings)
+
+
+@pytest.mark.parametrize("megabytes", [60, 0.03])
+def test_every_kept_text_has_its_pieces_words_and_weights(make_run, megabytes):
+    directory = make_run(count=300, probes=("performance", "permutation"))
+    rows = with_pieces(directory)
+    browser = packed(directory, megabytes=megabytes)
+    run = browser.index["runs"][0]
+    names = read(browser.blocks[run["pieces"]["names"]])[0]["vocabulary"]
+    kept = np.flatnonzero(read(browser.blocks[run["numbers"]])[1]["kept"])
+    assert (len(kept) == 300) == (megabytes == 60)
+    for place, stretch in enumerate(run["blocks"]):
+        _, arrays = read(browser.blocks[f"{run['pieces']['block']}-{place}"])
+        weights, start = restored(arrays["weights"]), 0
+        for row, length in zip(kept[stretch["first"] :], arrays["lengths"], strict=False):
+            part = slice(start, start + length)
+            assert [names[number] for number in arrays["piece"][part]] == rows[row]["pieces"]
+            assert arrays["word"][part].tolist() == rows[row]["piece_word"]
+            np.testing.assert_allclose(weights[part], rows[row]["piece_attention"], atol=4e-3)
+            start += length
+        assert start == len(weights)
+
+
+def test_a_run_without_pieces_and_a_page_without_words_have_none(make_run):
+    whole, cut_up = make_run("a"), make_run("b")
+    with_pieces(cut_up)
+    assert packed(whole).index["runs"][0]["pieces"] is None
+    browser = packed(cut_up, words=False)
+    assert browser.index["runs"][0]["pieces"] is None
+    assert not any("pieces" in name for name in browser.blocks)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"piece_word": [-1, 0]}, "not equally many"),
+        ({"pieces": ["a", None, "b"], "piece_word": [0, 0, 0], "piece_attention": [0.2, 0.3, 0.5]}, "not equally many"),
+        ({"pieces": ["a"], "piece_word": [99], "piece_attention": [1.0]}, "a word that its text does not have"),
+        ({"pieces": ["a"], "piece_word": [-2], "piece_attention": [1.0]}, "a word that its text does not have"),
+        ({"pieces": ["a"], "piece_word": [0], "piece_attention": [float("nan")]}, "not within 0 and 1"),
+        ({"pieces": ["a"], "piece_word": [0], "piece_attention": [1.5]}, "not within 0 and 1"),
+    ],
+)
+def test_pieces_that_no_run_wrote_are_refused(make_run, change, why):
+    directory = make_run(count=5)
+    with_pieces(directory, lambda row: row | change)
+    with pytest.raises(DamagedRun, match=why):
+        packed(directory)
+
+
+def test_a_column_of_another_kind_is_refused(make_run):
+    directory = make_run(count=5)
+    path = directory / "examples/test.parquet"
+    pq.write_table(pq.read_table(path).append_column("piece_attention", pa.array([1.0] * 5)), path)
+    seal_again(directory)
+    with pytest.raises(DamagedRun, match="columns of pieces"):
+        packed(directory)
+
+
+def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, no_pictures):
+    directory = make_run(count=30, words=("plain", "un", "<b>bold</b>"))
+    rows = with_pieces(directory)
+    driver = visit(write_report([directory], tmp_path / "page.html"))
+    assert not driver.execute_script("return document.querySelector('.pieces')")
+    driver.execute_script("document.getElementById('browser-pieces').click()")
+    shown = until(driver, "return [...document.querySelectorAll('.pieces .token')].map((one) => one.textContent)")
+    number = int(driver.execute_script("return document.getElementById('browser-detail-title').textContent")[8:])
+    assert shown == rows[number]["pieces"]
+    frames = driver.execute_script(
+        "return [...document.querySelectorAll('.piece-word')].map((one) => one.children.length)"
+    )
+    words = [word for word in rows[number]["piece_word"] if word >= 0]
+    assert frames == [1, *np.unique(words, return_counts=True)[1].tolist(), 1]
+    driver.execute_script("document.querySelectorAll('.pieces .token')[1].focus()")
+    tip = driver.execute_script("return document.querySelector('.tip').innerText")
+    both = zip(rows[number]["piece_attention"], rows[number]["piece_word"], strict=True)
+    own = [weight for weight, word in both if word == 0]
+    assert f"{round(100 * own[0] / sum(own))} %" in tip
+    assert not driver.get_log("browser")
