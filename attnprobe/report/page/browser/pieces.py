@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int, UInt
 
-from attnprobe.data.pieces import SPECIAL
 from attnprobe.report.page.browser.packing import Blocks, Part, quantised
 from attnprobe.report.page.browser.texts import Vocabulary, lengths_of, starts
 from attnprobe.results.checksums import damaged
@@ -107,9 +106,15 @@ def read_pieces_of(run: RunDirectory, split: str, items: UInt[np.ndarray, " exam
         piece.append(vocabulary.encoded(flat[0]))
         word.append(flat[1].to_numpy())
         weight.append(flat[2].to_numpy().astype(np.float64))
-    found = Pieces(*map(np.concatenate, (lengths, piece, word, weight)), list(vocabulary.numbers))
+    found = Pieces(
+        np.concatenate(lengths),
+        np.concatenate(piece),
+        np.concatenate(word),
+        np.concatenate(weight),
+        list(vocabulary.numbers),
+    )
     words = np.repeat(items.astype(np.int64), found.lengths)
-    if (found.word < SPECIAL).any() or (found.word >= words).any():
+    if (found.word < -1).any() or (found.word >= words).any():
         raise damaged(path, "a piece belongs to a word that its text does not have")
     if not ((found.weight >= 0) & (found.weight <= 1 + 1e-5)).all():
         raise damaged(path, "a piece's weight is not within 0 and 1")
