@@ -44,7 +44,9 @@ def by_hand(
         weights = weights.repeat(len(other), 1, 1, 1)
         weights[:, :, 0] = other
 
-        def replaced(hidden: Tensor, *given: object, weights: Tensor = weights, **named: object) -> tuple[Tensor, Tensor]:
+        def replaced(
+            hidden: Tensor, *given: object, weights: Tensor = weights, **named: object
+        ) -> tuple[Tensor, Tensor]:
             values = attention.value(hidden).unflatten(-1, (weights.shape[1], -1)).transpose(1, 2)
             return (weights @ values).transpose(1, 2).flatten(2), weights
 
@@ -113,7 +115,9 @@ def compare(model: PretrainedClassifier, batch: Batch, samples: int) -> None:
         )
 
 
-def rows_of(model: PretrainedClassifier, batch: Batch, attentions: Tensor) -> Float[Tensor, "samples texts heads pieces"]:
+def rows_of(
+    model: PretrainedClassifier, batch: Batch, attentions: Tensor
+) -> Float[Tensor, "samples texts heads pieces"]:
     """The rows of the last layer that show these attentions per word."""
     own = model.recorded(batch).recorded
     assert own is not None

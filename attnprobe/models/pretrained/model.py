@@ -240,9 +240,7 @@ class PretrainedClassifier(TrainedModel):
         hidden = self.attended(one, rows, chosen, member, attention)
         of_pieces = mean_row(rows, chosen.valid).detach()
         off_text = 1 - on_text
-        return Outputs(
-            logits, attention, scores, hidden, batch.content, off_text=off_text, piece_attention=of_pieces
-        )
+        return Outputs(logits, attention, scores, hidden, batch.content, off_text=off_text, piece_attention=of_pieces)
 
     def attended(
         self, one: Pass, rows: Tensor, chosen: Selection, member: Tensor, attention: Tensor
