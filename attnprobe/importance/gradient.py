@@ -49,20 +49,21 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
     if classifier.unit is not Unit.WORD:
         raise UserError("gradients of words need a model that attends to words; this one attends to larger units")
     with torch.enable_grad():
-        inputs = classifier.inputs(batch).detach().requires_grad_()
-        reacting = classifier.outputs_from(batch, inputs)
-        held = classifier.under(batch, inputs, reacting, reacting.attention.detach())
+        # input · gradient is the derivative by a factor of the input
+        scale = torch.ones_like(classifier.inputs(batch)[..., 0]).requires_grad_()
+        reacting = classifier.scaled(batch, scale)
+        held = classifier.under(batch, scale, reacting, reacting.attention.detach())
         result = []
         for outputs in (held, reacting):
             probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
-            of_embedding = torch.zeros_like(outputs.content, dtype=inputs.dtype)
+            of_embedding = torch.zeros_like(outputs.content, dtype=scale.dtype)
             of_hidden = of_embedding.clone()
             for target in targets(probability, batch, classifier.task):
                 chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
                 # a model whose states are not on the way to its prediction has none to differentiate
-                wanted = (inputs, hidden) if hidden.requires_grad else (inputs,)
+                wanted = (scale, hidden) if hidden.requires_grad else (scale,)
                 at_input, *at_hidden = torch.autograd.grad(chosen, wanted, retain_graph=True)
-                of_embedding += classifier.per_position(batch, (at_input * inputs).sum(-1)).abs().detach()
+                of_embedding += classifier.per_position(batch, at_input).abs().detach()
                 of_hidden += (at_hidden[0] * hidden).sum(-1).abs().detach() if at_hidden else torch.nan
             outside = ~outputs.content
             result.append((of_embedding.masked_fill(outside, 0), of_hidden.masked_fill(outside, 0)))

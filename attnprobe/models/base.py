@@ -119,16 +119,21 @@ class Model(LightningModule, ABC):
     ) -> Outputs:
         """As `forward`, with other vectors in the place of the text's own, and on request another attention."""
 
+    def scaled(self, batch: Batch, scale: Float[Tensor, "batch parts"]) -> Outputs:
+        """As `forward`, with each of the `inputs` multiplied by its factor. Only to be differentiated by the factors, and by
+        states on the way: where all factors are 1 the derivative is input · ∂/∂input."""
+        return self.outputs_from(batch, self.inputs(batch).detach() * scale.unsqueeze(-1))
+
     def under(
         self,
         batch: Batch,
-        inputs: Float[Tensor, "batch parts embed"],
+        scale: Float[Tensor, "batch parts"],
         outputs: Outputs,
         attention: Float[Tensor, "batch seq"],
     ) -> Outputs:
-        """As `outputs_from(batch, inputs, attention)`, where `outputs` came from the same inputs: a model that need not
+        """As `scaled`, under another attention; `outputs` are those of `scaled` for the same factors: a model that need not
         compute again what lies before its attention takes it from there."""
-        return self.outputs_from(batch, inputs, attention)
+        return self.outputs_from(batch, self.inputs(batch).detach() * scale.unsqueeze(-1), attention)
 
     @abstractmethod
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:

@@ -14,7 +14,7 @@ from attnprobe.errors import UserError
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Summed, Unit
 from attnprobe.models.construction import build
-from attnprobe.models.decoders import Decoder
+from attnprobe.models.decoders import Decoder, decoded
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.objectives import CrossEntropy, Objective
 from attnprobe.models.trained import TrainedModel
@@ -138,8 +138,7 @@ class AttentionClassifier(TrainedModel):
     def encode(
         self, batch: Batch, embeddings: Float[Tensor, "batch tokens embed"] | None = None
     ) -> Float[Tensor, "batch seq hidden"]:
-        """Hidden states; `embeddings` stands in for the text's own word vectors where a probe changes or
-        differentiates them."""
+        """Hidden states; `embeddings` stands in for the text's own word vectors where a probe changes them."""
         vectors = self.embed(batch.ids) if embeddings is None else embeddings
         return self.encoder.states(vectors, batch)[0]
 
@@ -213,7 +212,16 @@ class AttentionClassifier(TrainedModel):
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
         """All stages in order, from these word vectors; `attention` takes the place of the model's own."""
-        hidden, word_attention = self.encoder.states(inputs, batch)
+        return self._attended(batch, *self.encoder.states(inputs, batch), attention)
+
+    def _attended(
+        self,
+        batch: Batch,
+        hidden: Float[Tensor, "batch seq hidden"],
+        word_attention: Float[Tensor, "batch tokens"] | None = None,
+        attention: Float[Tensor, "batch seq"] | None = None,
+    ) -> Outputs:
+        """What follows the states."""
         content, query = self.content(batch), self.encode_question(batch)
         if self.encoder.asks:
             query = hidden[:, 0]
@@ -224,7 +232,15 @@ class AttentionClassifier(TrainedModel):
         logits = self.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 
-    def under(self, batch: Batch, inputs: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
+    def scaled(self, batch: Batch, scale: Float[Tensor, "batch tokens"]) -> Outputs:
+        """As the base class has it, each distinct word looked up once."""
+        if self.unit is not Unit.WORD:
+            return super().scaled(batch, scale)
+        distinct, which = batch.ids.unique(return_inverse=True)
+        words = self.embed(distinct.unsqueeze(0)).squeeze(0).detach()
+        return self._attended(batch, self.encoder.scaled_states(words, which, scale, batch))
+
+    def under(self, batch: Batch, scale: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
         """The same states under another attention."""
         logits = self.decode(outputs.hidden, attention, outputs.query, batch.candidates)
         return replace(outputs, logits=logits, attention=attention, scores=attention.log())
@@ -260,8 +276,8 @@ class AttentionClassifier(TrainedModel):
             bias = decoder(torch.zeros_like(hidden[:1, 0])).expand(len(hidden), -1)
             return Readout(position_logits=decoder(hidden), unattended=bias, **facts)
         # the attended vectors, and what the decoder makes of them
-        size = 2 * len(hidden) * hidden.shape[-1]
-        return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), activations=size, **facts)
+        facts["activations"] = 2 * len(hidden) * hidden.shape[-1]
+        return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), **facts)
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
         """The states; with a linear decoder what each gives to the classes, of exclusive ones against the first."""
@@ -279,20 +295,6 @@ class AttentionClassifier(TrainedModel):
         attention = [p for p in self.attention.parameters() if p.requires_grad]
         of_attention = {id(p) for p in attention}
         others = [p for p in self.parameters() if p.requires_grad and id(p) not in of_attention]
-        groups: list[dict[str, Any]] = [{"params": others}]
-        if attention:
-            decay = self.recipe.attention_weight_decay
-            groups.append({"params": attention} | ({} if decay is None else {"weight_decay": decay}))
-        return groups
-
-
-def decoded(
-    decoder: Decoder,
-    hidden: Float[Tensor, "batch seq hidden"],
-    attention: Float[Tensor, "*samples batch seq"],
-    query: Float[Tensor, "batch query"] | None,
-    candidates: Bool[Tensor, "batch classes"] | None,
-) -> Float[Tensor, "*samples batch classes"]:
-    """decoder(Σ_t a_t h_t), −inf for classes that are no candidates."""
-    logits = decoder(torch.einsum("...bs,bsh->...bh", attention, hidden), query)
-    return logits if candidates is None else logits.masked_fill(~candidates, -torch.inf)
+        decay = self.recipe.attention_weight_decay
+        own = {"params": attention} | ({} if decay is None else {"weight_decay": decay})
+        return [{"params": others}, own] if attention else [{"params": others}]

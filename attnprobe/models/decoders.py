@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -76,3 +77,15 @@ class QuestionDecoder(Decoder):
     ) -> Float[Tensor, "*any classes"]:
         """Logits `[..., batch, classes]`."""
         return self.output((self.document(attended) + self.question(query)).tanh())
+
+
+def decoded(
+    decoder: Decoder,
+    hidden: Float[Tensor, "batch seq hidden"],
+    attention: Float[Tensor, "*samples batch seq"],
+    query: Float[Tensor, "batch query"] | None,
+    candidates: Bool[Tensor, "batch classes"] | None,
+) -> Float[Tensor, "*samples batch classes"]:
+    """decoder(Σ_t a_t h_t), −inf for classes that are no candidates."""
+    logits = decoder(torch.einsum("...bs,bsh->...bh", attention, hidden), query)
+    return logits if candidates is None else logits.masked_fill(~candidates, -torch.inf)

@@ -16,6 +16,7 @@ from attnprobe.batch import Batch
 from attnprobe.errors import UserError
 from attnprobe.models.base import Unit
 from attnprobe.models.construction import check_dropout, check_size
+from attnprobe.models.recurrence import scaled_bidirectional
 
 
 class TextEncoder(nn.Module, ABC):
@@ -38,6 +39,17 @@ class TextEncoder(nn.Module, ABC):
     @abstractmethod
     def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
         """The states that attention may be given to."""
+
+    def scaled_states(
+        self,
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
+        scale: Float[Tensor, "batch tokens"],
+        batch: Batch,
+    ) -> Float[Tensor, "batch seq hidden"]:
+        """Hidden states with each token's vector, `words[which]`, multiplied by its factor: to be differentiated by the
+        factors, and by nothing else."""
+        return self.states(words[which] * scale.unsqueeze(-1), batch)[0]
 
 
 class Encoder(TextEncoder):
@@ -98,6 +110,20 @@ class LSTMEncoder(Encoder):
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, forward and backward concatenated; zero on padding."""
         return bidirectional(self.forwards, self.backwards, embeddings, mask)
+
+    def scaled_states(
+        self,
+        words: Float[Tensor, "distinct embed"],
+        which: Int[Tensor, "batch tokens"],
+        scale: Float[Tensor, "batch tokens"],
+        batch: Batch,
+    ) -> Float[Tensor, "batch tokens hidden"]:
+        """As the base class has it, in less than half the time."""
+        if type(self).forward is not LSTMEncoder.forward:  # a subclass may read its texts in another way
+            return super().scaled_states(words, which, scale, batch)
+        order = reversed_positions(batch.mask)
+        states = scaled_bidirectional(self.forwards, self.backwards, words, which, scale, order)
+        return states * batch.mask.unsqueeze(-1)
 
     def summary(
         self, hidden: Float[Tensor, "batch tokens hidden"], mask: Bool[Tensor, "batch tokens"]

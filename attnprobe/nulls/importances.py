@@ -21,16 +21,16 @@ def gradients_under(
     `attnprobe.importance.gradient.gradients`."""
     found = []
     with torch.enable_grad():
-        inputs = classifier.inputs(batch).detach().requires_grad_()
-        own = classifier.outputs_from(batch, inputs)
+        scale = torch.ones_like(classifier.inputs(batch)[..., 0]).requires_grad_()
+        own = classifier.scaled(batch, scale)
         for attention in attentions:
-            outputs = classifier.under(batch, inputs, own, attention.to(inputs.dtype))
+            outputs = classifier.under(batch, scale, own, attention.to(scale.dtype))
             probability = probabilities(outputs.logits, classifier.task)
-            total = torch.zeros_like(outputs.content, dtype=inputs.dtype)
+            total = torch.zeros_like(outputs.content, dtype=scale.dtype)
             for target in targets(probability, batch, classifier.task):
                 chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
-                (at_input,) = torch.autograd.grad(chosen, inputs, retain_graph=True)
-                total += classifier.per_position(batch, (at_input * inputs).sum(-1)).abs().detach()
+                (at_input,) = torch.autograd.grad(chosen, scale, retain_graph=True)
+                total += classifier.per_position(batch, at_input).abs().detach()
             found.append(total.masked_fill(~outputs.content, 0))
     return torch.stack(found).double()
 
