@@ -120,8 +120,8 @@ class TextSplit(Dataset[Batch]):
             if name in columns:
                 columns[name] = [self.vocabulary_id[numbers] for numbers in columns[name]]
         if self.teacher is not None:
-            columns["teacher_attention"] = [self.teacher.attention(row) for row in rows]
-            columns["teacher_probability"] = self.teacher.probability(rows)
+            columns["teacher_attention"] = [self.teacher.attention[row] for row in rows]
+            columns["teacher_probability"] = self.teacher.probability[chosen]
         return collate(columns, len(self.classes))
 
     @property

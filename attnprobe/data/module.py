@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.files import SPLITS, find_path
+from attnprobe.data.files import find_path
 from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.looks import Check
 from attnprobe.data.pieces import PieceReader, with_pieces
@@ -25,9 +25,10 @@ from attnprobe.data.prepare import Counts, prepare
 from attnprobe.data.sampling import BucketSampler, SortedSampler
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Source
-from attnprobe.data.teaching import Teacher, check_teacher_outputs
+from attnprobe.data.teaching import Teacher
 from attnprobe.data.vectors import load_vectors, random_vectors
 from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.results.directory import UNTESTED
 
 
 class TextDataModule(LightningDataModule):
@@ -130,9 +131,8 @@ class TextDataModule(LightningDataModule):
             UserError: the teacher saw other classes, splits or words.
         """
         for split, part in self.splits.items():
-            outputs = teacher.outputs[split]
-            texts = [part.tokens_at(row) for row in range(len(part))]
-            check_teacher_outputs(outputs, split, str(teacher.directory), self.classes, part.example_id, texts)
+            texts = (part.tokens_at(row) for row in range(len(part)))
+            outputs = teacher.outputs(split, self.classes, part.example_id, texts)
             self.splits[split] = replace(part, teacher=outputs)
 
     @property
@@ -184,8 +184,8 @@ class TextDataModule(LightningDataModule):
         return self.evaluation("test")
 
     def predict_dataloader(self) -> list[DataLoader[Batch]]:
-        """All examples of every split, in the order of `SPLITS`."""
-        return [self.evaluation(split) for split in SPLITS]
+        """All examples of the splits that no table is about, in the order of `UNTESTED`."""
+        return [self.evaluation(split) for split in UNTESTED]
 
     def evaluation(self, split: str) -> DataLoader[Batch]:
         """All examples of a split, shortest first, each exactly once over all processes."""

@@ -1,115 +1,45 @@
-"""What a trained run says about every example of its data, for runs that learn from it or are compared with it.
+"""What a finished run, the teacher, says about every example, for runs that learn from it or are compared with it.
 
-One safetensors file per split, `examples/<split>.safetensors` in the run's directory (`RunDirectory.outputs`):
-
-    example_id  [n]           as in the tables, ascending
-    text        [n]           a number that stands for the example's words, to see whether a student reads the same
-    offsets     [n + 1]       the attention of example i is attention[offsets[i]:offsets[i + 1]]
-    attention   [positions]   float32, over the content positions, sums to 1 per example
-    probability [n, classes]  float32
+It is read from the examples' files of the teacher's directory, `examples/<split>.parquet` (`RunDirectory.examples`).
 """
 
-import hashlib
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from jaxtyping import Float, Int
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from attnprobe.data.ragged import Ragged
 from attnprobe.errors import UserError
 from attnprobe.results.checksums import damaged
-from attnprobe.results.directory import RunDirectory, outputs_file
-from attnprobe.results.files import write_atomically
+from attnprobe.results.directory import MANIFEST, RunDirectory, examples_file
+
+WORDS, SENTENCES = "tokens", "words"
+"""Columns of the words of a text, and of the words of each of its sentences, which only a hierarchical model's run has."""
+TYPES = {
+    "attention": pa.list_(pa.float32()),
+    "probability": pa.list_(pa.float64()),
+    WORDS: pa.list_(pa.string()),
+    SENTENCES: pa.list_(pa.list_(pa.string())),
+}
 
 
-def text_number(words: Sequence[str]) -> int:
-    """A number of 63 bits that two different texts hardly share.
-
-    >>> text_number(["a", "film"]) == text_number(["a film"])
-    False
-    """
-    digest = hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
-
-
-def write_teacher_outputs(
-    path: Path,
-    example_id: Int[np.ndarray, " rows"],
-    text: Int[np.ndarray, " rows"],
-    attention: Ragged,
-    probability: Float[np.ndarray, "rows classes"],
-    classes: Sequence[str],
-) -> None:
-    """Write one split's file, rows in any order."""
-    order = np.argsort(example_id, kind="stable")
-    sorted_attention = attention.select(order)
-    tensors: dict[str, np.ndarray] = {
-        "example_id": np.ascontiguousarray(example_id[order], np.int64),
-        "text": np.ascontiguousarray(text[order], np.int64),
-        "offsets": sorted_attention.offsets,
-        "attention": sorted_attention.flat.astype(np.float32, copy=False),
-        "probability": np.ascontiguousarray(probability[order], np.float32),
-    }
-    metadata = {"classes": json.dumps(list(classes), ensure_ascii=False)}
-    write_atomically(path, lambda partial: save_file(tensors, partial, metadata))
-
-
+@dataclass(frozen=True)
 class TeacherOutputs:
-    """One split's file, opened and not read: the attention of an example is fetched when a batch asks for it."""
+    """What a teacher says about the examples of one split, in float32, for that is what a student is trained in.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self.file = safe_open(path, framework="numpy")
-            self.example_id, self.text, self.offsets = (
-                self.file.get_tensor(name) for name in ("example_id", "text", "offsets")
-            )
-            self.classes: list[str] = json.loads(self.file.metadata()["classes"])
-            self._attention = self.file.get_slice("attention")
-            self._probability = self.file.get_slice("probability")
-        except (SafetensorError, ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-            raise damaged(path, " ".join(str(error).split())[:200]) from None
-        if reason := self._misfit():
-            raise damaged(path, reason)
+    Attributes:
+        attention: of each example, over its content positions; sums to 1.
+        probability: of every class.
+    """
 
-    def _misfit(self) -> str | None:
-        """What of the file's parts does not belong together."""
-        rows = len(self.example_id)
-        if not isinstance(self.classes, list) or not all(isinstance(name, str) for name in self.classes):
-            return "its classes are no list of names"
-        expected = {
-            "example_id": [rows], "text": [rows], "offsets": [rows + 1], "probability": [rows, len(self.classes)],
-        }  # fmt: skip
-        for name, shape in expected.items():
-            if (found := self.file.get_slice(name).get_shape()) != shape:
-                return f"{name} has the shape {found}, expected {shape}"
-        if (np.diff(self.example_id) <= 0).any():
-            return "example_id does not ascend"
-        if (
-            self.offsets[0] != 0
-            or (np.diff(self.offsets) < 0).any()
-            or [self.offsets[-1]] != self._attention.get_shape()
-        ):
-            return "offsets do not divide its attention among the examples"
-        return None
-
-    def __len__(self) -> int:
-        return len(self.example_id)
-
-    def attention(self, row: int) -> Float[np.ndarray, " positions"]:
-        """The attention of the example stored at this row."""
-        return self._attention[int(self.offsets[row]) : int(self.offsets[row + 1])]
-
-    def probability(self, rows: Sequence[int]) -> Float[np.ndarray, "rows classes"]:
-        """The class probabilities of the examples stored at these rows."""
-        return np.concatenate([self._probability[row : row + 1] for row in rows])
+    attention: Ragged
+    probability: Float[np.ndarray, "rows classes"]
 
 
 @dataclass(frozen=True)
@@ -119,19 +49,17 @@ class Teacher:
     Attributes:
         directory: the run's directory.
         manifest: the run's manifest.
-        outputs: split → what the run says about its examples.
     """
 
     directory: Path
     manifest: Mapping[str, Any]
-    outputs: Mapping[str, TeacherOutputs]
 
     @classmethod
     def open(cls, directory: str | os.PathLike, splits: Sequence[str]) -> "Teacher":
-        """Open a finished run's files, after comparing them with its manifest.
+        """Open a finished run, after comparing its examples' files with its manifest.
 
         Raises:
-            UserError: no finished run there, or one without these files.
+            UserError: no finished run there, or one without the examples of these splits.
             DamagedRun: the manifest or one of the files is not as it was written.
         """
         run = RunDirectory(directory)
@@ -142,50 +70,114 @@ class Teacher:
                 f"teacher=auto find or train it"
             )
         manifest = run.manifest()
-        for split in splits:
-            if outputs_file(split) not in manifest["files"]:
+        for name in map(examples_file, splits):
+            if name not in manifest["files"]:
                 raise UserError(
-                    f"teacher={directory} has no {outputs_file(split)}: its predictions are not there for all splits. "
+                    f"teacher={directory} has no {name}: its predictions are not there for all splits. "
                     f"Train it again with on_finished=replace"
                 )
-        return cls(run.path, manifest, {split: TeacherOutputs(run.outputs(split)) for split in splits})
+            run.file(name)
+        return cls(run.path, manifest)
 
+    def outputs(
+        self,
+        split: str,
+        classes: Sequence[str],
+        example_id: Int[np.ndarray, " rows"],
+        texts: Iterable[Sequence[str]],
+    ) -> TeacherOutputs:
+        """What the teacher says about these examples of a split.
 
-def check_teacher_outputs(
-    outputs: TeacherOutputs,
-    split: str,
-    teacher: str,
-    classes: Sequence[str],
-    example_id: Int[np.ndarray, " rows"],
-    texts: Sequence[Sequence[str]],
-) -> None:
-    """Whether a teacher saw exactly these examples of a split, in these words.
+        Args:
+            split: train, validation or test.
+            classes: of this run's data.
+            example_id: of this run's data, ascending.
+            texts: the words of each example in this run's data.
 
-    Raises:
-        UserError: it did not; the first difference is named.
-    """
-    refused = f"teacher={teacher} does not fit this run's data: "
-    if list(outputs.classes) != list(classes):
-        raise UserError(f"{refused}its classes are {', '.join(outputs.classes)}, here they are {', '.join(classes)}")
-    theirs, ours = set(outputs.example_id.tolist()), set(example_id.tolist())
-    if theirs != ours:
-        only = sorted(theirs - ours) or sorted(ours - theirs)
-        side = "there and not here" if theirs - ours else "here and not there"
-        raise UserError(
-            f"{refused}another split: {len(theirs)} examples in {split} there, {len(ours)} here; example {only[0]} is "
-            f"{side}. Same data.split_seed, shares, filters and length limits are needed"
+        Raises:
+            UserError: the teacher saw other examples, or these in other words; the first difference is named.
+            DamagedRun: what it says is not as a run writes it.
+        """
+        self._compare_classes(classes)
+        self._compare_examples(split, example_id)
+        ours = zip(example_id.tolist(), texts, strict=True)
+        flat, lengths, probability = [np.zeros(0, np.float32)], [0], [np.zeros((0, len(classes)), np.float32)]
+        for piece in self._pieces(split, len(classes)):
+            for theirs, positions, (number, words) in zip(piece.words, piece.lengths, ours, strict=False):
+                self._compare_words(split, number, words, theirs, positions)
+            flat.append(piece.attention)
+            lengths.extend(piece.lengths)
+            probability.append(piece.probability)
+        return TeacherOutputs(Ragged(np.concatenate(flat), np.cumsum(lengths)), np.concatenate(probability))
+
+    def _compare_classes(self, classes: Sequence[str]) -> None:
+        theirs = self.manifest.get("classes")
+        if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
+            raise damaged(self.directory / MANIFEST, "its classes are no list of names")
+        if theirs != list(classes):
+            raise self._refusal(f"its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
+
+    def _compare_examples(self, split: str, example_id: Int[np.ndarray, " rows"]) -> None:
+        pieces = RunDirectory(self.directory).example_pieces(split, [])
+        theirs, ours = (
+            {number for piece in pieces for number in piece["example_id"].to_pylist()},
+            set(example_id.tolist()),
         )
-    for row, words in enumerate(texts):
-        if len(words) == outputs.offsets[row + 1] - outputs.offsets[row] and text_number(words) == outputs.text[row]:
-            continue
-        number = int(outputs.offsets[row + 1] - outputs.offsets[row])
-        if text_number(words) == outputs.text[row]:
-            raise UserError(
-                f"{refused}it attends to {number} positions of example {example_id[row]} in {split}, which has "
-                f"{len(words)} words: a hierarchical model attends to sentences and cannot teach one that attends to words"
+        if theirs != ours:
+            only = sorted(theirs - ours) or sorted(ours - theirs)
+            side = "there and not here" if theirs - ours else "here and not there"
+            raise self._refusal(
+                f"another split: {len(theirs)} examples in {split} there, {len(ours)} here; example {only[0]} is "
+                f"{side}. Same data.split_seed, shares, filters and length limits are needed"
             )
-        raise UserError(
-            f"{refused}other data or another tokenisation: example {example_id[row]} of {split} has {number} tokens "
-            f"there and {len(words)} here, or other words; here it starts '{' '.join(words[:8])}'. Same data set and "
-            f"the same data.clean, tokenizer and token_rules are needed"
-        )
+
+    def _compare_words(self, split: str, example: int, ours: Sequence[str], theirs: Sequence[str], number: int) -> None:
+        """`number`: of the positions that the teacher attends to."""
+        if list(ours) != list(theirs):
+            raise self._refusal(
+                f"other data or another tokenisation: example {example} of {split} has {len(theirs)} tokens there and "
+                f"{len(ours)} here, or other words; here it starts '{' '.join(ours[:8])}'. Same data set and the same "
+                f"data.clean, tokenizer and token_rules are needed"
+            )
+        if number != len(ours):
+            raise self._refusal(
+                f"it attends to {number} positions of example {example} in {split}, which has {len(ours)} words: "
+                f"a hierarchical model attends to sentences and cannot teach one that attends to words"
+            )
+
+    def _refusal(self, reason: str) -> UserError:
+        return UserError(f"teacher={self.directory} does not fit this run's data: {reason}")
+
+    def _pieces(self, split: str, classes: int) -> Iterator["Piece"]:
+        run = RunDirectory(self.directory)
+        path = run.path / examples_file(split)
+        schema = run.example_columns(split)
+        column = SENTENCES if SENTENCES in schema.names else WORDS
+        names = ["attention", "probability", column]
+        if wrong := [name for name in names if name not in schema.names or schema.field(name).type != TYPES[name]]:
+            raise damaged(path, f"it has no column {wrong[0]} of the type {TYPES[wrong[0]]}")
+        for table in run.example_pieces(split, names):
+            if any(table[name].null_count for name in names):
+                raise damaged(path, "an example has no attention, no probability or no words")
+            attention, probability = (pc.list_flatten(table[name]).to_numpy() for name in names[:2])
+            if (pc.list_value_length(table["probability"]).to_numpy() != classes).any():
+                raise damaged(path, f"an example has not {classes} probabilities, one for each class")
+            if not (np.isfinite(attention).all() and np.isfinite(probability).all()):
+                raise damaged(path, "a weight or a probability is no number")
+            texts = table[column].to_pylist()
+            yield Piece(
+                [[word for words in text for word in words or ()] for text in texts] if column == SENTENCES else texts,
+                pc.list_value_length(table["attention"]).to_pylist(),
+                attention,
+                probability.reshape(-1, classes).astype(np.float32),
+            )
+
+
+class Piece(NamedTuple):
+    """Some of a split's examples: their words, how many positions each attends to, the weights of all of them one after
+    the other, and the probabilities."""
+
+    words: list[list[str]]
+    lengths: list[int]
+    attention: Float[np.ndarray, " positions"]
+    probability: Float[np.ndarray, "rows classes"]

@@ -6,8 +6,8 @@ vocabulary.json       word → id
 pipeline.json         how text becomes tokens; the classes
 model.safetensors     the weights of the chosen epoch
 training.json         the training is finished; checksums of its files
-examples/test.parquet one row per example: text, label, prediction, and its tokens and attention as lists
-examples/*.safetensors  what the model says about every example, for runs that learn from it
+examples/<split>.parquet  one row per example: text, label, prediction, and its tokens and attention as lists; tables
+                      and pages are about those of the test split, runs that learn from this one read them all
 playground.parquet    a few texts with what a page can compute predictions from; figures/: drawn from the tables alone
 tables/<probe>.parquet  long tables, one row = one number about one example (`attnprobe.results.schema`)
 manifest.json         written last; lists the tables, and the SHA-256 of every file. No manifest, not done.
@@ -40,6 +40,8 @@ CHECKPOINTS = "checkpoints/"
 CURVES = "training/"
 TRACKING = "wandb/"
 PLAYGROUND = "playground.parquet"
+UNTESTED = ("train", "validation")
+"""Splits that no probe examines: their examples are there for the runs that learn from this one."""
 PIECE = 1024
 """Examples that are read at a time."""
 PARTS = "parts/"
@@ -58,15 +60,10 @@ def examples_file(split: str) -> str:
     return f"examples/{split}.parquet"
 
 
-def outputs_file(split: str) -> str:
-    """The name of what the model says about a split, for the runs that learn from it."""
-    return f"examples/{split}.safetensors"
-
-
 def splits_among(files: Iterable[str]) -> list[str]:
     """The splits whose examples are among these files.
 
-    >>> splits_among(["examples/test.parquet", "examples/test.safetensors"])
+    >>> splits_among(["examples/test.parquet", "tables/training.parquet"])
     ['test']
     """
     return [name for file in files for name in re.findall(r"^examples/(.+)\.parquet$", file)]
@@ -256,19 +253,10 @@ class RunDirectory:
             )
         return self.file(examples_file(split))
 
-    def outputs(self, split: str) -> Path:
-        """The file of what the model says about every example of a split.
-
-        Raises:
-            UserError: the run has none.
-            DamagedRun: it is not as it was written.
-        """
-        return self.file(outputs_file(split))
-
     def shown_files(self) -> list[str]:
         """The files that figures and reports are made of, by name."""
-        files = self.manifest()["files"]
-        return [name for name in files if name.endswith(".parquet") or name == PIPELINE]
+        files = self.manifest()["files"].keys() - {examples_file(split) for split in UNTESTED}
+        return sorted(name for name in files if name.endswith(".parquet") or name == PIPELINE)
 
 
 def first_line(error: BaseException) -> str:

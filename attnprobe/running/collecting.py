@@ -1,6 +1,6 @@
 """The predictions and the attention of one split, one row per example, for figures, browsers and other runs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,7 @@ from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.files import SPLITS
-from attnprobe.data.module import TextDataModule
 from attnprobe.data.pieces import SPECIAL
-from attnprobe.data.ragged import Ragged
-from attnprobe.data.teaching import text_number, write_teacher_outputs
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import positions
@@ -29,10 +25,15 @@ EXAMPLES = 1024
 
 
 class PredictionCollector(Callback):
-    """Listens to the test loop. What does not fit into memory waits in `folder`, as in `Rows`."""
+    """Listens to the test loop, or to one loader of a prediction pass."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.rows = Rows(folder)
+    def __init__(self, folder: Path | None = None, loader: int = 0) -> None:
+        """
+        Args:
+            folder: where what does not fit into memory waits, as in `Rows`.
+            loader: which of the loaders of a prediction pass, from 0.
+        """
+        self.rows, self.loader = Rows(folder), loader
         self.multi_label = False
         self.spell: Callable[[list[int]], list[str]] | None = None
 
@@ -44,9 +45,25 @@ class PredictionCollector(Callback):
         batch: Batch,
         *_: Any,
     ) -> None:
-        """Take in one batch."""
+        """Take in one batch of the test loop."""
+        self.take(pl_module, outputs["outputs"], batch)
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Outputs,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Take in one batch of the prediction pass."""
+        if dataloader_idx == self.loader:
+            self.take(pl_module, outputs, batch)
+
+    def take(self, pl_module: LightningModule, forward: Outputs, batch: Batch) -> None:
+        """Take in what the model says about one batch."""
         assert isinstance(pl_module, TrainedModel)
-        forward: Outputs = outputs["outputs"]
         self.multi_label = pl_module.task is Task.MULTI_LABEL
         probability = probabilities(forward.logits, pl_module.task)
         classes = np.arange(probability.shape[-1])
@@ -162,42 +179,3 @@ class Taken:
         records = np.concatenate(parts)
         ends = np.searchsorted(records["example_id"], ids, side="right")
         return np.split(records["value"], ends[:-1])
-
-
-class TeacherOutputsCollector(Callback):
-    """Listens to a prediction pass over all splits and keeps what students need of it (attnprobe.data.teaching)."""
-
-    def __init__(self) -> None:
-        self.example_id: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-        self.attention: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-        self.length: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-        self.probability: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Outputs,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Take in one batch."""
-        assert isinstance(pl_module, TrainedModel)
-        split = SPLITS[dataloader_idx]
-        attention, content = outputs.attention.float().cpu().numpy(), outputs.content.cpu().numpy()
-        self.example_id[split].append(batch.example_id.cpu().numpy())
-        # the weights of a batch in a row: an array for each text would cost more than its few weights
-        self.attention[split].append(attention[content])
-        self.length[split].append(content.sum(1))
-        self.probability[split].append(probabilities(outputs.logits, pl_module.task).float().cpu().numpy())
-
-    def write(self, data: TextDataModule, paths: Mapping[str, Path]) -> None:
-        """Write every split's file."""
-        for split in SPLITS:
-            example_id, flat = np.concatenate(self.example_id[split]), np.concatenate(self.attention.pop(split))
-            part = data.splits[split]
-            text = np.fromiter((text_number(part.tokens(number)) for number in example_id.tolist()), np.int64)
-            attention = Ragged(flat, np.cumsum([0, *np.concatenate(self.length[split])], dtype=np.int64))
-            probability = np.concatenate(self.probability[split])
-            write_teacher_outputs(paths[split], example_id, text, attention, probability, data.classes)

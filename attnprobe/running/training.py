@@ -190,7 +190,7 @@ ONE_PASS: dict[str, Any] = {
 def predict(
     classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
-    """One pass over all splits with the callbacks listening, on one device whatever trained the model."""
+    """One pass over the splits that no probe examines, with the callbacks listening, on one device whatever trained it."""
     with quiet_lightning():
         trainer = Trainer(
             accelerator=hardware["accelerator"],

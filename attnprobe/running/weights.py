@@ -7,21 +7,21 @@ from lightning.pytorch.loggers import Logger
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from attnprobe.data.files import SPLITS
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
 from attnprobe.models.trained import TrainedModel
 from attnprobe.results.directory import (
     CHECKPOINTS,
     PIPELINE,
+    UNTESTED,
     VOCABULARY,
     WEIGHTS,
-    outputs_file,
+    examples_file,
 )
 from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.running.collecting import TeacherOutputsCollector
+from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.logger import name_curves
 from attnprobe.running.prepare import input_records
 from attnprobe.running.progress import ExampleProgress
@@ -64,13 +64,14 @@ def train(
             logger=logger,
         )
         shutil.rmtree(directory / CHECKPOINTS, ignore_errors=True)
-    names = [VOCABULARY, PIPELINE, WEIGHTS, *(outputs_file(split) for split in SPLITS)]
+    names = [VOCABULARY, PIPELINE, WEIGHTS, *map(examples_file, UNTESTED)]
     directory.declare(*names)
     data.pipeline.save(directory.path)
     write_atomically(directory / WEIGHTS, lambda path: save_file(separate(classifier), path))
-    outputs = TeacherOutputsCollector()
-    predict(classifier, data, hardware=settings.config["trainer"], callbacks=[outputs])
-    outputs.write(data, {split: directory / outputs_file(split) for split in SPLITS})
+    predictions = {split: PredictionCollector(directory.path, number) for number, split in enumerate(UNTESTED)}
+    predict(classifier, data, hardware=settings.config["trainer"], callbacks=list(predictions.values()))
+    for split, collector in predictions.items():
+        collector.write(data.splits[split], directory / examples_file(split))
     trained = {
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,

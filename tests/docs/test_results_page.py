@@ -4,10 +4,8 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
 
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.models.performance import ONE_CLASS, PERFORMANCE, SEVERAL_LABELS, TRAINING
@@ -18,7 +16,7 @@ from attnprobe.probes.erasure import WINS
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.metrics import declared
 from attnprobe.results.schema import COLUMNS, SITE
-from attnprobe.results.table import read_results
+from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
@@ -148,9 +146,7 @@ def in_order(column):
 def test_the_files(directory):
     listed = [name for cells in lines_of(PAGE.split("## The long table")[0]) for name in names(cells[0])]
     patterns = [re.sub(r"<\w+>", "*", name) for name in listed if not name.endswith("/")]
-    patterns = [
-        f"examples/{name}" if name in ("validation.safetensors", "test.safetensors") else name for name in patterns
-    ]
+    patterns = [f"examples/{name}" if name in ("validation.parquet", "test.parquet") else name for name in patterns]
     patterns = ["figures/*.png" if name == "*.png" else name for name in patterns]
     there = {path for path in directory.rglob("*") if path.is_file()}
     found = [set(directory.glob(pattern)) for pattern in patterns]
@@ -158,13 +154,10 @@ def test_the_files(directory):
     assert set.union(*found) == there
 
 
-def test_the_examples_and_the_teacher_outputs(directory):
-    table = pd.read_parquet(directory / "examples" / "test.parquet")
-    columns = {name for cells in lines_of(section("## `examples/test.parquet`")) for name in names(cells[0])}
-    of_pieces = {"special_mass", "pieces", "piece_word", "piece_attention"}
-    assert columns - {"words", "word_attention"} - of_pieces == set(table.columns)
-    outputs = load_file(directory / "examples" / "test.safetensors")
-    tensors = {names(cells[0])[0] for cells in lines_of(section("## `examples/*.safetensors`"))}
-    assert tensors == set(outputs)
-    start, end = outputs["offsets"][:2]
-    assert len(outputs["attention"][start:end]) == len(table["tokens"][0])
+def test_the_examples(directory):
+    columns = {name for cells in lines_of(section("## `examples/<split>.parquet`")) for name in names(cells[0])}
+    for split in ("train", "validation", "test"):
+        table = read_examples(directory, split=split)
+        of_pieces = {"special_mass", "pieces", "piece_word", "piece_attention"}
+        assert columns - {"words", "word_attention"} - of_pieces == set(table.columns)
+        assert len(table["attention"][0]) == len(table["tokens"][0])

@@ -20,13 +20,13 @@ from attnprobe.running.run import run
 from attnprobe.running.settings import Settings
 from tests.runs import small_run
 
-SPLITS = ("train", "validation", "test")
 LOADED = ("config.yaml", "vocabulary.json", "pipeline.json", "model.safetensors")
 TRAINED = (
     "model.safetensors",
     "vocabulary.json",
     "pipeline.json",
-    *(f"examples/{split}.safetensors" for split in SPLITS),
+    "examples/train.parquet",
+    "examples/validation.parquet",
 )
 
 
@@ -57,11 +57,13 @@ def readers(directory):
         ),
         "load_run": (lambda name: name in ("manifest.json", *LOADED), lambda: load_run(directory)),
         "teacher": (
-            lambda name: name == "manifest.json" or name.endswith("s/train.safetensors"),
+            lambda name: name in ("manifest.json", "examples/train.parquet"),
             lambda: Teacher.open(directory, ["train"]),
         ),
         "report": (
-            lambda name: name == "manifest.json" or name.endswith(".parquet") or name == "pipeline.json",
+            lambda name: (
+                name in ("manifest.json", "pipeline.json") or (name.endswith(".parquet") and name not in TRAINED)
+            ),
             lambda: read_runs(directory),
         ),
         "resume": (

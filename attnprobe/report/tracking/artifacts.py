@@ -13,6 +13,7 @@ from attnprobe.results.directory import (
     MANIFEST,
     PIPELINE,
     TRAINED,
+    UNTESTED,
     VOCABULARY,
     WEIGHTS,
     RunDirectory,
@@ -64,7 +65,7 @@ def results_artifact(run_dir: Path, folder: Path, *, log_text: bool) -> wandb.Ar
     for one in map(table_file, manifest["tables"]):
         artifact.add_file(str(run / one), one, skip_cache=True)
         files[one] = manifest["files"][one]
-    for split in run.splits():
+    for split in (split for split in run.splits() if split not in UNTESTED):
         one = examples_file(split)
         path = run / one
         if not log_text:
