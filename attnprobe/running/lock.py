@@ -1,18 +1,21 @@
 """One process at a time in a run directory, whatever started the others."""
 
+import errno
 import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from attnprobe.errors import UserError, answering_disk
 
-try:
-    import fcntl
-except ImportError:  # Windows: no locks
-    fcntl = None  # type: ignore[assignment]
+NO_LOCKS = frozenset(
+    getattr(errno, name) for name in ("ENOSYS", "ENOTSUP", "EOPNOTSUPP", "ENOLCK", "EINVAL") if hasattr(errno, name)
+)
+"""What a file system answers that has no locks."""
 
 
 @contextmanager
@@ -29,60 +32,62 @@ def locked(directory: Path) -> Iterator[None]:
     path = directory.with_name(f".{directory.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = acquired(path, directory)
+        lock = acquired(path, directory)
     except OSError as error:
         raise UserError(
             f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
         ) from error
+    held = identity(path)
     try:
         with answering_disk(directory):
             yield
     finally:
-        if descriptor is not None:
-            if is_at(path, descriptor):  # whoever removed it, as with a deleted output, made another one the lock
+        if lock is not None:
+            # while it is held: who waits for a file that is gone tries again. Another one may be there by now, as where
+            # the output was deleted
+            if held is not None and identity(path) == held:
                 path.unlink(missing_ok=True)
-            os.close(descriptor)
+            lock.release()
 
 
-def acquired(path: Path, directory: Path) -> int | None:
-    """The descriptor of the locked file; None where there are no locks."""
-    if fcntl is None:
-        return None
-    said = False
-    while True:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError:
-            if directory.is_dir():  # nothing can be written beside it; whether in it, its owner will see
-                return None
-            raise
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not said:
-                    owner = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-                    print(f"attnprobe: waiting for {owner}, which works in {directory}", file=sys.stderr, flush=True)
-                    said = True
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            except OSError:
-                os.close(descriptor)
-                return None
-            # who held it has removed the file since: another one may have been made, which is the lock now
-            if is_at(path, descriptor):
-                os.truncate(descriptor, 0)
-                os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file is the one at this path."""
+def acquired(path: Path, directory: Path) -> FileLock | None:
+    """The lock; None where there are no locks."""
+    # a lock that is nothing but a file would outlive a killed process
+    lock = FileLock(path, fallback_to_soft=False, on_acquired=sign)
     try:
-        there, held = os.stat(path), os.fstat(descriptor)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            owner = text_of(path) or "another process"
+            print(f"attnprobe: waiting for {owner}, which works in {directory}", file=sys.stderr, flush=True)
+            lock.acquire()
+    except OSError as error:
+        # nothing can be written beside it; whether in it, its owner will see
+        if error.errno in NO_LOCKS or directory.is_dir():
+            return None
+        raise
+    return lock
+
+
+def sign(descriptor: int) -> None:
+    """Write into the lock's file who holds it, for those that wait."""
+    with suppress(OSError):  # a full disk is noticed where it matters
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+
+
+def text_of(path: Path) -> str:
+    """What the owner of a lock wrote into it; nothing where that cannot be read."""
+    try:
+        return path.read_bytes()[:200].decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at this path from another one that is put there later; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,4 +1,6 @@
+import errno
 import fcntl
+import os
 import subprocess
 import sys
 
@@ -76,7 +78,7 @@ def test_the_lock_is_the_file_that_is_there_and_not_one_that_was_removed(tmp_pat
         real(descriptor, operation)
 
     real = fcntl.flock
-    monkeypatch.setattr("attnprobe.running.lock.fcntl.flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with locked(tmp_path / "run"), (tmp_path / ".run.lock").open("r+") as there, pytest.raises(BlockingIOError):
         real(there, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -112,10 +114,25 @@ def test_a_place_that_cannot_be_written_to(tmp_path):
 
 def test_a_run_in_a_place_that_is_only_read_has_no_lock(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
+    real = os.open
 
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
+    def refuse(path, *arguments, **named):
+        if str(path).endswith(".lock"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **named)
 
-    monkeypatch.setattr("attnprobe.running.lock.os.open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with locked(tmp_path / "run"):
         assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch, number):
+    """Least of all one that a killed process would leave behind."""
+
+    def flock(*_):
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(tmp_path / "run"), locked(tmp_path / "run"):
+        assert not [path for path in tmp_path.glob(".run.lock") if path.stat().st_size]
