@@ -16,6 +16,6 @@ def quoted(value: str) -> str:
     if PLAIN.fullmatch(value) and value.lower() not in WORDS:
         return value
     # within quotes a backslash means something only before a quote, the closing one included
-    body = re.sub(r"(\\*)'", lambda found: f"{found[1] * 2}{chr(92)}'", value)
-    body = re.sub(r"(\\+)$", lambda found: found[1] * 2, body)
+    body = re.sub(r"(\\*)'", lambda match: f"{match[1] * 2}{chr(92)}'", value)
+    body = re.sub(r"(\\+)$", lambda match: match[1] * 2, body)
     return f"'{body}'"

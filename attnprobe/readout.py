@@ -105,5 +105,5 @@ class Readout:
         """The gradient by a backward pass."""
         with torch.enable_grad():
             free = self.attention.detach().clone().requires_grad_()
-            (found,) = torch.autograd.grad(probabilities(logits(free), self.task).amax(-1).sum(), free)
-        return found
+            (gradient,) = torch.autograd.grad(probabilities(logits(free), self.task).amax(-1).sum(), free)
+        return gradient

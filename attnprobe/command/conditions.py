@@ -61,11 +61,11 @@ class Condition:
             raise UserError(f"--fail-if {self.text!r}: {keys[0]} is undefined here, so that it cannot be compared")
         return numbers[keys[0]]
 
-    def holds(self, found: float | str) -> bool:
+    def holds(self, value: float | str) -> bool:
         """Whether it is true of what was found."""
-        if isinstance(self.value, str) or isinstance(found, str):
-            return (found == self.value) == (self.operator == "==")
-        return OPERATORS[self.operator](found, self.value)
+        if isinstance(self.value, str) or isinstance(value, str):
+            return (value == self.value) == (self.operator == "==")
+        return OPERATORS[self.operator](value, self.value)
 
     def near(self, known: Collection[str]) -> str:
         """What else could have been meant."""
@@ -104,10 +104,10 @@ def judge(conditions: Sequence[Condition], numbers: Mapping[str, float], verdict
     """
     if not conditions:
         return
-    found = {one: one.found(numbers, verdicts) for one in conditions}
-    for one, value in found.items():
+    values = {one: one.found(numbers, verdicts) for one in conditions}
+    for one, value in values.items():
         if one.holds(value):
             print(f"failed: {one.text} ({one.name} is {value if isinstance(value, str) else format(value, '.4g')})")
-    if any(one.holds(value) for one, value in found.items()):
+    if any(one.holds(value) for one, value in values.items()):
         raise SystemExit(FAILED)
     print(f"passed: none of {len(conditions)} condition{'s' if len(conditions) > 1 else ''} holds")

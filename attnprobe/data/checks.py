@@ -76,9 +76,9 @@ def rows(subject: Subject) -> list[Check]:
     """How many rows there are, and whether they suffice."""
     train, validation, test = (len(subject.splits[split]) for split in SPLITS)
     whole = train + validation + test
-    found = [fact("rows", whole, f"{whole:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test")]
+    checks = [fact("rows", whole, f"{whole:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test")]
     half = 98 / np.sqrt(max(1, test))
-    found += [
+    checks += [
         below(
             "training rows", train, SMALL_TRAINING, f"{train:,} training rows",
             "a model trained on so few is hardly worth explaining; give more, or a smaller data.test_share",
@@ -88,7 +88,7 @@ def rows(subject: Subject) -> list[Check]:
             f"a share of one half is known to ± {half:.0f} points only; give more, or a larger data.test_share",
         ),
     ]  # fmt: skip
-    return found
+    return checks
 
 
 def classes(subject: Subject) -> list[Check]:
@@ -98,27 +98,27 @@ def classes(subject: Subject) -> list[Check]:
     size = len(subject.train)
     common = sorted(per_class, key=lambda name: -per_class[name])
     shown = ", ".join(f"{name} {percent(per_class[name] / size)}" for name in common[:MOST_NAMES])
-    found = [fact("classes", len(common), f"{len(common):,} classes: {shown}{and_more(len(common))}")]
+    checks = [fact("classes", len(common), f"{len(common):,} classes: {shown}{and_more(len(common))}")]
     share = per_class[common[0]] / size
     if subject.train.labels.ndim == 1:
-        found.append(
+        checks.append(
             from_on(
                 "largest class", share, LARGEST_CLASS, f"{percent(share)} of the training rows are {common[0]!r}",
                 "always guessing it is right about as often, so that an accuracy says little here",
             )
         )  # fmt: skip
     if len(common) > size / RARE_IN_TRAINING:  # answers rather than classes: nearly all of them are rare
-        return found
+        return checks
     rare = [name for name in common if per_class[name] < RARE_IN_TRAINING or tested.get(name, 0) < RARE_IN_TEST]
     sizes = {one: f"{one!r} ({per_class[one]} training, {tested.get(one, 0)} test rows)" for one in rare[:MOST_NAMES]}
-    found.append(
+    checks.append(
         from_on(
             "rare classes", len(rare), 1, f"rare classes: {', '.join(sizes.values()) or 'none'}{and_more(len(rare))}",
             "too few rows to be learnt or judged; leave such a class out (data.labels=[…] data.unseen_labels=drop), or put "
             "it together with another",
         )
     )  # fmt: skip
-    return found
+    return checks
 
 
 def left_out(subject: Subject) -> list[Check]:
@@ -160,7 +160,7 @@ def leaks(train: TextSplit, test: TextSplit) -> list[Check]:
     known = set(keys_of(train.words, asked(train)))
     copied = np.fromiter((key in known for key in keys_of(test.words, asked(test))), bool)
     share = float(copied.mean())
-    found = [
+    checks = [
         from_on(
             "texts in training and test", share, LEAKED,
             f"{int(copied.sum()):,} of {len(copied):,} test texts ({percent(share)}) are training texts as well",
@@ -171,14 +171,14 @@ def leaks(train: TextSplit, test: TextSplit) -> list[Check]:
     if asked(train) is None:  # a text with several questions is its own near copy
         nearly = near_copies(train.words, test.words.select(np.flatnonzero(~copied)))
         share = float(nearly.sum()) / len(copied)
-        found.append(
+        checks.append(
             from_on(
                 "near copies in training and test", share, NEARLY_LEAKED,
                 f"{int(nearly.sum()):,} more test texts ({percent(share)}) share {SIMILAR:.0%} of their wording with a "
                 f"training text", "they are half remembered, too",
             )
         )  # fmt: skip
-    return found
+    return checks
 
 
 def lengths(subject: Subject) -> list[Check]:
@@ -187,23 +187,23 @@ def lengths(subject: Subject) -> list[Check]:
     middle = float(np.median(length))
     sentence = f"the median text has {middle:g} words ({length.min():,} to {length.max():,})"
     follows = "too short to attend to one word rather than another, or not split into words; see data.language"
-    found = [below("length", middle, SHORT_TEXT, sentence, follows)]
+    checks = [below("length", middle, SHORT_TEXT, sentence, follows)]
     code, share = spaceless(subject)
     if code is not None and subject.language not in SCRIPTS:
         follows = f"it has no spaces between words: set data.language={code}"
-        found.append(
+        checks.append(
             from_on("script", share, SPACELESS, f"{percent(share)} of the words hold {SCRIPTS[code][1]}", follows)
         )
     cut = sum(subject.counts[split]["truncated"] for split in SPLITS) / sum(
         len(subject.splits[split]) for split in SPLITS
     )
-    found.append(
+    checks.append(
         from_on(
             "cut texts", cut, TRUNCATED, f"{percent(cut)} of the texts are cut at data.max_tokens",
             "what decides a label may lie in the rest",
         )
     )  # fmt: skip
-    return found
+    return checks
 
 
 def unknown(subject: Subject) -> list[Check]:

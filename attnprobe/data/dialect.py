@@ -185,13 +185,15 @@ def guessed(lines: bytes) -> str | None:
     """
     from charset_normalizer import from_bytes
 
-    found = list(from_bytes(lines, cp_isolation=list(ENCODINGS), threshold=0.5))
-    if not found:
+    guesses = list(from_bytes(lines, cp_isolation=list(ENCODINGS), threshold=0.5))
+    if not guesses:
         return None
     good = [
-        one for one in found if one.chaos <= found[0].chaos + AS_GOOD and one.coherence >= found[0].coherence - AS_GOOD
+        one
+        for one in guesses
+        if one.chaos <= guesses[0].chaos + AS_GOOD and one.coherence >= guesses[0].coherence - AS_GOOD
     ]
-    return next((name for name in AT_A_TIE for one in good if name in one.could_be_from_charset), found[0].encoding)
+    return next((name for name in AT_A_TIE for one in good if name in one.could_be_from_charset), guesses[0].encoding)
 
 
 @contextmanager

@@ -94,18 +94,18 @@ def files_in(folder: Path) -> dict[str, Path]:
     """
     files: dict[str, Path] = {}
     for split, names in ALIASES.items():
-        found = [
+        candidates = [
             path
             for path in sorted(folder.iterdir())
             if ending_of(path) in BUILDERS and path.name.split(".")[0].lower() in names
         ]
-        if len(found) > 1:
+        if len(candidates) > 1:
             raise UserError(
-                f"{folder} has {len(found)} files for the split {split} ({', '.join(p.name for p in found)}): "
+                f"{folder} has {len(candidates)} files for the split {split} ({', '.join(p.name for p in candidates)}): "
                 f"keep one, or name the files, for example 'data.path={{train: a.csv, test: b.csv}}'"
             )
-        if found:
-            files[split] = found[0]
+        if candidates:
+            files[split] = candidates[0]
     if not files:
         there = sorted(path.name for path in folder.iterdir())
         raise UserError(

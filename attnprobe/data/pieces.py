@@ -51,7 +51,7 @@ class PieceReader:
         for start in range(0, len(texts), AT_A_TIME):
             some = texts[start : start + AT_A_TIME]
             pair = None if questions is None else [" ".join(one) for one in questions[start : start + AT_A_TIME]]
-            found = self.tokenizer(
+            encoding = self.tokenizer(
                 [" ".join(words) for words in some],
                 pair,
                 truncation="only_first" if pair else True,
@@ -60,16 +60,16 @@ class PieceReader:
                 return_token_type_ids=True,
             )
             for number, words in enumerate(some):
-                offsets, sequence = found["offset_mapping"][number], found.sequence_ids(number)
+                offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
                 word = words_of_pieces(words, offsets, [one == 0 for one in sequence])
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
                 kept = np.isin(np.arange(len(words)), word)
                 place = np.append(kept.cumsum(), SPECIAL)
                 result.append(
                     Pieces(
-                        np.array(found["input_ids"][number], np.int64),
+                        np.array(encoding["input_ids"][number], np.int64),
                         place[word],
-                        np.array(found["token_type_ids"][number], np.int64),
+                        np.array(encoding["token_type_ids"][number], np.int64),
                         kept,
                     )
                 )

@@ -115,7 +115,7 @@ class TextPipeline:
                 f"text, but got {given}"
             )
         words = [self.rules.words(question) for question in questions]
-        if empty := [number for number, found in enumerate(words) if not found]:
+        if empty := [number for number, question in enumerate(words) if not question]:
             raise UserError(f"question {empty[0]} ({questions[empty[0]]!r}) has no word left after cleaning: ask one")
         return words
 

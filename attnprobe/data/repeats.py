@@ -48,9 +48,9 @@ def keys_of(texts: Ragged, others: Ragged | None = None) -> Iterator[bytes]:
 def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
     """Which of `texts` have a near copy `among` others: at least `SIMILAR` of the runs of three words are shared. Texts of
     fewer words have none but copies, and are False."""
-    found = np.zeros(len(texts), bool)
+    is_copy = np.zeros(len(texts), bool)
     if not len(among) or not len(texts):
-        return found
+        return is_copy
     there = runs(among)
     theirs = signatures(there)
     sorted_bands = []
@@ -60,8 +60,8 @@ def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
         sorted_bands.append((other[order], order))
     for start in range(0, len(texts), AT_ONCE):
         some = Ragged(texts.flat, texts.offsets[start : start + AT_ONCE + 1])
-        found[start : start + AT_ONCE] = _near(there, theirs, sorted_bands, runs(some))
-    return found
+        is_copy[start : start + AT_ONCE] = _near(there, theirs, sorted_bands, runs(some))
+    return is_copy
 
 
 def _bands() -> list[slice]:
@@ -76,17 +76,17 @@ def _near(
     here: Ragged,
 ) -> Bool[np.ndarray, " some"]:
     """As `near_copies`, for the runs of some texts."""
-    found, mine = np.zeros(len(here), bool), signatures(here)
+    is_copy, mine = np.zeros(len(here), bool), signatures(here)
     for part, (other, order) in zip(_bands(), sorted_bands, strict=True):
         own = mixed(mine[:, part])
         first, end = (np.searchsorted(other, own, side) for side in ("left", "right"))
         for step in range(CANDIDATES):
-            rows = np.flatnonzero((first + step < end) & ~found & (here.lengths > 0))
+            rows = np.flatnonzero((first + step < end) & ~is_copy & (here.lengths > 0))
             partners = order[first[rows] + step]
             alike = (mine[rows] == theirs[partners]).mean(1) >= AGREEING
             for row, partner in zip(rows[alike].tolist(), partners[alike].tolist(), strict=True):
-                found[row] = jaccard(here[row], there[partner]) >= SIMILAR
-    return found
+                is_copy[row] = jaccard(here[row], there[partner]) >= SIMILAR
+    return is_copy
 
 
 def runs(texts: Ragged) -> Ragged:
@@ -103,13 +103,13 @@ def runs(texts: Ragged) -> Ragged:
 
 def signatures(texts: Ragged) -> UInt64[np.ndarray, "rows hashes"]:
     """The least value of each of `HASHES` hash functions over a text's runs; all ones for a text without any."""
-    found = np.full((len(texts), HASHES), EMPTY_PLACE, np.uint64)
+    smallest = np.full((len(texts), HASHES), EMPTY_PLACE, np.uint64)
     there = np.flatnonzero(texts.lengths)
     if len(there):
         for one in range(HASHES):
             values = spread(texts.flat ^ spread(np.array([one + 1], np.uint64)))
-            found[there, one] = np.minimum.reduceat(values, texts.offsets[there])
-    return found
+            smallest[there, one] = np.minimum.reduceat(values, texts.offsets[there])
+    return smallest
 
 
 def spread(numbers: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:

@@ -129,8 +129,8 @@ def class_map(
         (raw label → class number, class names).
     """
     if labels is None:
-        found = {label for row in training if row is not None for label in row}
-        names = sorted(found, key=_numeric_key) if all(_is_number(label) for label in found) else sorted(found)
+        given = {label for row in training if row is not None for label in row}
+        names = sorted(given, key=_numeric_key) if all(_is_number(label) for label in given) else sorted(given)
         return {name: number for number, name in enumerate(names)}, names
     if not isinstance(labels, Mapping):
         labels = {value: value for value in labels}

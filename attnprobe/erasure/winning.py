@@ -64,8 +64,8 @@ def smallest_winning_set(
     scale = np.abs(margins).max(1, keepdims=True)
     relative = margins / np.where(scale > 0, scale, 1)
     orders = [*relative, relative.min(0), relative.mean(0)]
-    found = [size for scores in orders if (size := _first(margins, least, np.argsort(scores, kind="stable"))) >= 0]
-    size = min(found, default=-1)
+    sizes = [size for scores in orders if (size := _first(margins, least, np.argsort(scores, kind="stable"))) >= 0]
+    size = min(sizes, default=-1)
     if size == bound or nodes == 0:
         return WinningSet(size, bound)
     for margin in (0.0, MARGIN):

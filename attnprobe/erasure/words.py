@@ -60,19 +60,19 @@ def predictions_keeping(
     with torch.no_grad():
         if operator == "attention":
             left = readout.attention.masked_fill(gone, 0)
-            found = readout.predict(left / left.sum(-1, keepdim=True))
+            predicted = readout.predict(left / left.sum(-1, keepdim=True))
         elif operator == "delete":
-            found = model.predict(deleted(batch, gone))
+            predicted = model.predict(deleted(batch, gone))
         elif operator == "unknown":
-            found = model.predict(replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN)))
+            predicted = model.predict(replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN)))
         else:
             inputs = model.inputs(batch)
             words = batch.content.unsqueeze(-1)
             mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
             replacement = mean if operator == "mean" else torch.zeros_like(mean)
             changed = torch.where(gone.unsqueeze(-1), replacement, inputs)
-            found = probabilities(model.outputs_from(batch, changed).logits, model.task)
-    return torch.where(undefined, torch.nan, found.double())
+            predicted = probabilities(model.outputs_from(batch, changed).logits, model.task)
+    return torch.where(undefined, torch.nan, predicted.double())
 
 
 def top_words(

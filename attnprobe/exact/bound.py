@@ -111,13 +111,13 @@ def _tangents(
     One tangent, at p_c, says next to nothing of a class whose probability is far below ε: it may grow a hundredfold.
     """
     p = np.exp(example.log_p)
-    found = []
+    tangents = []
     for share in TANGENTS:
         at = p + share * example.epsilon
         there = (at > TINY) & (at < 1)
         ratio = np.log(np.where(there, at, 1)) - example.log_p
-        found.append(((at[:, None] * x - q)[there], (at * (ratio - 1))[there]))
-    return found
+        tangents.append(((at[:, None] * x - q)[there], (at * (ratio - 1))[there]))
+    return tangents
 
 
 def branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:

@@ -54,8 +54,8 @@ def certified_interval(
         matters = keep | (weights > 0)  # sums over padding would round differently in another batch
         own = log_softmax(weights[matters] @ logits[matters])
         centre = alpha @ kept / mass if mass > 0 else kept.mean(0)
-        found, bound = _interval(Region(alpha, kept - centre, own, mass, epsilon), effort)
-        farthest[row, content[row]] = torch.from_numpy(found).to(farthest)
+        best, bound = _interval(Region(alpha, kept - centre, own, mass, epsilon), effort)
+        farthest[row, content[row]] = torch.from_numpy(best).to(farthest)
         bounds.append(bound)
     return farthest, attention.new_tensor(bounds)
 

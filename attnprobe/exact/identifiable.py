@@ -160,14 +160,14 @@ class _Polytope:
         if self.programme is None:
             limits = self.equations @ self.attention.ravel()
             self.programme = _programme(self.equations, limits, np.zeros(self.attention.size))
-        found = _minimum(self.programme, cost.ravel())
-        solution = np.clip(found.at, 0, None).reshape(self.attention.shape)
+        minimum = _minimum(self.programme, cost.ravel())
+        solution = np.clip(minimum.at, 0, None).reshape(self.attention.shape)
         shift = np.abs(np.einsum("rt,rtd->d", solution - self.attention, self.values)).max(initial=0)
         self.moved = max(self.moved, float(shift))
         solution /= solution.sum(-1, keepdims=True)
         apart = jensen_shannon(torch.from_numpy(self.attention), torch.from_numpy(solution))
         self.farthest = max(self.farthest, float(apart.mean()))
-        return found.value, solution
+        return minimum.value, solution
 
 
 def _programme(

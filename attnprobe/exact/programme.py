@@ -86,6 +86,6 @@ class Programme:
             return None
         if status != highspy.HighsModelStatus.kOptimal:
             raise Stalled(f"linear programme ended with {status}")
-        found = self.solver.getSolution()
+        solution = self.solver.getSolution()
         value = float(self.solver.getInfo().objective_function_value)
-        return Solution(value, np.array(found.col_value), np.array(found.row_dual))
+        return Solution(value, np.array(solution.col_value), np.array(solution.row_dual))

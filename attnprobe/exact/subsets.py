@@ -165,10 +165,10 @@ def smallest_set(holds: Shaped[Tensor, "..."]) -> SmallestSet:
     # one number orders sets by size first, by mask second
     rank = _sizes(words, holds.device) * holds.shape[1] + torch.arange(holds.shape[1], device=holds.device)
     mask = torch.where(holds, rank, torch.iinfo(torch.long).max).argmin(-1)
-    found = holds.any(-1)
+    exists = holds.any(-1)
     members = (mask[:, None] >> torch.arange(words, device=holds.device)) & 1 == 1
-    members &= found[:, None]
-    return SmallestSet(torch.where(found, members.sum(-1), NONE), members)
+    members &= exists[:, None]
+    return SmallestSet(torch.where(exists, members.sum(-1), NONE), members)
 
 
 def _checked(table: Tensor, name: str, *, boolean: bool = False) -> Tensor:

@@ -177,13 +177,13 @@ class TextByText(Attribution):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """0 outside content."""
         content = subject.batch.content
-        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
+        scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         every = subject.cached(self.explained)
         for row, number in enumerate(subject.batch.example_id.tolist()):
             words = int(content[row].sum())
             with self.drawing(subject, number):
-                found[row, content[row]] = self.of_text(every.alone(row), words).to(found)
-        return found
+                scores[row, content[row]] = self.of_text(every.alone(row), words).to(scores)
+        return scores
 
 
 @dataclass(frozen=True)

@@ -77,11 +77,11 @@ class File(Importance):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """The file's numbers; NaN in a text whose list is null."""
         content = subject.batch.content
-        found = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
+        scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         for row, number in enumerate(subject.batch.example_id.tolist()):
             values = self._scores[number]
-            found[row, content[row]] = torch.nan if values is None else torch.tensor(values, device=content.device)
-        return found
+            scores[row, content[row]] = torch.nan if values is None else torch.tensor(values, device=content.device)
+        return scores
 
     def _rows(self, *keys: str) -> ScoredTexts:
         return ScoredTexts.read(self.files()["path"], self.column, keys)

@@ -46,7 +46,7 @@ class IntegratedGradients(Attribution):
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         """Signed, 0 outside content."""
         explained, total = subject.cached(self.explained), subject.cached(self.total)
-        found, steps = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=total.device), self.steps
+        scores, steps = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=total.device), self.steps
         left, method = explained.texts, CaptumIntegratedGradients(explained)
         width = explained.inputs.shape[1]
         while True:
@@ -57,10 +57,10 @@ class IntegratedGradients(Attribution):
                 n_steps=steps,
                 internal_batch_size=max(len(left), AT_ONCE // width),
             )
-            found[left] = at_vectors.detach().sum(-1).double()
-            left = left[(found[left].sum(-1) - total[left]).abs() > self.gap]
+            scores[left] = at_vectors.detach().sum(-1).double()
+            left = left[(scores[left].sum(-1) - total[left]).abs() > self.gap]
             if 2 * steps > self.most_steps or not len(left):
-                return found.masked_fill(~subject.batch.content, 0)
+                return scores.masked_fill(~subject.batch.content, 0)
             steps *= 2
 
     def notes(self, subject: Subject) -> Iterator[Note]:

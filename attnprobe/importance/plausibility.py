@@ -36,8 +36,8 @@ def average_precision_by_chance(
     place = content.long().cumsum(-1).clamp(min=1).double()
     harmonic = torch.where(content, 1 / place, 0).sum(-1)
     several = (n - 1).clamp(min=1)
-    found = (wanted - 1) / several + (n - wanted) * harmonic / (n * several)
-    return torch.where(n > 1, found, torch.where(wanted > 0, 1.0, torch.nan))
+    expected = (wanted - 1) / several + (n - wanted) * harmonic / (n * several)
+    return torch.where(n > 1, expected, torch.where(wanted > 0, 1.0, torch.nan))
 
 
 def mass_inside(

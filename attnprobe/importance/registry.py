@@ -21,10 +21,10 @@ def built_in(name: str) -> Importance:
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             return entry.load()()
-    found = class_of(name) if name.isidentifier() else None
-    if found is None:
+    member = class_of(name) if name.isidentifier() else None
+    if member is None:
         raise UserError(f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}")
-    return found()
+    return member()
 
 
 def class_of(name: str) -> type[Importance] | None:

@@ -25,5 +25,5 @@ class Saliency(Attribution):
         """0 or more, 0 outside content."""
         explained = subject.cached(self.explained)
         inputs = explained.inputs.clone().requires_grad_()
-        found = CaptumSaliency(explained).attribute(inputs, abs=False, additional_forward_args=explained.texts)
-        return found.detach().double().norm(dim=-1).masked_fill(~subject.batch.content, 0)
+        attributions = CaptumSaliency(explained).attribute(inputs, abs=False, additional_forward_args=explained.texts)
+        return attributions.detach().double().norm(dim=-1).masked_fill(~subject.batch.content, 0)

@@ -167,8 +167,8 @@ def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
     }[name]
     expected = {BY_NUMBER: "a whole number", BY_TOKENS: "a list of words", BY_TEXT: "text"}[name]
     if not fits or column.null_count:
-        found = "no value" if fits else f"the type {column.type}"
-        raise UserError(f"{path}: the column {name} has {found} in some row: expected {expected} in every one")
+        given = "no value" if fits else f"the type {column.type}"
+        raise UserError(f"{path}: the column {name} has {given} in some row: expected {expected} in every one")
     cells = column.to_pylist()
     return [tuple(one) for one in cells] if name == BY_TOKENS else cells
 

@@ -37,7 +37,7 @@ class SmoothGrad(Perturbation):
         inputs = explained.inputs.clone().requires_grad_()
         spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
         with torch.enable_grad():
-            found = NoiseTunnel(InputXGradient(explained)).attribute(
+            attributions = NoiseTunnel(InputXGradient(explained)).attribute(
                 inputs, nt_samples=self.samples, stdevs=max(spread, 1e-12), additional_forward_args=explained.texts
             )
-        return found.detach().sum(-1)[0, explained.batch.content[0]]
+        return attributions.detach().sum(-1)[0, explained.batch.content[0]]

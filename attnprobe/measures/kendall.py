@@ -146,11 +146,11 @@ def _inversions(x: Int[Tensor, "*batch seq"]) -> Int[Tensor, "*batch"]:
     padded = 1 << max(length - 1, 0).bit_length()
     # padding larger than everything, at the end: part of no inversion (pad's value goes through a double: 2^62 fits)
     x = torch.nn.functional.pad(x, (0, padded - length), value=2**62)
-    found = x.new_zeros(x.shape[:-1])
+    count = x.new_zeros(x.shape[:-1])
     while width < padded:
         blocks = x.unflatten(-1, (-1, 2, width))
         left, right = blocks[..., 0, :].contiguous(), blocks[..., 1, :].contiguous()
-        found = found + (width - torch.searchsorted(left, right, right=True)).sum((-2, -1))
+        count = count + (width - torch.searchsorted(left, right, right=True)).sum((-2, -1))
         width *= 2
         x = x.unflatten(-1, (-1, width)).sort(-1).values.flatten(-2)
-    return found
+    return count

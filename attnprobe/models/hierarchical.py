@@ -114,10 +114,10 @@ def sentence_layout(batch: Batch) -> SentenceLayout:
     most = batch.sentence.max() + 1
     key = (token // batch.ids.shape[1]) * most + batch.sentence.flatten()[token]
     key, order = key.sort(stable=True)
-    found, words = key.unique_consecutive(return_counts=True)
-    row = found // most
+    keys, words = key.unique_consecutive(return_counts=True)
+    row = keys // most
     count = row.bincount(minlength=len(batch))
-    number = torch.arange(len(found), device=found.device)
+    number = torch.arange(len(keys), device=keys.device)
     place = number - (count.cumsum(0) - count)[row]
     mask = torch.arange(int(count.max()), device=count.device) < count.unsqueeze(-1)
     return SentenceLayout(row, place, words, words.cumsum(0) - words, token[order], mask)

@@ -26,8 +26,8 @@ def probes() -> dict[str, type[Probe]]:
     """The built-in probes, by name."""
     names = [one.name for one in iter_modules(attnprobe.probes.__path__) if one.name != "__main__"]
     modules = [import_module(f"{attnprobe.probes.__name__}.{name}") for name in names]
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
-    return {one.name: one for one in found if issubclass(one, Probe) and not isabstract(one)}
+    classes = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    return {one.name: one for one in classes if issubclass(one, Probe) and not isabstract(one)}
 
 
 def blocks() -> dict[str, str]:

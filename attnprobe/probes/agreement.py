@@ -74,11 +74,11 @@ class Agreement(ModelProbe):
         """Yield the measurements of one batch."""
         readout = subject.readout
         chosen = self.chosen(readout.example_id, draws).to(readout.content.device)
-        found = self.of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
+        statistics = self.of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
         for name in self.own_metrics:
             values = torch.full(chosen.shape, torch.nan, dtype=torch.float64, device=chosen.device)
-            if found:
-                values[chosen] = found[name].double()
+            if statistics:
+                values[chosen] = statistics[name].double()
             yield Measurement(name, values)
         yield from description(readout)
 
@@ -106,12 +106,12 @@ class Agreement(ModelProbe):
         measures = {"gradient": gradient[:-1]}
         if self.removals:
             measures["leave_one_out"] = removals_under(subject.classifier, batch, readout, under)
-        found = {"tau_free_gradient": kendall_tau(attention, gradient[-1], content)}
+        statistics = {"tau_free_gradient": kendall_tau(attention, gradient[-1], content)}
         for name, taken in measures.items():
             taus = kendall_tau(under, taken, content)
-            found[f"tau_{name}_own"] = taus[0]
-            found[f"tau_{name}_null"], found[f"tau_{name}_spread"] = taus[1:].mean(0), taus[1:].std(0)
-            found[f"tau_{name}_best"] = kendall_tau(aligned(attention, taken[0], content), taken[0], content)
+            statistics[f"tau_{name}_own"] = taus[0]
+            statistics[f"tau_{name}_null"], statistics[f"tau_{name}_spread"] = taus[1:].mean(0), taus[1:].std(0)
+            statistics[f"tau_{name}_best"] = kendall_tau(aligned(attention, taken[0], content), taken[0], content)
         if self.removals:
-            found["tau_ceiling"] = kendall_tau(gradient[0], measures["leave_one_out"][0], content)
-        return found
+            statistics["tau_ceiling"] = kendall_tau(gradient[0], measures["leave_one_out"][0], content)
+        return statistics

@@ -95,13 +95,13 @@ class AgreementMatrix(RankingProbe):
         """The four measures of two scorings."""
         undefined = ((a.isnan() | b.isnan()) & content).any(-1)
         top = torch.full(content.shape[:1], self.top, device=content.device)
-        found: Mapping[str, Tensor] = {
+        statistics: Mapping[str, Tensor] = {
             "tau": kendall_tau(a, b, content),
             "weighted_tau": weighted_tau(a, b, content),
             "rbo": rank_biased_overlap(a, b, content),
             "top_overlap": top_overlap(a, b, top, content),
         }
-        for metric, values in found.items():
+        for metric, values in statistics.items():
             yield Measurement(f"{metric}_{names}", values.masked_fill(undefined.to(values.device), torch.nan))
 
 

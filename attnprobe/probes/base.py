@@ -257,8 +257,8 @@ class ProbeRunner(Callback):
             at_once = max(1, MOST_NUMBERS // (probe.copies * width))
 
             def measured(rows: slice, probe: Probe = probe) -> Part:
-                found = probe.examine(subject(rows), self.draws[probe.name])
-                return rows, [one if isinstance(one, Note) else numbers(one) for one in found]
+                measurements = probe.examine(subject(rows), self.draws[probe.name])
+                return rows, [one if isinstance(one, Note) else numbers(one) for one in measurements]
 
             kept = self.parts if probe.resumes else None
             done = None if kept is None else kept.read(probe.name, ids)
@@ -267,13 +267,13 @@ class ProbeRunner(Callback):
                 if kept is not None:
                     kept.write(probe.name, ids, done)
             for rows, results in done:
-                for found in results:
-                    if isinstance(found, Note):
+                for one in results:
+                    if isinstance(one, Note):
                         notes = self.notes[probe.name]
-                        known = found.name in notes
-                        notes[found.name] = found.combine(notes[found.name], found.value) if known else found.value
+                        known = one.name in notes
+                        notes[one.name] = one.combine(notes[one.name], one.value) if known else one.value
                         continue
-                    self.rows[probe.name].add(found.metric, example_id[rows], found.value, found.step, found.site)
+                    self.rows[probe.name].add(one.metric, example_id[rows], one.value, one.step, one.site)
             self.seconds[probe.name] += perf_counter() - start
 
 

@@ -111,7 +111,7 @@ class Correlation(RankingProbe):
         apart = jensen_shannon(normalised(left, content), normalised(right, content), content)
         # leave-one-out is NaN outside content too, where nothing was removed
         undefined = ((left.isnan() | right.isnan()) & content).any(-1)
-        found = {
+        statistics = {
             "tau": tau,
             "p": p,
             "spearman": spearman(left, right, content),
@@ -122,9 +122,9 @@ class Correlation(RankingProbe):
         }
         words = self.content_words(subject)
         if words is not None:
-            found["tau_words"] = kendall_tau(left, right, words)
+            statistics["tau_words"] = kendall_tau(left, right, words)
             yield Measurement("content_words", words.sum(-1))
-        for metric, values in found.items():
+        for metric, values in statistics.items():
             for name, value in zip(names, values, strict=True):
                 yield Measurement(f"{metric}_{name}", value)
 

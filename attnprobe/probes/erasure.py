@@ -147,14 +147,14 @@ class Erasure(RankingProbe):
         # the random orders are this probe's own
         scores = {self.label(name): values for name, values in self.scores(subject).items() if name != "random"}
         unknown = {name: (values.isnan() & readout.content).any(-1) for name, values in scores.items()}
-        found = erase_in_order(
+        erased = erase_in_order(
             readout, torch.cat([*(values.nan_to_num(nan=0)[None] for values in scores.values()), noise])
         )
-        orders = found.count[len(scores) :]
+        orders = erased.count[len(scores) :]
         for number, name in enumerate([*scores, "random"]):
-            counts[name] = found.count[number]
+            counts[name] = erased.count[number]
             undefined = unknown.get(name)
-            yield from removed(name, counts[name], found.mass[number], by_bias, readout, undefined)
+            yield from removed(name, counts[name], erased.mass[number], by_bias, readout, undefined)
             if optimal is not None:
                 regret = (counts[name] - optimal).double()
                 known = counts[name] > 0 if undefined is None else (counts[name] > 0) & ~undefined
@@ -174,8 +174,8 @@ class Erasure(RankingProbe):
 def smallest_sets(readout: Readout) -> tuple[Tensor, Bool[Tensor, "batch seq"]]:
     """Size of the smallest flipping set, −1 where there is none, and its members."""
     assert readout.position_logits is not None
-    found = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
-    return found.size, found.members
+    smallest = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+    return smallest.size, smallest.members
 
 
 def removed(
@@ -234,10 +234,10 @@ def towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurem
                 continue
             others = [other for other in range(len(items)) if other != rival]
             least = LEAST_MASS * np.abs(scores[rival] - scores[others]).max(1)
-            found = smallest_winning_set(items[rival] - items[others], least=least, nodes=nodes)
-            size[row, rival] = found.size if found.size >= 0 else torch.nan
-            bound[row, rival] = found.bound if found.bound >= 0 else torch.nan
-            exact[row, rival] = found.exact
+            smallest = smallest_winning_set(items[rival] - items[others], least=least, nodes=nodes)
+            size[row, rival] = smallest.size if smallest.size >= 0 else torch.nan
+            bound[row, rival] = smallest.bound if smallest.bound >= 0 else torch.nan
+            exact[row, rival] = smallest.exact
     yield Measurement("wins_size", size, step)
     yield Measurement("wins_bound", bound, step)
     yield Measurement("wins_exact", exact, step)

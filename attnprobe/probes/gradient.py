@@ -50,13 +50,13 @@ class Gradient(ModelProbe):
         """Yield the measurements of one batch."""
         step = positions(subject.outputs.content)
         content = subject.outputs.content
-        found = subject.cached(gradients_of)
-        shares = normalised(found.embedding.double(), content)
+        gradients = subject.cached(gradients_of)
+        shares = normalised(gradients.embedding.double(), content)
         yield Measurement("gradient", shares, step)
         for metric, values in (
-            ("gradient_through_attention", found.embedding_through_attention),
-            ("hidden_gradient", found.hidden),
-            ("hidden_gradient_through_attention", found.hidden_through_attention),
+            ("gradient_through_attention", gradients.embedding_through_attention),
+            ("hidden_gradient", gradients.hidden),
+            ("hidden_gradient_through_attention", gradients.hidden_through_attention),
         ):
             yield Measurement(metric, normalised(values.double(), content), step)
         yield Measurement("attention_gradient", subject.scores("attention_gradient"), step)

@@ -83,7 +83,7 @@ class Identifiable(ModelProbe):
         summed = subject.classifier.summed(subject.batch, subject.outputs)
         count, seq = readout.content.shape
         names = ("unique", "freedom", "parts", "top_weight", "top_low", "top_high", "farthest_jsd")
-        found = {name: torch.full((count,), torch.nan, dtype=torch.float64) for name in names}
+        by_metric = {name: torch.full((count,), torch.nan, dtype=torch.float64) for name in names}
         low, high = (torch.full((count, seq), torch.nan, dtype=torch.float64) for _ in range(2))
         moved = 0.0
         for text in range(count):
@@ -109,11 +109,11 @@ class Identifiable(ModelProbe):
                 "farthest_jsd": float(jensen_shannon(shown[content].expand_as(shares).cpu(), shares.cpu()).max()),
             }
             for name, value in values.items():
-                found[name][text] = value
+                by_metric[name][text] = value
             moved = max(moved, ranges.moved)
-        for name, numbers in found.items():
+        for name, numbers in by_metric.items():
             yield Measurement(name, numbers)
-        yield Measurement("top_can_vanish", (found["top_low"] <= NOTHING).double())
+        yield Measurement("top_can_vanish", (by_metric["top_low"] <= NOTHING).double())
         for name, numbers in {"low": low, "high": high}.items():
             yield Measurement(name, numbers, torch.where(numbers.isnan(), torch.nan, positions(readout.content.cpu())))
         yield Note("largest_change_of_output", moved, max)

@@ -105,18 +105,18 @@ class KnownAnswer(ModelProbe):
         }
         if batch.counterfactual is not None:
             texts["correct_contradicted"] = (contradicted(batch), (batch.labels + 1) % classifier.classes)
-        found = {}
+        decisions = {}
         with torch.no_grad():
             for metric, (text, labels) in texts.items():
                 # a text of which nothing is left has no attention: its start marker stands in, and the answer is dropped
                 empty = ~text.content.any(-1)
                 text.content[empty, 0] = True
                 right = (classifier(text).logits.argmax(-1) == labels).double()
-                found[metric] = torch.where(empty, torch.nan, right)
+                decisions[metric] = torch.where(empty, torch.nan, right)
         if batch.counterfactual is not None:
             unknown = ~(batch.counterfactual != PADDING).any(-1)
-            found["correct_contradicted"] = found["correct_contradicted"].masked_fill(unknown, torch.nan)
-        return found
+            decisions["correct_contradicted"] = decisions["correct_contradicted"].masked_fill(unknown, torch.nan)
+        return decisions
 
 
 def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:

@@ -73,6 +73,6 @@ class Plausibility(RankingProbe):
         for name, scores in self.scores(subject).items():
             values = scores.abs() if subject.importance(name).signed else scores
             for metric, measure in MEASURES.items():
-                found = measure(values, rationale, content)
-                yield Measurement(f"{metric}_{name}", torch.where(given, found, torch.nan))
+                agreement = measure(values, rationale, content)
+                yield Measurement(f"{metric}_{name}", torch.where(given, agreement, torch.nan))
         yield from self.notes(subject)

@@ -92,8 +92,8 @@ class Sites(RankingProbe):
                 yield Measurement(f"tau_{name}", kendall_tau(attention, values, content), site=at.name)
             if rationale is not None:
                 given = (rationale & content).any(-1)
-                found = average_precision(attention, rationale, content)
-                yield Measurement("auprc_rationale", torch.where(given, found, torch.nan), site=at.name)
+                precision = average_precision(attention, rationale, content)
+                yield Measurement("auprc_rationale", torch.where(given, precision, torch.nan), site=at.name)
         yield from self.notes(subject)
 
 

@@ -143,8 +143,8 @@ def of_words(subject: Subject) -> Iterator[Measurement | Note]:
 
 def largest(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
     """The largest value in content; NaN where one is undefined."""
-    found = torch.where(content, values, -torch.inf).amax(-1)
-    return torch.where((values.isnan() & content).any(-1) | ~content.any(-1), torch.nan, found)
+    maximum = torch.where(content, values, -torch.inf).amax(-1)
+    return torch.where((values.isnan() & content).any(-1) | ~content.any(-1), torch.nan, maximum)
 
 
 def spread(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:

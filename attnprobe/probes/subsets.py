@@ -89,7 +89,7 @@ class Subsets(RankingProbe):
         game, content = subject.importance("shapley_sampling"), subject.batch.content
         assert isinstance(game, Attribution)
         explained, scores = subject.cached(game.explained), self.scores(subject)
-        found: dict[str, Tensor] = {}
+        by_metric: dict[str, Tensor] = {}
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
         for row, words in enumerate(content.sum(-1).tolist()):
             if words > self.most_words:
@@ -106,14 +106,16 @@ class Subsets(RankingProbe):
                 numbers |= of_order(name, values, drops(probability), numbers)
                 numbers |= against(name, values, exact, signed[name], name in complete)
             for metric, number in numbers.items():
-                found.setdefault(metric, torch.full(content.shape[:1], torch.nan, dtype=torch.float64))[row] = number
-        for metric, values in self.with_all(found, scores, subject).items():
+                by_metric.setdefault(metric, torch.full(content.shape[:1], torch.nan, dtype=torch.float64))[row] = (
+                    number
+                )
+        for metric, values in self.with_all(by_metric, scores, subject).items():
             yield Measurement(metric, values)
         yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
         yield from description(subject.readout)
         yield from self.notes(subject)
 
-    def with_all(self, found: dict[str, Tensor], scores: dict[str, Tensor], subject: Subject) -> dict[str, Tensor]:
+    def with_all(self, numbers: dict[str, Tensor], scores: dict[str, Tensor], subject: Subject) -> dict[str, Tensor]:
         """The same numbers, NaN for those that no text of this batch has: every batch has the same metrics."""
         metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
         for name in scores:
@@ -121,7 +123,7 @@ class Subsets(RankingProbe):
             kinds += ["shapley_error"] if subject.importance(name).complete else []
             metrics += [f"{kind}_{name}" for kind in kinds]
         nothing = torch.full((len(subject.batch),), torch.nan, dtype=torch.float64)
-        return {metric: found.get(metric, nothing) for metric in metrics}
+        return {metric: numbers.get(metric, nothing) for metric in metrics}
 
 
 def tables_of(
@@ -176,8 +178,8 @@ def against(
 ) -> dict[str, Tensor]:
     """How far the scores of an importance are from the Shapley values."""
     every = torch.ones_like(scores, dtype=torch.bool)[None]
-    found = {f"shapley_tau_{name}": kendall_tau(scores[None], (exact if signed else exact.abs())[None], every)[0]}
+    numbers = {f"shapley_tau_{name}": kendall_tau(scores[None], (exact if signed else exact.abs())[None], every)[0]}
     if complete:
         size = exact.abs().sum()
-        found[f"shapley_error_{name}"] = (scores - exact).abs().sum() / torch.where(size > 0, size, torch.nan)
-    return found
+        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / torch.where(size > 0, size, torch.nan)
+    return numbers

@@ -146,8 +146,8 @@ def row(
 
 def values_of_split(table: pd.DataFrame, metric: str) -> float:
     """A number of the whole split; NaN where there is none."""
-    found = table.loc[(table["metric"] == metric) & (table["example_id"] == WHOLE_SPLIT), "value"]
-    return float(found.iloc[0]) if len(found) else float("nan")
+    values = table.loc[(table["metric"] == metric) & (table["example_id"] == WHOLE_SPLIT), "value"]
+    return float(values.iloc[0]) if len(values) else float("nan")
 
 
 def verdicts_of(first: Run, second: Run) -> pd.DataFrame:
@@ -156,7 +156,7 @@ def verdicts_of(first: Run, second: Run) -> pd.DataFrame:
     criteria = dict.fromkeys([*columns["first"], *columns["second"]])
     return pd.DataFrame(
         [
-            {"criterion": one, **{name: found.get(one, "not tested") for name, found in columns.items()}}
+            {"criterion": one, **{name: verdicts.get(one, "not tested") for name, verdicts in columns.items()}}
             for one in criteria
         ],
         columns=["criterion", "first", "second"],

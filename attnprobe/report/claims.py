@@ -108,16 +108,16 @@ class Finding:
 
 def put_to_test(claims: tuple[Claim, ...], table: pd.DataFrame) -> list[Finding]:
     """Test claims on each data set and model of one probe's long table. Claims whose numbers are not there are left out."""
-    found = []
+    tested = []
     for (data, model), rows in by_model(table):
         for claim in claims:
             evidence = claim.measure(rows)
             if evidence is not None:
-                found.append(Finding(claim, evidence, str(data), str(model)))
-    return found
+                tested.append(Finding(claim, evidence, str(data), str(model)))
+    return tested
 
 
 def findings(claims: tuple[Claim, ...], numbers: Numbers, probe: str) -> list[Finding]:
     """As `put_to_test`, of a probe's numbers: each claim's are read by themselves."""
-    found = [one for claim in claims for one in put_to_test((claim,), numbers.rows(probe, claim.metrics))]
-    return sorted(found, key=lambda one: (one.data, one.model))
+    tested = [one for claim in claims for one in put_to_test((claim,), numbers.rows(probe, claim.metrics))]
+    return sorted(tested, key=lambda one: (one.data, one.model))

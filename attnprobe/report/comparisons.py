@@ -56,8 +56,8 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
             values = np.asarray(value(*(rows[metric].to_numpy() for metric in metrics)), np.float64)
             of_model[model] = over_seeds(rows, values)
         paired = (of_model[first] - of_model[second]).dropna()
-        found = Evidence.of(paired)
-        return found if found.n else None
+        evidence = Evidence.of(paired)
+        return evidence if evidence.n else None
 
     return Measure(metrics, measure)
 
@@ -145,7 +145,7 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
     """
     numbers = numbers_of(results)
     models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
-    found = []
+    findings = []
     outline = numbers.outline("correlation")
     names = importances_in(outline, "correlation", "tau_attention_")
     every = comparisons({name: facts_of(name, outline, "correlation").title for name in names})
@@ -156,5 +156,5 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
             rows = numbers.rows(comparison.probe, comparison.claim.metrics)
             evidence = comparison.claim.measure(rows[rows["data"] == data])
             if evidence is not None:
-                found.append(Finding(comparison.claim, evidence, data, f"{comparison.first}, {comparison.second}"))
-    return found
+                findings.append(Finding(comparison.claim, evidence, data, f"{comparison.first}, {comparison.second}"))
+    return findings

@@ -62,8 +62,8 @@ class Evidence:
         sample = np.nanmean(values[:, known], 0) if known.any() else np.zeros(0)
         if np.isinf(sample).any():
             raise ValueError("values hold an infinite number: expected finite ones, or NaN")
-        found = cls(*resampled_runs(parts_of(values), mean_of_parts), n=int(known.sum()))
-        return found.judged(sample, reach if len(values) == 1 else None)
+        evidence = cls(*resampled_runs(parts_of(values), mean_of_parts), n=int(known.sum()))
+        return evidence.judged(sample, reach if len(values) == 1 else None)
 
     def judged(self, sample: Float[np.ndarray, " n"], reach: float | None) -> "Evidence":
         """The same, marked as too rare or with an interval for skewed values where the sample asks for it."""
@@ -89,17 +89,17 @@ class Evidence:
         sample = sample[~np.isnan(sample)]
         if not np.isin(sample, (-1, 0, 1)).all():
             return cls.of(sample)
-        found = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))
-        return cls(*found, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
+        difference = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))
+        return cls(*difference, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
 
     @classmethod
     def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"], statistic: Statistic = ratio_of) -> "Evidence":
         """A ratio of two means over texts, or another number of such sums; texts with a NaN are left out."""
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
-        found = cls(*resampled_runs(parts, statistic), n=parts.shape[1])
-        if np.isnan(found.low):
-            return found
-        return replace(found, rare=is_too_rare(pseudovalues(parts, parts.sum(1), statistic).mean(0)))
+        evidence = cls(*resampled_runs(parts, statistic), n=parts.shape[1])
+        if np.isnan(evidence.low):
+            return evidence
+        return replace(evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), statistic).mean(0)))
 
     @classmethod
     def of_seeds(cls, values: Any, *, low: float = -np.inf, high: float = np.inf) -> "Evidence":
@@ -196,10 +196,10 @@ def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None, reach
     """
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        found = _computed(
+        evidence = _computed(
             table, metrics, value, lambda rows, values: Evidence.of_runs(by_run(rows, values), reach=reach)
         )
-        return found if found is not None and found.n else None
+        return evidence if evidence is not None and evidence.n else None
 
     return Measure(metrics, measure)
 
@@ -234,8 +234,8 @@ def _reduced(
         return reduce(values if len(runs_in(rows)) <= 1 else over_seeds(rows, values))
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        found = _computed(table, metrics, value, of_examples)
-        return found if found is not None and found.n else None
+        evidence = _computed(table, metrics, value, of_examples)
+        return evidence if evidence is not None and evidence.n else None
 
     return Measure(metrics, measure)
 
@@ -248,11 +248,11 @@ def least(*measures: Callable[[pd.DataFrame], Evidence | None]) -> Measure:
     """
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        found = [evidence for evidence in (each(table) for each in measures) if evidence is not None]
-        if len(found) < len(measures):
+        each_evidence = [evidence for evidence in (each(table) for each in measures) if evidence is not None]
+        if len(each_evidence) < len(measures):
             return None
-        low, high = (float(np.min([getattr(evidence, end) for evidence in found])) for end in ("low", "high"))
-        smallest, fewest = min(one.value for one in found), min(one.n for one in found)
-        return Evidence(smallest, low, high, fewest, any(one.rare for one in found))
+        low, high = (float(np.min([getattr(evidence, end) for evidence in each_evidence])) for end in ("low", "high"))
+        smallest, fewest = min(one.value for one in each_evidence), min(one.n for one in each_evidence)
+        return Evidence(smallest, low, high, fewest, any(one.rare for one in each_evidence))
 
     return Measure(tuple(metric for each in measures for metric in metrics_of(each)), measure)

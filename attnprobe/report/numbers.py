@@ -209,8 +209,8 @@ class HeldNumbers(Numbers):
     @property
     def runs(self) -> list[dict[str, Any]]:
         """What identifies each run; see `Numbers`."""
-        found: list[Any] = self.table.drop_duplicates("run_id")[list(RUN)].astype(object).to_dict("records")
-        return found
+        runs: list[Any] = self.table.drop_duplicates("run_id")[list(RUN)].astype(object).to_dict("records")
+        return runs
 
     def metrics(self, probe: str) -> list[str]:
         """The metrics of a probe, in alphabetical order."""

@@ -64,8 +64,8 @@ class Paper:
 def table(paper: str, label: str, rows: pd.DataFrame) -> str:
     """A table that may run over several pages: a line per number, data set and model."""
     lines = [
-        line(str(title), str(data), str(model), found)
-        for (data, model, title), found in rows.groupby(["data", "model", "title"], sort=False, observed=True)
+        line(str(title), str(data), str(model), group)
+        for (data, model, title), group in rows.groupby(["data", "model", "title"], sort=False, observed=True)
     ]
     caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
     head = "Number & Data, model & $n$ & Measured & Published \\\\"
@@ -81,16 +81,16 @@ def table(paper: str, label: str, rows: pd.DataFrame) -> str:
     )
 
 
-def line(title: str, data: str, model: str, found: pd.DataFrame) -> str:
+def line(title: str, data: str, model: str, rows: pd.DataFrame) -> str:
     """One number: over one run its interval, over several seeds their mean and range."""
-    values = found["mean"].to_numpy(float)
-    if len(found) == 1:
-        spread = f" [{number(found['low'].iloc[0])}, {number(found['high'].iloc[0])}]"
-        spread = "" if found["low"].isna().iloc[0] else spread
+    values = rows["mean"].to_numpy(float)
+    if len(rows) == 1:
+        spread = f" [{number(rows['low'].iloc[0])}, {number(rows['high'].iloc[0])}]"
+        spread = "" if rows["low"].isna().iloc[0] else spread
     else:
         spread = f" ({number(values.min())} to {number(values.max())})"
-    published = found["published"].dropna()
-    cells = [printable(title.strip()), printable(f"{data}, {model}"), f"{int(found['n'].sum())}"]
+    published = rows["published"].dropna()
+    cells = [printable(title.strip()), printable(f"{data}, {model}"), f"{int(rows['n'].sum())}"]
     cells += [f"{number(values.mean())}{spread}", number(published.iloc[0]) if len(published) else ""]
     return " & ".join(cells) + " \\\\"
 

@@ -33,9 +33,9 @@ def publish_study(directory: Path) -> None:
     console = Console()
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
     runs = read_runs(reading.runs)
-    found = verdicts(reading, runs)
-    console.print(safe(found.lead, style="bold"))
-    console.print(verdict_table(found, lines))
+    judged = verdicts(reading, runs)
+    console.print(safe(judged.lead, style="bold"))
+    console.print(verdict_table(judged, lines))
     for caption, table in reading.tables.items():
         shown = Table(title=safe(caption), title_justify="left", box=lines)
         compact = with_intervals(table)

@@ -217,14 +217,14 @@ def readings() -> dict[str, Reading]:
     """
     package = importlib.import_module("attnprobe.report.readings")
     modules = [
-        importlib.import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
+        importlib.import_module(f"{package.__name__}.{entry.name}") for entry in pkgutil.iter_modules(package.__path__)
     ]
     installed: list[Reading] = [entry.load() for entry in entry_points(group="attnprobe.readings")]
-    found = sorted([*(module.READING for module in modules), *installed], key=lambda one: (one.order, one.probe))
-    names = [reading.probe for reading in found]
+    ordered = sorted([*(module.READING for module in modules), *installed], key=lambda one: (one.order, one.probe))
+    names = [reading.probe for reading in ordered]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"{', '.join(sorted(twice))}: two readings of one probe; give your own probe another name")
-    return {reading.probe: reading for reading in found}
+    return {reading.probe: reading for reading in ordered}
 
 
 def present(results: pd.DataFrame | Numbers) -> list[Reading]:
@@ -245,10 +245,10 @@ def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
 
 def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:
     """The columns that there are numbers of, with their probes: first those to sort by, leading ones before all."""
-    found = [
+    shown = [
         (reading.probe, one)
         for reading in readings().values()
         for one in reading.columns
         if one.metric in numbers.metrics(reading.probe)
     ]
-    return sorted(found, key=lambda pair: (not pair[1].sorts, not pair[1].leads))
+    return sorted(shown, key=lambda pair: (not pair[1].sorts, not pair[1].leads))

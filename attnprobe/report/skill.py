@@ -84,7 +84,7 @@ def beyond_chance(own: str, chance: str) -> Measure:
         if rows is None:
             return None
         reached, expected = (by_run(rows, rows[name].to_numpy()) for name in (own, chance))
-        found = Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1))
-        return found if found.n else None
+        evidence = Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1))
+        return evidence if evidence.n else None
 
     return Measure((own, chance), measure)

@@ -63,12 +63,16 @@ def nearness(sums: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any"]:
 def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
     """`nearness` of all pairs with an interval over texts and runs; two runs have none."""
     different = ~np.eye(len(pairs), dtype=bool)
-    found = Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2])
+    evidence = Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2])
     if pairs[different][..., 1].mean() < LEAST:
         return Evidence(
-            found.value, found.low, found.high, found.n, unasked="attention is so even that a shuffle changes nothing"
+            evidence.value,
+            evidence.low,
+            evidence.high,
+            evidence.n,
+            unasked="attention is so even that a shuffle changes nothing",
         )
-    return found
+    return evidence
 
 
 CLAIM = Claim(

@@ -92,8 +92,12 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, findings: Sequence[tupl
             if len(rows):
                 yield Table(one.name, one.caption, rows)
     headlines = compared[COMPARED]
-    found = pd.DataFrame([finding_row(where, finding) for where, finding in findings])
-    for (name, caption), rows in ((HEADLINES, headlines), (FINDINGS, found), (PUBLISHED, published_rows(headlines))):
+    finding_rows = pd.DataFrame([finding_row(where, finding) for where, finding in findings])
+    for (name, caption), rows in (
+        (HEADLINES, headlines),
+        (FINDINGS, finding_rows),
+        (PUBLISHED, published_rows(headlines)),
+    ):
         if len(rows):
             yield Table(name, caption, rows)
 
@@ -155,8 +159,8 @@ def published_rows(headlines: pd.DataFrame) -> pd.DataFrame:
 
 def all_findings(numbers: Numbers) -> list[tuple[str, Finding]]:
     """Every claim put to the test, and the comparisons of models: where, and what was found."""
-    found = [one for reading in present(numbers) for one in findings(reading.claims, numbers, reading.probe)]
-    return [(f"{one.data} · {one.model}", one) for one in [*found, *compare_models(numbers)]]
+    tested = [one for reading in present(numbers) for one in findings(reading.claims, numbers, reading.probe)]
+    return [(f"{one.data} · {one.model}", one) for one in [*tested, *compare_models(numbers)]]
 
 
 def finding_row(where: str, finding: Finding) -> dict[str, object]:

@@ -176,10 +176,10 @@ def guessing(runs: Sequence[Run]) -> str:
 
 def encoder_of(manifest: Mapping[str, object]) -> str:
     """The kind of a run's encoder by its class, such as `lstm` for `LSTMEncoder`; empty where it is not known."""
-    found: object = manifest.get("training", {})
+    part: object = manifest.get("training", {})
     for key in ("model", "encoder", "_target_"):
-        found = found.get(key, {}) if isinstance(found, Mapping) else {}
-    return found.rpartition(".")[2].removesuffix("Encoder").lower() if isinstance(found, str) else ""
+        part = part.get(key, {}) if isinstance(part, Mapping) else {}
+    return part.rpartition(".")[2].removesuffix("Encoder").lower() if isinstance(part, str) else ""
 
 
 def first_sentence(lines: Sequence[Verdict]) -> str:

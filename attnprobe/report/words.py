@@ -69,7 +69,7 @@ def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> lis
     """
     said = [] if quality is None else [about_quality(quality)]
     known = [(one, values(numbers, one.probe, one.metric)) for one in SENTENCES]
-    return said + [one.say(found) for one, found in known if found is not None]
+    return said + [one.say(value) for one, value in known if value is not None]
 
 
 def about_quality(quality: Quality) -> str:
@@ -84,9 +84,9 @@ def about_quality(quality: Quality) -> str:
 def values(numbers: pd.DataFrame | Numbers, probe: str, metric: str) -> np.ndarray | None:
     """A metric's defined values over the examples; None where there are none."""
     rows = numbers_of(numbers).rows(probe, (metric,))
-    found = rows.loc[rows["example_id"] >= 0, "value"].to_numpy(float)
-    found = found[~np.isnan(found)]
-    return found if len(found) else None
+    known = rows.loc[rows["example_id"] >= 0, "value"].to_numpy(float)
+    known = known[~np.isnan(known)]
+    return known if len(known) else None
 
 
 def percent(share: float) -> str:

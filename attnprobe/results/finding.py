@@ -46,8 +46,8 @@ def sound_runs(
         UserError: nothing there, nothing finished, or nothing sound.
     """
     names = named_places(places)
-    found = directories_with(MANIFEST, names)
-    if not found:
+    directories = directories_with(MANIFEST, names)
+    if not directories:
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
         reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
         raise UserError(
@@ -55,7 +55,7 @@ def sound_runs(
             f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
         )
     sound, skipped = [], []
-    for directory in found:
+    for directory in directories:
         try:
             check(RunDirectory(directory))
             sound.append(directory)
@@ -82,9 +82,9 @@ def named_places(places: str | os.PathLike | Iterable[str | os.PathLike]) -> lis
 
 def directories_with(file: str, places: Iterable[str]) -> list[Path]:
     """Every directory at or below these directories or glob patterns that holds a file of this name, sorted."""
-    found: set[Path] = set()
+    directories: set[Path] = set()
     for place in places:
         # a directory may be named like a pattern
         for start in [place] if Path(place).exists() else glob(place, recursive=True):
-            found.update(path.parent for path in Path(start).rglob(file))
-    return sorted(found)
+            directories.update(path.parent for path in Path(start).rglob(file))
+    return sorted(directories)

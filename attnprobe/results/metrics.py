@@ -127,8 +127,8 @@ def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
 
 def declarations(names: Iterable[str], metrics: Sequence[Metric]) -> dict[str, Metric]:
     """The declaration of each of these names that has one."""
-    found = {name: declared(name, metrics) for name in names}
-    return {name: one for name, one in found.items() if one is not None}
+    metrics_by_name = {name: declared(name, metrics) for name in names}
+    return {name: one for name, one in metrics_by_name.items() if one is not None}
 
 
 def warn_of_undeclared(

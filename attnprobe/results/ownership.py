@@ -183,8 +183,8 @@ class OwnRunDirectory(RunDirectory):
         self._expect([MARKER, TRAINED, *files, *sorted(self.written)])
         written = {name: record_of(self / name) for name in sorted(self.written - {TRAINED})}
         inside = [name for name in self.names() if name.endswith("/") and name in KEPT_FOLDERS]
-        found = [path for name in inside for path in (self / name).rglob("*") if path.is_file()]
-        written |= {path.relative_to(self.path).as_posix(): record_of(path) for path in sorted(found)}
+        kept = [path for name in inside for path in (self / name).rglob("*") if path.is_file()]
+        written |= {path.relative_to(self.path).as_posix(): record_of(path) for path in sorted(kept)}
         # a folder that is gone by now is not made again, for a manifest alone would say that the run is finished
         listed = dict(sorted((files | written).items()))
         write_sealed(content | {"files": listed}, self / MANIFEST, make_folder=False)

@@ -76,14 +76,14 @@ def metrics_in(path: Path) -> list[str]:
     Raises:
         DamagedRun: it is no table.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for rows in file.iter_batches(PIECE, columns=["metric"], use_threads=False):
-                found.update(rows["metric"].dictionary.take(pc.unique(rows["metric"].indices)).to_pylist())
+                names.update(rows["metric"].dictionary.take(pc.unique(rows["metric"].indices)).to_pylist())
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damaged(path, first_line(error)) from None
-    return sorted(found)
+    return sorted(names)
 
 
 def sites_in(path: Path, metric: str) -> list[str]:
@@ -93,10 +93,10 @@ def sites_in(path: Path, metric: str) -> list[str]:
         DamagedRun: it is no table.
     """
     pieces = read_pieces(path, metrics=[metric])
-    found = {
+    names = {
         site for one in pieces for site in (pc.unique(one[SITE]).to_pylist() if SITE in one.column_names else [""])
     }
-    return sorted(found)
+    return sorted(names)
 
 
 def identity_in(path: Path) -> dict[str, Any] | None:
@@ -165,12 +165,12 @@ def read_results(
     def chosen(run: RunDirectory) -> list[str]:
         return [name for name in run.probes() if wanted is None or name in wanted]
 
-    found = find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
-    tables = [with_site(run.table(name)) for run in map(RunDirectory, found) for name in chosen(run)]
+    directories = find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
+    tables = [with_site(run.table(name)) for run in map(RunDirectory, directories) for name in chosen(run)]
     if not tables:
         return SITED.empty_table().to_pandas()
     results = pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
-    results.attrs[IMPORTANCES] = told(RunDirectory(run).manifest() for run in found)
+    results.attrs[IMPORTANCES] = told(RunDirectory(run).manifest() for run in directories)
     return results
 
 

@@ -103,14 +103,14 @@ def check_object(
     base, partial = wanted
     if not isinstance(content, Mapping) or not isinstance(content.get("_target_"), str):
         raise UserError(f"{path}: {shown(place)} names no class: expected _target_ with a subclass of {full(base)}")
-    found = allowed_class(content["_target_"], base, f"{path}: {shown(place)}", trusted)
+    kind = allowed_class(content["_target_"], base, f"{path}: {shown(place)}", trusted)
     for key in REFUSED_KEYS:
         if key in content:
             raise UserError(f"{path}: {shown((*place, key))} is refused: no settings of attnprobe use it")
     if content.get("_partial_", False) is not partial or content.get("_convert_", "all") != "all":
         form = "with _partial_: true" if partial else "without _partial_"
         raise UserError(f"{path}: {shown(place)} has to stand {form}, and with no _convert_ but all")
-    arguments = parameters(found)
+    arguments = parameters(kind)
     for key, value in content.items():
         here = (*place, str(key))
         if key in ("_target_", "_partial_", "_convert_"):
@@ -119,7 +119,7 @@ def check_object(
             refuse_objects(value, here, path)
             continue
         if key not in arguments:
-            raise UserError(f"{path}: {shown(here)}: {full(found)} takes no argument of that name")
+            raise UserError(f"{path}: {shown(here)}: {full(kind)} takes no argument of that name")
         inner = arguments[key]
         if inner is not None and isinstance(value, Mapping):
             check_object(value, here, inner, path, trusted)
@@ -148,30 +148,30 @@ def allowed_class(target: str, base: type, where: str, trusted: Sequence[str]) -
             f"{package}, name it: trusted=[{package}]"
         )
     try:
-        found: Any = vars(importlib.import_module(module)).get(name)
+        named: Any = vars(importlib.import_module(module)).get(name)
     except ImportError as error:
         raise UserError(f"{refused} cannot be imported: {error}") from None
-    if not issubclass(type(found), type):
+    if not issubclass(type(named), type):
         raise UserError(f"{refused} is no class: only subclasses of {full(base)} may stand here")
-    own_module = str(vars(found).get("__module__"))
+    own_module = str(vars(named).get("__module__"))
     same = own_module == module if package == OWN else own_module.split(".")[0] == package
-    if not same or found.__qualname__ != name or (module in TORCH and not own_module.startswith(TORCH[0])):
+    if not same or named.__qualname__ != name or (module in TORCH and not own_module.startswith(TORCH[0])):
         raise UserError(
-            f"{refused} is only another name for {own_module}.{found.__qualname__}: it is not defined there"
+            f"{refused} is only another name for {own_module}.{named.__qualname__}: it is not defined there"
         )
-    if base not in found.__mro__ or inspect.isabstract(found):
+    if base not in named.__mro__ or inspect.isabstract(named):
         raise UserError(f"{refused} is not a concrete subclass of {full(base)}: nothing else may stand here")
-    assert isinstance(found, type)
-    return found
+    assert isinstance(named, type)
+    return named
 
 
-def parameters(found: type) -> dict[str, tuple[type, bool] | None]:
+def parameters(kind: type) -> dict[str, tuple[type, bool] | None]:
     """A class's arguments by name: the base and kind of the object that one takes, or None where it takes plain values."""
     try:
-        hints = get_type_hints(vars(found).get("__init__", found.__init__))  # type: ignore[misc]
+        hints = get_type_hints(vars(kind).get("__init__", kind.__init__))  # type: ignore[misc]
     except Exception:  # an annotation of a trusted package that cannot be looked up: then it takes plain values
         hints = {}
-    names = list(inspect.signature(found).parameters)
+    names = list(inspect.signature(kind).parameters)
     return {name: wanted_object(hints.get(name)) for name in names}
 
 
@@ -185,8 +185,8 @@ def wanted_object(hint: Any) -> tuple[type, bool] | None:
     >>> wanted_object(int | None)
     """
     if get_origin(hint) in (Union, UnionType):
-        found = [one for one in map(wanted_object, get_args(hint)) if one is not None]
-        return found[0] if len(found) == 1 else None
+        kinds = [one for one in map(wanted_object, get_args(hint)) if one is not None]
+        return kinds[0] if len(kinds) == 1 else None
     if get_origin(hint) is Callable:
         inner = wanted_object(get_args(hint)[-1])
         return None if inner is None else (inner[0], True)

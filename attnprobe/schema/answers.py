@@ -42,19 +42,19 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     if unknown and "already at" not in text:
         return unknown_key(unknown[1], overrides)
     if kind == "InterpolationKeyError" and (
-        found := re.search(r"Interpolation key '(.*?)' not found\s+full_key: (\S+)", text)
+        match := re.search(r"Interpolation key '(.*?)' not found\s+full_key: (\S+)", text)
     ):
-        return f"{found[2]} refers to ${{{found[1]}}}, which is no setting: write a value, or the name of a setting"
-    if found := re.search(r"Interpolation key '(.*?)' not found", text):
-        typed = " ".join(one for one in overrides if found[1] in one)
-        return f"{visible(typed)}: ${{{visible(found[1])}}} is no setting: write a value, or the name of a setting"
-    if kind == "MissingMandatoryValue" and (found := re.search(r"full_key: (\S+)", text)):
-        return f"{found[1]}=???: a value must be given"
+        return f"{match[2]} refers to ${{{match[1]}}}, which is no setting: write a value, or the name of a setting"
+    if match := re.search(r"Interpolation key '(.*?)' not found", text):
+        typed = " ".join(one for one in overrides if match[1] in one)
+        return f"{visible(typed)}: ${{{visible(match[1])}}} is no setting: write a value, or the name of a setting"
+    if kind == "MissingMandatoryValue" and (match := re.search(r"full_key: (\S+)", text)):
+        return f"{match[1]}=???: a value must be given"
     if "Config group override must be a string or a list" in text:
         given = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
         return f"{visible(' '.join(given)) or text}: expected the name of a choice, a file of conf/"
-    if "Multiple values for" in text and (found := re.search(r"Multiple values for (\S+?)\.", text)):
-        return f"{found[1]} is given twice: {one_line(text)}"
+    if "Multiple values for" in text and (match := re.search(r"Multiple values for (\S+?)\.", text)):
+        return f"{match[1]} is given twice: {one_line(text)}"
     return one_line(text) or kind
 
 

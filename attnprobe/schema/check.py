@@ -165,7 +165,7 @@ def check_value(setting: str, value: Any, kind: Any) -> None:
     expected = words(kind)
     hint = nearest(value, literals(kind)) if isinstance(value, str) else ""
     if isinstance(value, list):
-        hint = next((found for one in value if isinstance(one, str) and (found := nearest(one, literals(kind)))), "")
+        hint = next((close for one in value if isinstance(one, str) and (close := nearest(one, literals(kind)))), "")
     if isinstance(value, bool | int | float) and str in (kind, *get_args(kind)):
         hint = f"; as text it stands in two pairs of quotes: '{setting}=\"{shown(value)}\"'"
     raise UserError(f"{visible(setting)}={shown(value)}: expected {expected}{hint}")
@@ -225,8 +225,8 @@ def check_target(path: str, target: str) -> None:
     if not all(part.isidentifier() for part in target.split(".")) or not module:
         raise UserError(f"{where}: expected the dotted name of a class, such as {example(path)}")
     wanted = schema.BASES.get(path) or schema.BASES.get(f"{path.rpartition('.')[0]}.*")
-    found = source.find_class(target)
-    if found is None:
+    declared = source.find_class(target)
+    if declared is None:
         top = module.split(".")[0]
         if wanted is not None and top in sys.stdlib_module_names:
             raise UserError(f"{where}: expected a subclass of {wanted}, such as {example(path)}")
@@ -235,7 +235,7 @@ def check_target(path: str, target: str) -> None:
             there = f"; {module} has {listed(known)}" if known else f", such as {example(path)}"
             raise UserError(f"{where}: there is no such class{nearest(name, known)}{there}")
         return
-    line = source.bases(found)
+    line = source.bases(declared)
     if wanted is not None and line is not None and wanted not in {one.name for one in line}:
         raise UserError(f"{where}: expected a subclass of {wanted}, such as {example(path)}")
 
@@ -281,11 +281,11 @@ def check_arguments(
 def constructor(target: str) -> tuple[dict[str, Any], tuple[str, ...], bool] | None:
     """The arguments of a class with their types, those without a default, and whether it takes any other."""
     made = source.constructor(target)
-    found = source.find_class(target)
-    if made is None or found is None:
+    declared = source.find_class(target)
+    if made is None or declared is None:
         return None
-    ours = found.module.split(".")[0] == "attnprobe"
+    ours = declared.module.split(".")[0] == "attnprobe"
     kinds = {name: type_of(argument.annotation, ours=ours) for name, argument in made.arguments.items()}
-    for one in reversed(source.bases(found) or []):
+    for one in reversed(source.bases(declared) or []):
         kinds |= {name: kind for name, kind in CLASSES.get(one.name, {}).items() if name in kinds}
     return kinds, tuple(name for name, argument in made.arguments.items() if argument.required), made.open_ended

@@ -129,10 +129,10 @@ def absolute(module: str, node: ast.ImportFrom) -> str:
     return ".".join([*parent, *([node.module] if node.module else [])])
 
 
-def bases(found: Found, depth: int = 0) -> list[Found] | None:
+def bases(declared: Found, depth: int = 0) -> list[Found] | None:
     """The class and all its ancestors that are classes with source, nearest first; None where one cannot be followed."""
-    result = [found]
-    for base in found.node.bases:
+    result = [declared]
+    for base in declared.node.bases:
         name = ast.unparse(base).split("[")[0]
         if name in ("ABC", "object", "Generic", "Protocol", "abc.ABC"):
             continue
@@ -142,7 +142,7 @@ def bases(found: Found, depth: int = 0) -> list[Found] | None:
             "LightningDataModule",
         ):  # a constructor without arguments
             continue
-        parent = None if "." in name else find_class(f"{found.module}.{name}")
+        parent = None if "." in name else find_class(f"{declared.module}.{name}")
         above = None if parent is None or depth > DEPTH else bases(parent, depth + 1)
         if above is None:
             return None
@@ -152,8 +152,8 @@ def bases(found: Found, depth: int = 0) -> list[Found] | None:
 
 def constructor(target: str) -> Constructor | None:
     """What the class takes, or None where its source does not show it."""
-    found = find_class(target)
-    line = None if found is None else bases(found)
+    declared = find_class(target)
+    line = None if declared is None else bases(declared)
     if line is None:
         return None
     for one in line:
@@ -178,14 +178,14 @@ def of_function(node: ast.FunctionDef) -> Constructor:
     return Constructor(listed, open_ended=arguments.kwarg is not None)
 
 
-def grouped(found: Found) -> dict[str, Argument]:
+def grouped(declared: Found) -> dict[str, Argument]:
     """The flat settings that a class takes as `**settings` and sorts into groups: the fields of all the data classes that
     are fields of the one that its `flat_settings` names."""
-    for node in found.node.body:
+    for node in declared.node.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "flat_settings":
-            groups = constructor(f"{found.module}.{ast.unparse(node.value)}") if node.value else None
+            groups = constructor(f"{declared.module}.{ast.unparse(node.value)}") if node.value else None
             kinds = [] if groups is None else [one.annotation for one in groups.arguments.values()]
-            home = find_class(f"{found.module}.{ast.unparse(node.value)}") if node.value else None
+            home = find_class(f"{declared.module}.{ast.unparse(node.value)}") if node.value else None
             parts = [constructor(f"{home.module}.{ast.unparse(kind)}") for kind in kinds if home and kind]
             return {name: argument for part in parts if part for name, argument in part.arguments.items()}
     return {}

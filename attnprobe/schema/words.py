@@ -34,8 +34,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(known))
     lower = {one.lower(): one for one in names}
-    found = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
-    return f"; did you mean {lower[found[0]]}?" if found and lower[found[0]] != name else ""
+    matches = get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
+    return f"; did you mean {lower[matches[0]]}?" if matches and lower[matches[0]] != name else ""
 
 
 def listed(names: Iterable[str]) -> str:

@@ -151,8 +151,8 @@ def _without_each(
         width = int(batch.mask[rows].sum(1).max())
         part, states = batch.rows(rows).cut(width), outputs.rows(rows).cut(width)
         if way is not None:
-            found = way.removed(part, states)
-            yield found._replace(example=rows[found.example])
+            shortened = way.removed(part, states)
+            yield shortened._replace(example=rows[shortened.example])
         else:
             for example, removed, logits in reencoded(classifier, part, *_removable(part), chunk):
                 yield Removed(rows[example], removed, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))

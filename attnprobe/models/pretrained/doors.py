@@ -153,14 +153,14 @@ def open_dropouts(network: nn.Module, run: Callable[[], Any]) -> int:
     Returns:
         how many there are.
     """
-    found: list[nn.Module] = []
+    opened: list[nn.Module] = []
 
     def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
         weights = given[0]
         if weights.ndim == 4 and torch.allclose(
             weights.sum(-1)[:, :, 0], torch.ones((), dtype=weights.dtype), atol=1e-4
         ):
-            found.append(module)
+            opened.append(module)
 
     looking = [module.register_forward_hook(look) for module in network.modules() if isinstance(module, nn.Dropout)]
     try:
@@ -168,10 +168,10 @@ def open_dropouts(network: nn.Module, run: Callable[[], Any]) -> int:
     finally:
         for hook in looking:
             hook.remove()
-    for module in dict.fromkeys(found):
+    for module in dict.fromkeys(opened):
         if exchange not in module._forward_hooks.values():
             module.register_forward_hook(exchange)
-    return len(found)
+    return len(opened)
 
 
 def exchange(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:

@@ -111,10 +111,10 @@ class PretrainedClassifier(TrainedModel):
     def facts(self) -> dict[str, Any]:
         """What the check found, for the manifest."""
         family = self.network.config.model_type
-        found = {} if self.found is None else self.found.facts
+        checked = {} if self.found is None else self.found.facts
         heads = "all" if self.site.heads is None else "+".join(map(str, self.site.heads))
         site = f"layer {self.site.layer}, heads {heads}, {self.site.rows}"
-        return {"family": family, "site": site, "short_way": self.tail is not None, **found}
+        return {"family": family, "site": site, "short_way": self.tail is not None, **checked}
 
     def run(self, batch: Batch, one: Pass) -> Float[Tensor, "batch classes"]:
         """Logits of the data's classes, in one pass."""

@@ -28,13 +28,13 @@ def models_in(places: Iterable[Path]) -> list[Path]:
     Raises:
         UserError: a place holds neither, or another study; or two places hold the same model.
     """
-    found: dict[str, Path] = {}
+    models: dict[str, Path] = {}
     for place in places:
         for directory in members(place):
             run_id = str(RunDirectory(directory).manifest()["run_id"])
-            if found.setdefault(run_id, directory).resolve() != directory.resolve():
-                raise UserError(f"{directory} is the model of {found[run_id]} again: name one of the two")
-    return list(found.values())
+            if models.setdefault(run_id, directory).resolve() != directory.resolve():
+                raise UserError(f"{directory} is the model of {models[run_id]} again: name one of the two")
+    return list(models.values())
 
 
 def members(place: Path) -> list[Path]:

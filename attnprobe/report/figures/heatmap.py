@@ -111,19 +111,19 @@ class _Block:
 
 
 def _row(table: pd.DataFrame, example_id: int) -> pd.Series:
-    found = table[table["example_id"] == example_id]
-    if len(found) != 1:
-        raise ValueError(f"example {example_id}: expected one row in the table, got {len(found)}")
-    return found.iloc[0]
+    rows = table[table["example_id"] == example_id]
+    if len(rows) != 1:
+        raise ValueError(f"example {example_id}: expected one row in the table, got {len(rows)}")
+    return rows.iloc[0]
 
 
 def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataFrame, names: Sequence[str]) -> _Block:
     tokens, attention = list(example["tokens"]), np.asarray(example["attention"], float)
     if len(tokens) != len(attention):
         raise ValueError(f"example {choice.example_id}: {len(tokens)} tokens but {len(attention)} attention weights")
-    found = _positions(results, choice.example_id, "found_attention", len(tokens))
+    searched = _positions(results, choice.example_id, "found_attention", len(tokens))
     optimum = _positions(results, choice.example_id, "optimum_attention", len(tokens))
-    maps = [attention, found, optimum]
+    maps = [attention, searched, optimum]
     spans = windows([weights for weights in maps if weights is not None], MOST_TOKENS)
     words: list[str] = []
     picked: list[int] = []  # −1 stands for an ellipsis
@@ -146,7 +146,7 @@ def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataF
     if shown < len(tokens):
         parts.append(f"{shown} of {len(tokens):,} tokens shown")
     captions = [""]
-    for kind, weights in (("found", found), ("optimum", optimum)):
+    for kind, weights in (("found", searched), ("optimum", optimum)):
         captions.append(f"JSD {row[f'{kind}_jsd']:.3f}" if weights is not None else "none found")
         if weights is not None and not np.isnan(row[f"{kind}_tvd"]):
             captions[-1] += f", TVD {row[f'{kind}_tvd']:.4f}"

@@ -151,8 +151,8 @@ def labels(table: pd.DataFrame) -> list[tuple[str, float, float]]:
         if not groups or np.hypot(tvd - groups[-1][-1][1], jsd - groups[-1][-1][2]) > 0.02:
             groups.append([])
         groups[-1].append((float(weight), float(tvd), float(jsd)))
-    found = []
+    words = []
     for group in groups:
         several = f" to {group[-1][0]:g}" if len(group) > 1 else ""
-        found.append((f"λ = {group[0][0]:g}{several}", group[-1][1], group[-1][2]))
-    return found
+        words.append((f"λ = {group[0][0]:g}{several}", group[-1][1], group[-1][2]))
+    return words

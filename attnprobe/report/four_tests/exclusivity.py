@@ -71,9 +71,9 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         values = (best["JSD"] - FAR, best["JSD low"] - FAR, best["JSD high"] - FAR)
     evidence = Evidence(float(values[0]), float(values[1]), float(values[2]), n=compared.index.nunique())
     none = "No adversary was found, which does not say that there is none"
-    found = "An adversary was found" if evidence.exceeds(0) == HOLDS else none
+    sentence = "An adversary was found" if evidence.exceeds(0) == HOLDS else none
     words = (
-        f"{found}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {best['JSD']:.3f} "
+        f"{sentence}: with λ = {weight:g}, chosen on the validation split, attention moves by a JSD of {best['JSD']:.3f} "
         f"[{best['JSD low']:.3f}, {best['JSD high']:.3f}] nats while predictions move by a TVD of {best['TVD']:.3f} "
         f"[{best['TVD low']:.3f}, {best['TVD high']:.3f}]."
     )

@@ -81,43 +81,43 @@ def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
 
 def warnings_of(group: Group) -> list[str]:
     """What a reader must know of a group's classifiers before any verdict; each seed's once."""
-    found = []
+    warnings = []
     for run in group.runs:
         measured = quality_of(run.directory, run.split)
         if measured is not None and measured.warning:
             seed = f" (seed {run.seed})" if len(group.runs) > 1 else ""
-            found.append(measured.warning + seed)
-    return found
+            warnings.append(measured.warning + seed)
+    return warnings
 
 
 def versions(runs: Sequence[Run]) -> list[str]:
     """Every library with the version that the runs were made with, several where they differ."""
-    found: dict[str, list[str]] = {}
+    by_library: dict[str, list[str]] = {}
     for run in runs:
         for library, used in run.manifest.get("versions", {}).items():
-            if used not in found.setdefault(str(library), []):
-                found[str(library)].append(str(used))
-    return [f"{library} {' or '.join(used)}" for library, used in found.items()]
+            if used not in by_library.setdefault(str(library), []):
+                by_library[str(library)].append(str(used))
+    return [f"{library} {' or '.join(used)}" for library, used in by_library.items()]
 
 
 def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """For each data set what was left out of it or cut; the runs of one data set that differ are told apart."""
-    found: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    by_data: dict[str, dict[tuple[str, ...], list[str]]] = {}
     for run in runs:
         notes = tuple(data_notes(run.manifest.get("counts", {})))
-        found.setdefault(run.data, {}).setdefault(notes, []).append(run.model)
+        by_data.setdefault(run.data, {}).setdefault(notes, []).append(run.model)
     return [
         (data if len(kinds) == 1 else f"{data} ({', '.join(dict.fromkeys(models))})", list(notes))
-        for data, kinds in found.items()
+        for data, kinds in by_data.items()
         for notes, models in kinds.items()
     ]
 
 
 def data_checks(runs: Sequence[Run]) -> list[tuple[str, list[str], list[dict[str, Any]]]]:
     """For each data set what was guessed while reading and looked at before training, by the first run that says so."""
-    found: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
+    sections: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
     for run in runs:
         section = run.manifest.get(SECTION, {})
         if section.get("checks"):
-            found.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
-    return list(found.values())
+            sections.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
+    return list(sections.values())

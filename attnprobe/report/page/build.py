@@ -166,11 +166,11 @@ def about_runs(runs: list[Run], said: Computed) -> dict[str, Any]:
 
 def comparisons(groups: Sequence[Group]) -> list[Finding]:
     """Models against each other on one data set, among the runs of the same settings."""
-    found = []
+    differences = []
     for note in dict.fromkeys(group.note for group in groups):
         alike = together([run for group in groups if group.note == note for run in group.runs])
-        found += [
+        differences += [
             replace(finding, model=DOT.join([finding.model, note]) if note else finding.model)
             for finding in compare_models(alike)
         ]
-    return found
+    return differences

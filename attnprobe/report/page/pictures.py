@@ -60,13 +60,13 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: Path, *, word
     endings = [f"-{file_name(run.run_id)}" for run in runs]
     directories = {run.directory: run for run in runs}
     shown = {group.runs[0].run_id for group in groups[:MOST_HEATMAPS]}
-    found = []
+    made = []
     for one in all_figures([reading], [RunDirectory(place) for place in directories], numbers, endings, words=words):
         run = None if one.run is None else directories[one.run.path]
         title = "" if run is None else DOT.join([run.data, run.model, f"seed {run.seed}"])
         in_page = run is None or run.run_id in shown
-        found.append(picture(one.made, one.file, caption(one.drawing), directory, title, shown=in_page))
-    return found
+        made.append(picture(one.made, one.file, caption(one.drawing), directory, title, shown=in_page))
+    return made
 
 
 def picture(figure: Figure, name: str, words: str, directory: Path, title: str = "", *, shown: bool = True) -> Picture:

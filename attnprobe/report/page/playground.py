@@ -24,17 +24,17 @@ def playgrounds(groups: Sequence[Group], blocks: Blocks, *, words: bool = True) 
     Returns:
         what the page's index says of them: `title`, `classes`, `epsilon` and `block`.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for group in groups:
         for run in group.runs:
             rows = read_playground(RunDirectory(run.directory))
             if not rows:
                 continue
-            name = f"play-{len(found)}"
+            name = f"play-{len(entries)}"
             blocks.add(name, parts(rows), {"texts": texts(run, rows, words=words)})
             seed = f"seed {run.seed}" if len(group.runs) > 1 else ""
             classes = len(rows[0]["position_logits"]) // len(rows[0]["attention"])
-            found.append(
+            entries.append(
                 {
                     "title": DOT.join(filter(None, [group.title, seed])),
                     "classes": [str(one) for one in run.manifest.get("classes") or range(classes)],
@@ -43,7 +43,7 @@ def playgrounds(groups: Sequence[Group], blocks: Blocks, *, words: bool = True) 
                 }
             )
             break
-    return found
+    return entries
 
 
 def parts(rows: Sequence[dict[str, Any]]) -> list[Part]:

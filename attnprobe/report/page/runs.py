@@ -97,8 +97,8 @@ def read_runs(places: Any) -> list[Run]:
 
 def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
     """As `read_runs`: the sound runs, and what is wrong with those that were left out."""
-    found, skipped = sound_runs(places, lambda run: run.verify(run.shown_files()))
-    runs = [read_run(directory) for directory in found]
+    sound, skipped = sound_runs(places, lambda run: run.verify(run.shown_files()))
+    runs = [read_run(directory) for directory in sound]
     seen: dict[str, Run] = {}
     for run in runs:
         other = seen.setdefault(run.run_id, run)
@@ -151,9 +151,9 @@ def notes(runs: Sequence[Run]) -> list[str]:
     # a setting that one version wrote and another did not know is no difference that anybody chose
     known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
     told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
-    found = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
+    differences = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
     experiments = [str(run.identity["experiment"]) for run in runs]
-    for noted in (found, experiments):
+    for noted in (differences, experiments):
         if len({(run.seed, run.split, note) for run, note in zip(runs, noted, strict=True)}) == len(runs):
             return noted
     return [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in runs]

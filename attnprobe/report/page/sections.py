@@ -75,10 +75,10 @@ class Section:
     @property
     def claims(self) -> list[tuple[Any, list[Outcome]]]:
         """Each claim with its findings, in the reading's order."""
-        found: dict[str, list[Outcome]] = {}
+        by_name: dict[str, list[Outcome]] = {}
         for outcome in self.outcomes:
-            found.setdefault(outcome.finding.claim.name, []).append(outcome)
-        return [(outcomes[0].finding.claim, outcomes) for outcomes in found.values()]
+            by_name.setdefault(outcome.finding.claim.name, []).append(outcome)
+        return [(outcomes[0].finding.claim, outcomes) for outcomes in by_name.values()]
 
 
 def heading(reading: Reading) -> str:
@@ -209,21 +209,21 @@ def cost_of(probe: str, columns: Sequence[Group]) -> str:
 
 def cell(by_key: Mapping[tuple[str, str], Mapping[str, Any]], metric: str, group: Group) -> Cell | None:
     """One group's number."""
-    found = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
-    if not found:
+    rows = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
+    if not rows:
         return None
-    if len(found) == 1:
-        row = found[0]
+    if len(rows) == 1:
+        row = rows[0]
         return Cell(row["mean"], row["low"], row["high"], int(row["n"]), 1)
-    values = np.array([row["mean"] for row in found], float)
+    values = np.array([row["mean"] for row in rows], float)
     if np.isnan(values).all():
-        return Cell(np.nan, np.nan, np.nan, 0, len(found))
+        return Cell(np.nan, np.nan, np.nan, 0, len(rows))
     return Cell(
         float(np.nanmean(values)),
         float(np.nanmin(values)),
         float(np.nanmax(values)),
-        sum(int(row["n"]) for row in found),
-        len(found),
+        sum(int(row["n"]) for row in rows),
+        len(rows),
     )
 
 

@@ -40,10 +40,10 @@ class ShownStudy:
 
 def by_claim(findings: Sequence[tuple[str, Finding]]) -> list[tuple[Claim, list[tuple[str, Finding]]]]:
     """Findings by their claim, in the order in which they came."""
-    found: dict[str, list[tuple[str, Finding]]] = {}
+    by_name: dict[str, list[tuple[str, Finding]]] = {}
     for where, finding in findings:
-        found.setdefault(finding.claim.name, []).append((where, finding))
-    return [(rows[0][1].claim, rows) for rows in found.values()]
+        by_name.setdefault(finding.claim.name, []).append((where, finding))
+    return [(rows[0][1].claim, rows) for rows in by_name.values()]
 
 
 def of_studies(studies: Sequence[StudyReading], groups: Sequence[Group]) -> list[Outcome]:
@@ -52,12 +52,12 @@ def of_studies(studies: Sequence[StudyReading], groups: Sequence[Group]) -> list
     Names would not do: two studies of one data set and model may differ in their settings. A study whose runs are not in
     the report has no card here.
     """
-    found = []
+    outcomes = []
     for place, study in enumerate(studies, start=1):
         group = group_of(study, groups)
         if group is not None:
-            found += [Outcome(finding, group, f"study-{place}") for finding in study.findings]
-    return found
+            outcomes += [Outcome(finding, group, f"study-{place}") for finding in study.findings]
+    return outcomes
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:

@@ -94,9 +94,9 @@ def card(group: Group, outcomes: Sequence[Outcome]) -> Card:
     """The card of one group: a line for every criterion and level, those without a test included."""
     own = [one for one in outcomes if one.group is group and one.is_verdict]
     encoder = encoder_of(group.runs[0].manifest) if group.runs else ""
-    found = verdicts([one.finding for one in own], guessing=guessing(group.runs), encoder=encoder)
+    judged = verdicts([one.finding for one in own], guessing=guessing(group.runs), encoder=encoder)
     lines = []
-    for verdict in found:
+    for verdict in judged:
         there = [
             one
             for one in own
@@ -104,7 +104,7 @@ def card(group: Group, outcomes: Sequence[Outcome]) -> Card:
         ]
         primary = next((one for one in there if one.finding.claim.primary), None)
         lines.append(Line(verdict, primary, tuple(one for one in there if one is not primary)))
-    return Card(group, tuple(lines), first_sentence(found))
+    return Card(group, tuple(lines), first_sentence(judged))
 
 
 def cards(groups: Sequence[Group], outcomes: Sequence[Outcome]) -> list[Card]:
@@ -125,15 +125,15 @@ def examine(
         readings: their probes may be missing in some groups.
         tell: is told what is being done.
     """
-    found = []
+    outcomes = []
     for group in groups:
         tell(f"claims on {group.title}")
         for reading in readings:
-            found += [
+            outcomes += [
                 Outcome(finding, group, f"test-{reading.probe}")
                 for finding in findings(reading.claims, group.numbers, reading.probe)
             ]
-    return found
+    return outcomes
 
 
 def verdict_table(cards: Sequence[Card]) -> list[Table]:

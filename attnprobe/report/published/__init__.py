@@ -114,8 +114,8 @@ def _whole_split(run: pd.DataFrame, headline: Headline, value: float) -> tuple[i
     n = 0 if counts.empty else int(counts.iloc[0])
     if headline.proportion_of is None or n == 0 or np.isnan(value):
         return n, (value, np.nan, np.nan)
-    found = stats.binomtest(round(value * n), n).proportion_ci(method="wilson")
-    return n, (value, float(found.low), float(found.high))
+    bounds = stats.binomtest(round(value * n), n).proportion_ci(method="wilson")
+    return n, (value, float(bounds.low), float(bounds.high))
 
 
 def of_study(file: str, data: str) -> dict[str, float]:

@@ -21,10 +21,10 @@ def agreement(measure: str) -> Measure:
     skill, ceiling = skill_of(f"tau_{measure}", reach=2.0), mean_of("tau_ceiling", reach=2.0)
 
     def measured(table: pd.DataFrame) -> Evidence | None:
-        found, most = skill(table), ceiling(table)
-        if found is None or most is None or most.value >= CEILING:
-            return found
-        return replace(found, unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})")
+        own, most = skill(table), ceiling(table)
+        if own is None or most is None or most.value >= CEILING:
+            return own
+        return replace(own, unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})")
 
     return Measure((*skill.metrics, *ceiling.metrics), measured)
 

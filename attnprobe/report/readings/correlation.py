@@ -111,9 +111,9 @@ def ceilings(results: pd.DataFrame) -> tuple[Headline, ...]:
     """The numbers of the pairs without the attention: how well other measures agree with each other."""
     there = importances_in(results, PROBE, "tau_")
     names = [name for name in importances_in(results, PROBE, "tau_shuffled_") if f"attention_{name}" in there]
-    found = [pair for pair in permutations(names, 2) if "_".join(pair) in there]
+    pairs = [pair for pair in permutations(names, 2) if "_".join(pair) in there]
     words = {name: facts_of(name, results, PROBE).ascii_title for name in names}
-    return tuple(one for first, second in found for one in headlines(first, second, f"{words[first]}, {words[second]}"))
+    return tuple(one for first, second in pairs for one in headlines(first, second, f"{words[first]}, {words[second]}"))
 
 
 READING = Reading(

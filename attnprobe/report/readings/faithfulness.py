@@ -25,25 +25,25 @@ COMPLETE = 1e-3
 def measured(results: pd.DataFrame) -> list[tuple[str, str]]:
     """(importance, operator) of every AOPC in the table, importances in the order in which the probe took them."""
     ends = [re.fullmatch(r"(.+)_by_(\w+?)", end) for end in importances_in(results, PROBE, "comprehensiveness_")]
-    found = [(end[1], end[2]) for end in ends if end]
+    pairs = [(end[1], end[2]) for end in ends if end]
     said = list(results.attrs.get("importances", {}).get(PROBE, {}))
-    return sorted(found, key=lambda one: (said.index(one[0]) if one[0] in said else len(said), one))
+    return sorted(pairs, key=lambda one: (said.index(one[0]) if one[0] in said else len(said), one))
 
 
 def headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     """The numbers of every importance and operator, and the gaps of those that should add up."""
-    found = []
+    lines = []
     for name, operator in measured(results):
         words = facts_of(name, results, PROBE).ascii_title
         end = f"{name}_by_{operator}"
-        found += [
+        lines += [
             Headline(f"comprehensiveness_{end}", f"comprehensiveness (AOPC): {words}, {operator}"),
             Headline(f"sufficiency_{end}", "  sufficiency (AOPC, lower is better)"),
             Headline(f"flip_share_{end}", "  share of the words at the first flip"),
         ]
     gaps = importances_in(results, PROBE, "completeness_gap_")
     return (
-        *found,
+        *lines,
         *(
             Headline(f"completeness_gap_{one}", f"completeness gap: {facts_of(one, results, PROBE).ascii_title}")
             for one in gaps

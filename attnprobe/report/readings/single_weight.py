@@ -36,7 +36,7 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """
     panels = facets(per_example(results, PROBE, SCATTER))
     figure, axes = grid(len(panels), panel_height=1.9, columns=2)
-    drawn = [found for panel, facet in zip(axes, panels, strict=True) if (found := _hexagons(panel, facet)) is not None]
+    drawn = [image for panel, facet in zip(axes, panels, strict=True) if (image := _hexagons(panel, facet)) is not None]
     around(figure, x="difference of the attention weights", y="ΔJS (nats)")
     if drawn:
         # one scale for all panels

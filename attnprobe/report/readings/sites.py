@@ -39,8 +39,8 @@ def layer_and_head(site: str) -> tuple[int, int] | None:
     >>> layer_and_head("layer 2, head 11"), layer_and_head("layer 2"), layer_and_head("layer 1000000000")
     ((2, 11), (2, -1), None)
     """
-    found = re.fullmatch(r"layer (\d{1,3})(?:, head (\d{1,3}))?", site)
-    return None if found is None else (int(found[1]), ALL if found[2] is None else int(found[2]))
+    match = re.fullmatch(r"layer (\d{1,3})(?:, head (\d{1,3}))?", site)
+    return None if match is None else (int(match[1]), ALL if match[2] is None else int(match[2]))
 
 
 def titles(results: pd.DataFrame) -> dict[str, str]:
@@ -87,8 +87,8 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """A map of every measure: mean of the texts, the last layer on top, its heads side by side and all of them together on
     the right. Each map has its own scale. What is exchanged is the attention at one place alone; TVD is how far the
     prediction moves then, 0 to 1."""
-    words, found = titles(results), list(means(results))
-    panels = [(key, table, metric) for key, table in found for metric in words if metric in table and len(table)]
+    words, each = titles(results), list(means(results))
+    panels = [(key, table, metric) for key, table in each for metric in words if metric in table and len(table)]
     if not panels:
         raise UserError(
             f"the table of probe {PROBE} names no layer: expected sites such as 'layer 2, head 11'; measure it again"
@@ -97,7 +97,7 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
     for panel, (key, table, metric) in zip(axes, panels, strict=True):
         named = dict(zip(RUN, key, strict=True))
-        of = [] if len(found) == 1 else [str(named["data"]), str(named["model"]), f"seed {named['seed']}"]
+        of = [] if len(each) == 1 else [str(named["data"]), str(named["model"]), f"seed {named['seed']}"]
         draw(panel, table, metric)
         title(panel, counted(DOT.join([words[metric], *of]), int(table["n"].max())), 2.2 * 72)
     around(figure, x="head", y="layer")

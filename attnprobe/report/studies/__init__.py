@@ -62,14 +62,14 @@ class StudyReading:
 def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[StudyReading]:
     """Every sound finished study at or below these directories or glob patterns; none is no error, and a warning names
     those that are damaged."""
-    found, skipped = [], []
+    studies, skipped = [], []
     for directory in directories_with(STUDY, named_places(places)):
         try:
-            found.append(read_study(directory))
+            studies.append(read_study(directory))
         except DamagedRun as error:
             skipped.append(error)
     warn_of(skipped)
-    return found
+    return studies
 
 
 def read_study(directory: str | os.PathLike) -> StudyReading:

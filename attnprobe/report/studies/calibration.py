@@ -75,10 +75,10 @@ def census(models: pd.DataFrame) -> pd.DataFrame:
     return counts[kinds].join(means).reset_index()
 
 
-def yes_table(found: pd.DataFrame) -> pd.DataFrame:
+def yes_table(shares: pd.DataFrame) -> pd.DataFrame:
     """A row per claim and encoder, and the rate with its interval for each kind of attention."""
     rows = []
-    for key, part in found.groupby(["version", "criterion", "level", "claim", "encoder"], observed=True, sort=False):
+    for key, part in shares.groupby(["version", "criterion", "level", "claim", "encoder"], observed=True, sort=False):
         row = dict(zip(["version", "criterion", "level", "claim", "encoder"], key, strict=True))
         for kind in KINDS:
             own = part[part["rightness"] == kind]

@@ -84,10 +84,10 @@ def results_artifact(run_dir: Path, folder: Path, *, log_text: bool) -> wandb.Ar
 def facts(manifest: dict[str, Any]) -> dict[str, Any]:
     """What says where an artifact comes from, the checkpoint's SHA-256 above all; the same for every logging."""
     named = ("run_id", "experiment", "data", "model", "seed", "chosen_epoch", "training_fingerprint", "versions")
-    found = {key: manifest[key] for key in named if key in manifest}
+    known = {key: manifest[key] for key in named if key in manifest}
     if WEIGHTS in manifest["files"]:
-        found["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
-    return found
+        known["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
+    return known
 
 
 def name(kind: str, manifest: dict[str, Any]) -> str:

@@ -154,15 +154,15 @@ def learnt_of(run_dir: Path, *, log_text: bool) -> dict[str, float | str]:
 def verdicts_by_name(run_dir: Path) -> dict[str, str | float]:
     """Every line of the run's card that was tested: `verdict/erasure/word` = `meets`, and its number with the interval's ends
     as `…_value`, `…_low`, `…_high`."""
-    found: dict[str, str | float] = {}
+    verdicts: dict[str, str | float] = {}
     for line in verdicts_of(run_dir):
         if line.state == NOT_TESTED:
             continue
         name = f"verdict/{line.criterion}/{line.level}"
-        found[name] = line.state
+        verdicts[name] = line.state
         ends = {"value": line.value, "low": line.low, "high": line.high}
-        found |= {f"{name}_{end}": number for end, number in ends.items() if not pd.isna(number)}
-    return found
+        verdicts |= {f"{name}_{end}": number for end, number in ends.items() if not pd.isna(number)}
+    return verdicts
 
 
 def probe_table(results: pd.DataFrame | Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:

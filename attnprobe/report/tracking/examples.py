@@ -50,8 +50,8 @@ def example_table(
     for probe, shown in maps_in(numbers):
         weights = positions(numbers, probe, shown.metric, table["example_id"].tolist())
         if weights:
-            found = (strips(shown, row, weights.get(row["example_id"]), log_text=log_text) for row in rows)
-            table[shown.title] = [heatmap(one) for one in found]
+            drawn = (strips(shown, row, weights.get(row["example_id"]), log_text=log_text) for row in rows)
+            table[shown.title] = [heatmap(one) for one in drawn]
     return table
 
 
@@ -119,9 +119,9 @@ def strips(shown: HeatMap, row: dict[str, Any], weights: pd.Series | None, *, lo
     return [Strip(shown.title, floats(values), list(row["tokens"]) if log_text else None)]
 
 
-def heatmap(found: list[Strip]) -> str:
+def heatmap(drawn: list[Strip]) -> str:
     """One cell, a page by itself; empty where there is nothing to show."""
-    return f'<!doctype html><meta charset="utf-8">{page([strips_html(found)])}' if found else ""
+    return f'<!doctype html><meta charset="utf-8">{page([strips_html(drawn)])}' if drawn else ""
 
 
 def cell(value: Any) -> Any:

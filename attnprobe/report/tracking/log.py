@@ -43,10 +43,10 @@ def log_run(
     """
     run_dir = Path(run_dir)
     RunDirectory(run_dir).manifest()
-    found = read_numbers(run_dir).runs
-    if not found:
+    runs = read_numbers(run_dir).runs
+    if not runs:
         raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
-    identity = {name: str(found[0][name]) for name in RUN}
+    identity = {name: str(runs[0][name]) for name in RUN}
     where: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "group": group}
     run = open_run(identity, [], read_config(run_dir), run_dir, resumed=True, **where)
     try:
@@ -92,18 +92,18 @@ def log_results(
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
         figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
-        found = content.numbers(results) | content.pictures(figures)
+        logged = content.numbers(results) | content.pictures(figures)
         compared = compare(results)
         left_out: dict[str, int] = {}
         for name, table in content.tables(run_dir, results, compared, log_text=log_text, examples=examples):
-            found[name] = content.as_table(table, [name for name in map(str, table) if is_heatmap(name, results)])
+            logged[name] = content.as_table(table, [name for name in map(str, table) if is_heatmap(name, results)])
             left_out |= {f"{name}_rows_left_out": count} if (count := table.attrs.get(content.LEFT_OUT)) else {}
         known = dict(run.summary.get(LOGGED) or {})
-        fresh = {name: make() for name, (print_, make) in found.items() if known.get(name) != print_}
+        fresh = {name: make() for name, (print_, make) in logged.items() if known.get(name) != print_}
         if fresh:
             run.log(fresh)
         summary = content.summary_of(run_dir, compared, log_text=log_text)
-        run.summary.update(summary | left_out | {LOGGED: {name: print_ for name, (print_, _) in found.items()}})
+        run.summary.update(summary | left_out | {LOGGED: {name: print_ for name, (print_, _) in logged.items()}})
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)

@@ -37,9 +37,9 @@ ratio_of = mean_of_parts
 
 def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
     """F1 of true positives, false positives and false negatives; 0 where there is none of either."""
-    found, extra, missed = sums[..., 0], sums[..., 1], sums[..., 2]
-    total = 2 * found + extra + missed
-    return np.where(total > 0, 2 * found / np.where(total > 0, total, 1), 0.0)
+    hits, extra, missed = sums[..., 0], sums[..., 1], sums[..., 2]
+    total = 2 * hits + extra + missed
+    return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0)
 
 
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -158,13 +158,13 @@ def _over_texts(
     if error == 0:
         return 0.0, 0.0
     together = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
-    found = []
+    deviations = []
     for weights in _resamples(n, seed):
         sums = weights @ together
         mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
         spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
-        found.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
-    studentised = np.concatenate(found)
+        deviations.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
+    studentised = np.concatenate(deviations)
     ends = np.nanquantile(studentised, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
 

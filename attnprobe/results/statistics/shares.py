@@ -25,8 +25,8 @@ def clopper_pearson(count: float, n: int, *, confidence: float = 0.95) -> tuple[
 def _share(count: float, n: int, confidence: float, method: str) -> tuple[float, float, float]:
     if n == 0:
         return np.nan, np.nan, np.nan
-    found = stats.binomtest(round(count), n).proportion_ci(confidence, method)
-    return float(count / n), float(found.low), float(found.high)
+    interval = stats.binomtest(round(count), n).proportion_ci(confidence, method)
+    return float(count / n), float(interval.low), float(interval.high)
 
 
 def paired_difference(more: int, less: int, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:

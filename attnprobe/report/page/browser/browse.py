@@ -209,28 +209,28 @@ def decided(run: Run) -> tuple[dict[str, np.ndarray], dict[str, Any], int]:
     schema = directory.example_columns(run.split)
     several = is_list(schema.field("label").type)
     candidates = "candidates" in schema.names
-    found: dict[str, list[Any]] = {"label": [], "prediction": [], "probability": [], "candidates": []}
+    by_column: dict[str, list[Any]] = {"label": [], "prediction": [], "probability": [], "candidates": []}
     columns = ["label", "prediction", "probability", *(["candidates"] if candidates else [])]
     for piece in directory.example_pieces(run.split, columns):
         for side in ("label", "prediction"):
             values = piece[side]
-            found[side].append(
+            by_column[side].append(
                 [[c for c, on in enumerate(row) if on] for row in values.to_pylist()]
                 if several
                 else values.to_numpy().astype(np.int32)
             )
-        found["probability"].append(np.array(piece["probability"].to_pylist(), np.float32))
-        found["candidates"] += (
+        by_column["probability"].append(np.array(piece["probability"].to_pylist(), np.float32))
+        by_column["candidates"] += (
             [row and list(map(str, row)) for row in piece["candidates"].to_pylist()] if candidates else []
         )
-    probability = np.concatenate(found["probability"])
-    facts: dict[str, Any] = {"candidates": found["candidates"]} if candidates else {}
+    probability = np.concatenate(by_column["probability"])
+    facts: dict[str, Any] = {"candidates": by_column["candidates"]} if candidates else {}
     arrays: dict[str, np.ndarray] = {}
     for side in ("label", "prediction"):
         if several:
-            facts[side] = [row for rows in found[side] for row in rows]
+            facts[side] = [row for rows in by_column[side] for row in rows]
         else:
-            arrays[side] = np.concatenate(found[side])
+            arrays[side] = np.concatenate(by_column[side])
     classes = probability.shape[1]
     if classes <= MOST_CLASSES or several:
         arrays["probability"] = probability.ravel()

@@ -63,19 +63,19 @@ def maps_of(run: Run) -> list[tuple[Source, HeatMap]]:
 def sites(run: Run, probe: str, shown: HeatMap) -> list[str]:
     """The attentions that a map is of, layers and heads in the order of their numbers; one without a name of most."""
     tables = [each[probe] for each in run.numbers.tables if probe in each]
-    found = {site for one in tables for site in sites_in(one.path, shown.metric)}
-    return sorted(found, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
+    names = {site for one in tables for site in sites_in(one.path, shown.metric)}
+    return sorted(names, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
 
 
 def columns_of(run: Run) -> list[tuple[Source, Column]]:
     """The numbers that are shown with each example: first those that the list can be sorted by, leading ones before all."""
-    found = [(Source(probe, one), one) for probe, one in columns_in(run.numbers)]
+    columns = [(Source(probe, one), one) for probe, one in columns_in(run.numbers)]
     several = is_list(RunDirectory(run.directory).example_columns(run.split).field("label").type)
     # with several labels at once no class is ahead of another
     absent = {"margin"} if several else set()
     absent |= {"special_mass"} - set(RunDirectory(run.directory).example_columns(run.split).names)
-    found += [(Source(None, one), one) for one in OWN_COLUMNS if one.metric not in absent]
-    return sorted(found, key=lambda pair: (not pair[1].sorts, not pair[1].leads))
+    columns += [(Source(None, one), one) for one in OWN_COLUMNS if one.metric not in absent]
+    return sorted(columns, key=lambda pair: (not pair[1].sorts, not pair[1].leads))
 
 
 @dataclass(frozen=True)
@@ -168,18 +168,18 @@ def _fill(
     there: np.ndarray,
     begin: Int[np.ndarray, " rows"],
     own: Int[np.ndarray, " rows"],
-    found: Records,
+    given: Records,
     ids: Int[np.ndarray, " examples"],
     lengths: Int[np.ndarray, " examples"],
     where: str,
 ) -> None:
     """Put the records of a stretch's examples into their places; those of other examples are only looked at."""
-    row = np.searchsorted(ids, found.example_id)
-    if (row >= len(ids)).any() or (found.step >= lengths[row]).any():
+    row = np.searchsorted(ids, given.example_id)
+    if (row >= len(ids)).any() or (given.step >= lengths[row]).any():
         raise ValueError(f"{where} has a position that its text does not have")
     place = np.minimum(np.searchsorted(own, row), len(own) - 1)
     kept = own[place] == row
-    dense[begin[place[kept]] + found.step[kept]] = found.value[kept]
+    dense[begin[place[kept]] + given.step[kept]] = given.value[kept]
     there[place[kept]] = True
 
 
@@ -215,5 +215,5 @@ def largest(lists: pa.ChunkedArray) -> Float[np.ndarray, " examples"]:
     lengths, flat = lengths_of(lists), pc.list_flatten(lists).to_numpy().astype(np.float64)
     if len(flat) == 0:
         return np.full(len(lengths), np.nan)
-    found = np.maximum.reduceat(np.append(flat, -np.inf), np.minimum(starts(lengths), len(flat)))
-    return np.where(lengths > 0, found, np.nan)
+    maximum = np.maximum.reduceat(np.append(flat, -np.inf), np.minimum(starts(lengths), len(flat)))
+    return np.where(lengths > 0, maximum, np.nan)

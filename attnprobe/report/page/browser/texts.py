@@ -78,12 +78,12 @@ class Vocabulary:
 
     def encoded(self, words: pa.ChunkedArray) -> UInt[np.ndarray, " words"]:
         """The words' numbers; new ones get the next."""
-        found = [np.zeros(0, np.uint32)]
+        numbers = [np.zeros(0, np.uint32)]
         for chunk in words.chunks:
             once = chunk.dictionary_encode()
             known = [self.numbers.setdefault(word, len(self.numbers)) for word in once.dictionary.to_pylist()]
-            found.append(np.array(known, np.uint32)[once.indices.to_numpy(zero_copy_only=False)])
-        return np.concatenate(found)
+            numbers.append(np.array(known, np.uint32)[once.indices.to_numpy(zero_copy_only=False)])
+        return np.concatenate(numbers)
 
 
 def read_texts(run: RunDirectory, split: str, *, words: bool) -> Texts:
