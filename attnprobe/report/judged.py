@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnprobe.report.page.runs import Run, read_runs
-from attnprobe.report.page.verdicts import Line, Outcome
+from attnprobe.report.page.verdicts import Line, JudgedClaim
 from attnprobe.report.publish import verdicts
 from attnprobe.report.states import lines_of, states
 from attnprobe.report.studies import STUDY, read_study
@@ -28,19 +28,19 @@ def judged(place: str | os.PathLike) -> tuple[dict[str, float], dict[str, str]]:
     reading = read_study(path)
     runs = read_runs(reading.runs)
     lines = verdicts(reading, runs).lines
-    return of_run(runs[0])[0] | of_claims(outcomes_of(lines)), by_criterion(lines)
+    return of_run(runs[0])[0] | of_claims(claims_of(lines)), by_criterion(lines)
 
 
 def of_run(run: Run) -> tuple[dict[str, float], dict[str, str]]:
     """As `judged`, of one run that is read."""
     lines = lines_of(run)
     numbers = {name.replace("/", "."): value for name, value in headline(run.numbers).items()}
-    return numbers | of_claims(outcomes_of(lines)), by_criterion(lines)
+    return numbers | of_claims(claims_of(lines)), by_criterion(lines)
 
 
-def outcomes_of(lines: Sequence[Line]) -> list[Outcome]:
+def claims_of(lines: Sequence[Line]) -> list[JudgedClaim]:
     """Every claim that was put to the test."""
-    return [one for line in lines for one in line.outcomes]
+    return [one for line in lines for one in line.judged_claims]
 
 
 def by_criterion(lines: Sequence[Line]) -> dict[str, str]:
@@ -48,6 +48,8 @@ def by_criterion(lines: Sequence[Line]) -> dict[str, str]:
     return {one.criterion: one.state for one in states(lines) if one.tested}
 
 
-def of_claims(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def of_claims(judged_claims: Sequence[JudgedClaim]) -> dict[str, float]:
     """The number of every claim."""
-    return {f"{one.finding.claim.criterion}.{one.finding.claim.name}": one.finding.evidence.value for one in outcomes}
+    return {
+        f"{one.finding.claim.criterion}.{one.finding.claim.name}": one.finding.evidence.value for one in judged_claims
+    }

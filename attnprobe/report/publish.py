@@ -67,8 +67,8 @@ def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Card:
     """The card of the study's own model, by the study and by the tests in the tables of its own `runs`."""
     group = group_of(reading, grouped(runs))
     assert group is not None  # it is made of these runs
-    outcomes = examine([group], list(readings().values())) + of_studies([reading], [group])
-    return card(group, outcomes)
+    judged_claims = examine([group], list(readings().values())) + of_studies([reading], [group])
+    return card(group, judged_claims)
 
 
 def verdict_table(shown: Card, frame: box.Box) -> Table:

@@ -21,7 +21,7 @@ from attnprobe.report.page.render import rendered
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import sections
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
-from attnprobe.report.page.verdicts import Outcome, cards, examine, verdict_table
+from attnprobe.report.page.verdicts import JudgedClaim, cards, examine, verdict_table
 from attnprobe.report.paper import Paper
 from attnprobe.report.published import compare
 from attnprobe.report.reading import Reading, present
@@ -70,7 +70,7 @@ def write_report(
     shown = [show_study(study, place, folder, said.groups) for place, study in enumerate(studies, start=1)]
     figures = [one.file for some in [*drawn.values(), *(study.pictures for study in shown)] for one in some]
     tell("tables")
-    shown_cards = cards(said.tested, said.outcomes)
+    shown_cards = cards(said.tested, said.judged_claims)
     written = [*all_tables(said.numbers, said.compared, said.findings), *verdict_table(shown_cards)]
     tables = [path.name for one in written for path in one.write(folder)]
     tables += [path.name for path in Paper(said.compared).write(folder)]
@@ -79,7 +79,7 @@ def write_report(
     tell("page")
     page = rendered(
         title=title,
-        sections=sections(said.readings, said.groups, said.compared, drawn, said.outcomes),
+        sections=sections(said.readings, said.groups, said.compared, drawn, said.judged_claims),
         comparisons=by_claim(said.across),
         studies=shown,
         cards=shown_cards,
@@ -104,7 +104,7 @@ class Computed:
         numbers: of all runs.
         compared: headline numbers next to the published ones.
         readings: of the probes that the runs have.
-        outcomes: what every claim comes to, for one group each.
+        judged_claims: what every claim comes to, for one group each.
         across: findings about several models, each with the words for what it is about.
     """
 
@@ -112,18 +112,18 @@ class Computed:
     numbers: Numbers
     compared: pd.DataFrame
     readings: list[Reading]
-    outcomes: list[Outcome]
+    judged_claims: list[JudgedClaim]
     across: list[tuple[str, Finding]]
 
     @property
     def tested(self) -> list[Group]:
         """The groups that something was found about."""
-        return [group for group in self.groups if any(one.group is group for one in self.outcomes)]
+        return [group for group in self.groups if any(one.group is group for one in self.judged_claims)]
 
     @property
     def findings(self) -> list[tuple[str, Finding]]:
         """All findings, each with the words for what it is about."""
-        return [(outcome.group.title, outcome.finding) for outcome in self.outcomes] + self.across
+        return [(judged_claim.group.title, judged_claim.finding) for judged_claim in self.judged_claims] + self.across
 
 
 def computed(runs: list[Run], studies: Sequence[StudyReading], tell: Callable[[str], None]) -> Computed:
@@ -135,7 +135,7 @@ def computed(runs: list[Run], studies: Sequence[StudyReading], tell: Callable[[s
         numbers=numbers,
         compared=compare(numbers),
         readings=readings,
-        outcomes=examine(groups, readings, tell=tell) + of_studies(studies, groups),
+        judged_claims=examine(groups, readings, tell=tell) + of_studies(studies, groups),
         across=[(f"{finding.data}{DOT}{finding.model}", finding) for finding in comparisons(groups)],
     )
 

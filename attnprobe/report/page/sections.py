@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnprobe.report.page.pictures import Picture
 from attnprobe.report.page.runs import Group
-from attnprobe.report.page.verdicts import Outcome, in_words
+from attnprobe.report.page.verdicts import JudgedClaim, in_words
 from attnprobe.report.published import REMARKS
 from attnprobe.report.reading import Reading
 from attnprobe.report.wide import class_of
@@ -67,18 +67,18 @@ class Section:
     published: tuple[Beside, ...]
     remarks: tuple[str, ...]
     pictures: tuple[Picture, ...]
-    outcomes: tuple[Outcome, ...]
+    judged_claims: tuple[JudgedClaim, ...]
     words: str
     noted: str
     cost: str
 
     @property
-    def claims(self) -> list[tuple[Any, list[Outcome]]]:
+    def claims(self) -> list[tuple[Any, list[JudgedClaim]]]:
         """Each claim with its findings, in the reading's order."""
-        by_name: dict[str, list[Outcome]] = {}
-        for outcome in self.outcomes:
-            by_name.setdefault(outcome.finding.claim.name, []).append(outcome)
-        return [(outcomes[0].finding.claim, outcomes) for outcomes in by_name.values()]
+        by_name: dict[str, list[JudgedClaim]] = {}
+        for judged_claim in self.judged_claims:
+            by_name.setdefault(judged_claim.finding.claim.name, []).append(judged_claim)
+        return [(judged_claims[0].finding.claim, judged_claims) for judged_claims in by_name.values()]
 
 
 def heading(reading: Reading) -> str:
@@ -95,19 +95,19 @@ def sections(
     groups: Sequence[Group],
     compared: pd.DataFrame,
     drawn: Mapping[str, Sequence[Picture]],
-    outcomes: Sequence[Outcome],
+    judged_claims: Sequence[JudgedClaim],
 ) -> list[Section]:
     """The page's sections, one per probe that has something to show; `drawn`: its figures, by its name."""
     made: list[Section] = []
     said: set[str] = set()
     for reading in readings:
-        own = [outcome for outcome in outcomes if outcome.section == f"test-{reading.probe}"]
+        own = [judged_claim for judged_claim in judged_claims if judged_claim.section == f"test-{reading.probe}"]
         embedded = [one for one in drawn[reading.probe] if one.uri]
         one = section(reading, groups, compared, embedded, own, in_words(own))
         if one.noted in said:  # several probes use the same numbers
             one = replace(one, noted="")
         said.add(one.noted)
-        if one.rows or one.pictures or one.outcomes:
+        if one.rows or one.pictures or one.judged_claims:
             made.append(one)
     return made
 
@@ -117,7 +117,7 @@ def section(
     groups: Sequence[Group],
     compared: pd.DataFrame,
     drawn: Sequence[Picture],
-    outcomes: Sequence[Outcome],
+    judged_claims: Sequence[JudgedClaim],
     words: str,
 ) -> Section:
     """A probe's part of the page.
@@ -127,7 +127,7 @@ def section(
         groups: all of the report.
         compared: `attnprobe.report.published.compare` of all runs.
         drawn: its figures.
-        outcomes: its claims put to the test.
+        judged_claims: its claims put to the test.
         words: two sentences on these.
     """
     numbers = compared[compared["probe"] == reading.probe]
@@ -144,7 +144,7 @@ def section(
         published=tuple(beside),
         remarks=tuple(f"{paper}: {REMARKS[paper]}" for paper in papers),
         pictures=tuple(drawn),
-        outcomes=tuple(outcomes),
+        judged_claims=tuple(judged_claims),
         words=words,
         noted=noted(reading, columns),
         cost=cost_of(reading.probe, columns),

@@ -11,7 +11,7 @@ from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.page.formats import cell
 from attnprobe.report.page.pictures import Picture, picture
 from attnprobe.report.page.runs import DOT, Group
-from attnprobe.report.page.verdicts import Outcome
+from attnprobe.report.page.verdicts import JudgedClaim
 from attnprobe.report.studies import StudyReading
 
 
@@ -46,18 +46,18 @@ def by_claim(findings: Sequence[tuple[str, Finding]]) -> list[tuple[Claim, list[
     return [(rows[0][1].claim, rows) for rows in by_name.values()]
 
 
-def of_studies(studies: Sequence[StudyReading], groups: Sequence[Group]) -> list[Outcome]:
+def of_studies(studies: Sequence[StudyReading], groups: Sequence[Group]) -> list[JudgedClaim]:
     """The studies' findings, each with the group that holds the study's own runs.
 
     Names would not do: two studies of one data set and model may differ in their settings. A study whose runs are not in
     the report has no card here.
     """
-    outcomes = []
+    judged_claims = []
     for place, study in enumerate(studies, start=1):
         group = group_of(study, groups)
         if group is not None:
-            outcomes += [Outcome(finding, group, f"study-{place}") for finding in study.findings]
-    return outcomes
+            judged_claims += [JudgedClaim(finding, group, f"study-{place}") for finding in study.findings]
+    return judged_claims
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:

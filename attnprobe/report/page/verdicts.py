@@ -43,7 +43,7 @@ SAID = {HOLDS: "yes", NOT_HELD: "no", NEGLIGIBLE: "negligible", UNDECIDED: "unde
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JudgedClaim:
     """A finding, whose runs it is of, and the part of the page that shows it."""
 
     finding: Finding
@@ -72,11 +72,11 @@ class Line:
     """One criterion and level on one card, with the primary claim's finding and those of the others."""
 
     verdict: Verdict
-    primary: Outcome | None
-    details: tuple[Outcome, ...]
+    primary: JudgedClaim | None
+    details: tuple[JudgedClaim, ...]
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def judged_claims(self) -> tuple[JudgedClaim, ...]:
         """All of its claims, the primary one first."""
         return self.details if self.primary is None else (self.primary, *self.details)
 
@@ -90,9 +90,9 @@ class Card:
     lead: str
 
 
-def card(group: Group, outcomes: Sequence[Outcome]) -> Card:
+def card(group: Group, judged_claims: Sequence[JudgedClaim]) -> Card:
     """The card of one group: a line for every criterion and level, those without a test included."""
-    own = [one for one in outcomes if one.group is group and one.is_verdict]
+    own = [one for one in judged_claims if one.group is group and one.is_verdict]
     encoder = encoder_of(group.runs[0].manifest) if group.runs else ""
     judged = verdicts([one.finding for one in own], guessing=guessing(group.runs), encoder=encoder)
     lines = []
@@ -107,9 +107,9 @@ def card(group: Group, outcomes: Sequence[Outcome]) -> Card:
     return Card(group, tuple(lines), first_sentence(judged))
 
 
-def cards(groups: Sequence[Group], outcomes: Sequence[Outcome]) -> list[Card]:
+def cards(groups: Sequence[Group], judged_claims: Sequence[JudgedClaim]) -> list[Card]:
     """A card for each group."""
-    return [card(group, outcomes) for group in groups]
+    return [card(group, judged_claims) for group in groups]
 
 
 def examine(
@@ -117,7 +117,7 @@ def examine(
     readings: Sequence[Reading],
     *,
     tell: Callable[[str], None] = lambda _: None,
-) -> list[Outcome]:
+) -> list[JudgedClaim]:
     """Every claim of every reading, put to the test on every group.
 
     Args:
@@ -125,15 +125,15 @@ def examine(
         readings: their probes may be missing in some groups.
         tell: is told what is being done.
     """
-    outcomes = []
+    judged_claims = []
     for group in groups:
         tell(f"claims on {group.title}")
         for reading in readings:
-            outcomes += [
-                Outcome(finding, group, f"test-{reading.probe}")
+            judged_claims += [
+                JudgedClaim(finding, group, f"test-{reading.probe}")
                 for finding in findings(reading.claims, group.numbers, reading.probe)
             ]
-    return outcomes
+    return judged_claims
 
 
 def verdict_table(cards: Sequence[Card]) -> list[Table]:
@@ -156,7 +156,7 @@ VERDICTS = (
 )
 
 
-def in_words(tested: Sequence[Outcome]) -> str:
+def in_words(tested: Sequence[JudgedClaim]) -> str:
     """One sentence on one test's claims: how many say yes, and how many do not. What they mean for the attention is on the
     card, after the questions that come first."""
     if not tested:
