@@ -99,7 +99,7 @@ def audit_model(
     directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
     directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
     try:
-        measured = examine(model, split, probes, seed, epsilon, directory.path)
+        measured = run_probes(model, split, probes, seed, epsilon, directory.path)
         content = written(directory, split, measured, run_id, facts)
         directory.finish(content, {})
     except BaseException:
@@ -138,7 +138,7 @@ class Measured:
     performance: dict[str, Tensor]
 
 
-def examine(
+def run_probes(
     model: TrainedModel, split: TextSplit, probes: Sequence[Probe], seed: int, epsilon: float, folder: Path
 ) -> Measured:
     """All tests on all texts; rows that do not fit into memory wait in `folder`."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnprobe.report.page.runs import Run, read_runs
-from attnprobe.report.page.verdicts import Line, JudgedClaim
+from attnprobe.report.page.verdicts import JudgedClaim, Line
 from attnprobe.report.publish import verdicts
 from attnprobe.report.states import lines_of, states
 from attnprobe.report.studies import STUDY, read_study

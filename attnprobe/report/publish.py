@@ -14,7 +14,7 @@ from attnprobe.report.page.about import notes_of_data
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.runs import Run, grouped, read_runs
 from attnprobe.report.page.studies import group_of, of_studies
-from attnprobe.report.page.verdicts import MARKS, Card, card, examine
+from attnprobe.report.page.verdicts import MARKS, Card, card, put_claims_to_test
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import readings
 from attnprobe.report.studies import StudyReading, read_study, with_intervals, write_study
@@ -67,7 +67,7 @@ def verdicts(reading: StudyReading, runs: Sequence[Run]) -> Card:
     """The card of the study's own model, by the study and by the tests in the tables of its own `runs`."""
     group = group_of(reading, grouped(runs))
     assert group is not None  # it is made of these runs
-    judged_claims = examine([group], list(readings().values())) + of_studies([reading], [group])
+    judged_claims = put_claims_to_test([group], list(readings().values())) + of_studies([reading], [group])
     return card(group, judged_claims)
 
 

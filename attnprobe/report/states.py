@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnprobe.report.page.runs import Run, grouped
-from attnprobe.report.page.verdicts import Line, cards, examine
+from attnprobe.report.page.verdicts import Line, cards, put_claims_to_test
 from attnprobe.report.reading import present
 from attnprobe.report.verdicts import NOT_TESTED
 
@@ -39,4 +39,4 @@ def states(lines: Sequence[Line]) -> tuple[State, ...]:
 def lines_of(run: Run) -> Sequence[Line]:
     """The card of a run by its own tables."""
     groups = grouped([run])
-    return cards(groups, examine(groups, present(run.numbers)))[0].lines
+    return cards(groups, put_claims_to_test(groups, present(run.numbers)))[0].lines

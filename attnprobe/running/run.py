@@ -47,7 +47,7 @@ from attnprobe.running.prepare import EVERY_RUN, Finished, prepare
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import SPLIT, Settings
 from attnprobe.running.tables import write_tables
-from attnprobe.running.training import examine
+from attnprobe.running.training import test
 from attnprobe.running.weights import train
 from attnprobe.running.whole import performance_rows, training_rows
 
@@ -129,7 +129,7 @@ def carry_out(
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     progress = ExampleProgress(data.sizes, title)
-    examine(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, playground, progress])
+    test(classifier, data, hardware=config["trainer"], callbacks=[runner, predictions, playground, progress])
 
     rows = {
         "training": training_rows(trained["curve"]),

@@ -234,7 +234,7 @@ def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
         classifier.float()
 
 
-def examine(
+def test(
     classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
     """One pass over the test split with the probes listening, on one device whatever trained the model."""

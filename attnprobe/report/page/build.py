@@ -21,7 +21,7 @@ from attnprobe.report.page.render import rendered
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import sections
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
-from attnprobe.report.page.verdicts import JudgedClaim, cards, examine, verdict_table
+from attnprobe.report.page.verdicts import JudgedClaim, cards, put_claims_to_test, verdict_table
 from attnprobe.report.paper import Paper
 from attnprobe.report.published import compare
 from attnprobe.report.reading import Reading, present
@@ -135,7 +135,7 @@ def computed(runs: list[Run], studies: Sequence[StudyReading], tell: Callable[[s
         numbers=numbers,
         compared=compare(numbers),
         readings=readings,
-        judged_claims=examine(groups, readings, tell=tell) + of_studies(studies, groups),
+        judged_claims=put_claims_to_test(groups, readings, tell=tell) + of_studies(studies, groups),
         across=[(f"{finding.data}{DOT}{finding.model}", finding) for finding in comparisons(groups)],
     )
 

@@ -112,7 +112,7 @@ def cards(groups: Sequence[Group], judged_claims: Sequence[JudgedClaim]) -> list
     return [card(group, judged_claims) for group in groups]
 
 
-def examine(
+def put_claims_to_test(
     groups: Sequence[Group],
     readings: Sequence[Reading],
     *,

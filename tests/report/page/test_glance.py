@@ -10,7 +10,7 @@ from attnprobe.report.claims import CRITERIA
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.glance import STEPS, word
 from attnprobe.report.page.runs import grouped, read_runs
-from attnprobe.report.page.verdicts import cards, examine
+from attnprobe.report.page.verdicts import cards, put_claims_to_test
 from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
 from attnprobe.results.table import read_examples
@@ -37,7 +37,7 @@ def plain(markup):
 
 def cards_of(directory):
     groups = grouped(read_runs([directory]))
-    return cards(groups, examine(groups, present(groups[0].numbers)))
+    return cards(groups, put_claims_to_test(groups, present(groups[0].numbers)))
 
 
 def test_model_data_quality_verdicts_sentence_and_text(place):
