@@ -70,8 +70,8 @@ def selected(values: Any, chosen: Int[np.ndarray, " chosen"]) -> Any:
 
 
 @dataclass(slots=True)
-class Row:
-    """One row, tokenised and truncated; the fields are those of `Examples`. What belongs to each word is missing where it
+class Example:
+    """One text, tokenised and truncated; the fields are those of `Examples`. What belongs to each word is missing where it
     does not fit the tokens; `rationale_lost`: it was in what was cut off."""
 
     words: Int[np.ndarray, " tokens"]

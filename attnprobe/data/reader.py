@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from attnprobe.data import rows
 from attnprobe.data.columns import Columns
-from attnprobe.data.examples import Examples, Lexicon, Row
+from attnprobe.data.examples import Example, Examples, Lexicon
 from attnprobe.data.patterns import matching
 from attnprobe.data.ragged import Ragged
 from attnprobe.data.text import TextRules
@@ -41,11 +41,11 @@ class Reader:
         dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
         if "question" in needed:
             dropped |= Counter(dict.fromkeys(["question is null", "question is empty"], 0))
-        kept: dict[int, Row] = {}
+        kept: dict[int, Example] = {}
         for number in progress(np.flatnonzero(passed).tolist(), f"read {split}"):
             one = {name: values[number] for name, values in cells.items()}
             missing = next((name for name in needed if one[name] is None), None)
-            row = f"{missing} is null" if missing else self.row(one, lexicon, f"row {number} of {split}")
+            row = f"{missing} is null" if missing else self.example(one, lexicon, f"row {number} of {split}")
             if isinstance(row, str):
                 dropped[row] += 1
             else:
@@ -86,7 +86,7 @@ class Reader:
         numbers = {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
         return cells | numbers
 
-    def row(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Row | str:
+    def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Example | str:
         """One row, or why it is left out."""
         tokens, sentence = self.rules.read(self.checked(cells["text"], where))
         asked = self.rules.words(str(cells["question"])) if "question" in cells else None
@@ -108,7 +108,7 @@ class Reader:
                 per_word[name] = fitting
         sizes = np.zeros(0, int) if sentence is None else np.bincount(sentence)
         limit = self.max_tokens
-        return Row(
+        return Example(
             words=lexicon.numbers(tokens[:limit]),
             length=len(tokens),
             labels=cells["label"],
@@ -186,7 +186,7 @@ class Reader:
         kind = self.columns.rationale_kind
         return f"data.rationale={self.columns.rationale}: data.rationale_kind={kind} expects {kinds[kind]}"
 
-    def examples(self, kept: Mapping[int, Row], count: dict[str, Any]) -> Examples:
+    def examples(self, kept: Mapping[int, Example], count: dict[str, Any]) -> Examples:
         """All rows, column by column."""
         every = list(kept.values())
         split_up = self.rules.sentences is not None

@@ -16,16 +16,16 @@ from attnprobe.outside.audit import Audit, audit_model, default_probes
 from attnprobe.probes.base import Probe
 from attnprobe.readout import Readout
 
-Rows = Sequence[Any] | np.ndarray | Tensor
+Arrays = Sequence[Any] | np.ndarray | Tensor
 
 
 def audit_tensors(
-    attention: Rows,
-    position_logits: Rows | None = None,
+    attention: Arrays,
+    position_logits: Arrays | None = None,
     *,
-    hidden: Rows | None = None,
-    weight: Rows | None = None,
-    bias: Rows | None = None,
+    hidden: Arrays | None = None,
+    weight: Arrays | None = None,
+    bias: Arrays | None = None,
     labels: Sequence[int],
     tokens: Sequence[Sequence[str]] | None = None,
     classes: Sequence[str] | None = None,
@@ -76,7 +76,7 @@ def audit_tensors(
 
 
 def model_of(
-    attention: Rows, position_logits: Rows | None, hidden: Rows | None, weight: Rows | None, bias: Rows | None
+    attention: Arrays, position_logits: Arrays | None, hidden: Arrays | None, weight: Arrays | None, bias: Arrays | None
 ) -> "TensorModel":
     """A model of what is known; see `audit_tensors`."""
     weights = arrays("attention", attention, 1)
@@ -176,7 +176,7 @@ class TensorModel(TrainedModel):
 
 
 def logits_of(
-    attention: Sequence[Tensor], position_logits: Rows | None, hidden: Sequence[Tensor] | None, weight: Any, bias: Any
+    attention: Sequence[Tensor], position_logits: Arrays | None, hidden: Sequence[Tensor] | None, weight: Any, bias: Any
 ) -> list[Float[Tensor, "seq classes"]]:
     """The position logits of every text, two classes or more.
 
@@ -224,7 +224,7 @@ def tensor(name: str, values: Any, axes: int) -> Tensor:
     return made
 
 
-def arrays(name: str, values: Rows, axes: int, like: Sequence[Tensor] | None = None) -> list[Tensor]:
+def arrays(name: str, values: Arrays, axes: int, like: Sequence[Tensor] | None = None) -> list[Tensor]:
     """One tensor per text.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from attnprobe.errors import UserError
 from attnprobe.overrides import quoted
 from attnprobe.studies.base import Compose, Done, Member, Plan, Study, duration, without_learned_attention
-from attnprobe.studies.timing import Costs, measure
+from attnprobe.studies.timing import Costs, measured_costs
 
 FEWEST = {"train": 2000, "test": 400}
 """However short the time, no fewer examples than these are taken: fewer would leave every interval too wide to decide."""
@@ -50,7 +50,7 @@ class Audit(Study):
     def plan(self, compose: Compose) -> Plan:
         """As many rows as the time allows, and what that means in words."""
         config = compose([self.examined])
-        costs, epochs = measure(config), int(config.training.epochs)
+        costs, epochs = measured_costs(config), int(config.training.epochs)
         trainings = 2 * (1 + len(self.seeds)) if epochs else 0
         kept = rows_within(costs, epochs, trainings, self.minutes * 60)
         most = dict(config.data.most or {}) | kept

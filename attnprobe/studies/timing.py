@@ -46,7 +46,7 @@ class Costs:
         return trainings * epochs * self.rows["train"] * self.training + probed * self.rows["test"] * self.probing
 
 
-def measure(config: DictConfig) -> Costs:
+def measured_costs(config: DictConfig) -> Costs:
     """Time training and probes on a few batches with an untrained model; nothing is written.
 
     Args:

@@ -14,7 +14,7 @@ from attnprobe.results.table import read_results
 from attnprobe.running.settings import Settings
 from attnprobe.studies.audit import rows_within
 from attnprobe.studies.base import carry_out_study
-from attnprobe.studies.timing import Costs, measure
+from attnprobe.studies.timing import Costs, measured_costs
 from tests.runs import SMALL_ADVERSARY, composed
 
 QUICK = ("training.epochs=2", "data.embedding_size=12", "study.seeds=[1]", "trainer.accelerator=cpu", *SMALL_ADVERSARY)
@@ -96,7 +96,7 @@ def test_a_plan_is_kept_when_an_audit_is_resumed(tmp_path, monkeypatch, capsys):
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
     command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation,adversarial]"]
     monkeypatch.setattr(
-        "attnprobe.studies.audit.measure",
+        "attnprobe.studies.audit.measured_costs",
         lambda config: Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu"),
     )
     monkeypatch.setattr("attnprobe.studies.audit.FEWEST", {"train": 60, "test": 20})
@@ -108,7 +108,7 @@ def test_a_plan_is_kept_when_an_audit_is_resumed(tmp_path, monkeypatch, capsys):
     assert manifest["counts"]["test"]["kept"] == 20
     assert manifest["counts"]["train"]["kept"] == 60
     (first / "study.json").unlink()
-    monkeypatch.setattr("attnprobe.studies.audit.measure", lambda config: pytest.fail("planned twice"))
+    monkeypatch.setattr("attnprobe.studies.audit.measured_costs", lambda config: pytest.fail("planned twice"))
     assert carry_out_study(command, compose) == first
     assert json.loads((first / "study.json").read_text())["members"] == members
 
@@ -117,7 +117,7 @@ def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
     config = composed(
         "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=12", "trainer.accelerator=cpu"
     )
-    costs = measure(config)
+    costs = measured_costs(config)
     assert costs.rows["train"] == 300
     assert costs.device == "cpu"
     assert 1e-6 < costs.training < 0.1

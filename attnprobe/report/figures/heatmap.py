@@ -20,8 +20,8 @@ from attnprobe.report.figures.lines import (
     MARGIN,
     WIDTH,
     cut,
-    measure,
     shorten,
+    width_of,
     windows,
     wrap,
 )
@@ -159,7 +159,7 @@ def _block(choice: Choice, row: pd.Series, example: pd.Series, results: pd.DataF
         captions=captions,
         words=words,
         weights=[None if w is None else np.array([np.nan if t < 0 else w[t] for t in picked]) for w in maps],
-        places=wrap([measure(word) for word in words], COLUMN),
+        places=wrap([width_of(word) for word in words], COLUMN),
     )
 
 

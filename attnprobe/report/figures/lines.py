@@ -62,7 +62,7 @@ def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
     return [(positions[a], positions[b - 1] + 1) for a, b in pairwise(breaks)]
 
 
-def measure(word: str) -> float:
+def width_of(word: str) -> float:
     """The width of a drawn word, padding included, in points."""
     return text_width(word, FONT_SIZE) + 2 * PADDING
 

@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class HeadlineRow:
     """One headline number across all groups; None where a group does not have it. `unit`: unit, range and direction.
     `inner`: it belongs to the row above."""
 
@@ -63,7 +63,7 @@ class Section:
     title: str
     about: str
     columns: tuple[Group, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[HeadlineRow, ...]
     published: tuple[Beside, ...]
     remarks: tuple[str, ...]
     pictures: tuple[Picture, ...]
@@ -158,7 +158,7 @@ def noted(reading: Reading, columns: Sequence[Group]) -> str:
     return reading.noted(notes) if reading.noted is not None and notes else ""
 
 
-def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Row]:
+def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[HeadlineRow]:
     """The headline numbers over all classes, a column per group; numbers that no group has are left out."""
     overall = numbers[numbers["group"] == "overall"]
     records: list[Any] = overall.to_dict("records")
@@ -169,7 +169,7 @@ def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) ->
         cells = tuple(cell(by_key, key, group) for group in columns)
         if any(one is not None for one in cells):
             unit = unit_of(reading.probe, key, columns)
-            rows.append(Row(titles[key].strip(), unit, titles[key].startswith(" "), cells))
+            rows.append(HeadlineRow(titles[key].strip(), unit, titles[key].startswith(" "), cells))
     return rows
 
 
