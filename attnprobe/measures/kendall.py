@@ -121,7 +121,7 @@ def _exact(size: Int[Tensor, "*batch"], fewer: Int[Tensor, "*batch"]) -> Float[T
 
 @cache
 def _tails() -> Float[Tensor, "sizes inversions"]:
-    """Share of the orders of so many entries (row) that have at most so many inversions (column).
+    """Share of the orders of that many entries (row) that have at most that many inversions (column).
 
     The next entry comes before 0, 1, … or all of the others, each as likely, and adds as many inversions.
     """

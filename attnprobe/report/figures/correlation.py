@@ -63,7 +63,7 @@ def histogram(pair: Pair, results: pd.DataFrame) -> Figure:
 
 
 OVERLAID = 3
-"""So many classes can be told apart on top of each other; more stand in rows."""
+"""The most classes that can be told apart on top of each other; more are drawn in rows."""
 
 
 def longest(split: Sequence[Sequence[tuple[str, pd.DataFrame]]]) -> list[str]:

@@ -29,7 +29,7 @@ _MEASURE = RendererAgg(8, 8, 720)
 
 MISSING_GLYPH = "□"
 FALLBACK_FONTS = ("Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Arabic")
-"""Taken up, where they are installed, for the characters that matplotlib's own DejaVu Sans does not have."""
+"""Used, where they are installed, for the characters that matplotlib's own DejaVu Sans does not have."""
 
 
 @cache

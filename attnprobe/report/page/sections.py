@@ -40,7 +40,7 @@ class HeadlineRow:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PublishedNumber:
     """A published number next to ours."""
 
     title: str
@@ -64,7 +64,7 @@ class Section:
     about: str
     columns: tuple[Group, ...]
     rows: tuple[HeadlineRow, ...]
-    published: tuple[Beside, ...]
+    published: tuple[PublishedNumber, ...]
     remarks: tuple[str, ...]
     pictures: tuple[Picture, ...]
     judged_claims: tuple[JudgedClaim, ...]
@@ -227,7 +227,7 @@ def cell(by_key: Mapping[tuple[str, str], Mapping[str, Any]], metric: str, group
     )
 
 
-def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Beside]:
+def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[PublishedNumber]:
     """Every number that a paper has too, in the order of the headlines, then of the groups."""
     titles = {run.run_id: group.title for group in columns for run in group.runs}
     classes = {run.run_id: run.manifest.get("classes", []) for group in columns for run in group.runs}
@@ -238,7 +238,7 @@ def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[Besi
         key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], places[str(row["run_id"])])
     )
     return [
-        Beside(
+        PublishedNumber(
             title=row["title"].strip(),
             group=""
             if row["group"] == "overall"
