@@ -57,7 +57,8 @@ class Batch:
     `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id`
     is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
     sentence of every token from 0 (−1 on markers and padding). `rationale` marks the tokens that a human or the
-    generator gave as the reason for the label (no True in a row: none was given). `counterfactual` holds the ids of the
+    generator gave as the reason for the label (no True in a row: none was given). `annotators` holds what each of several
+    people marked (`attnprobe.data.marks.packed`; a row of 0: not known). `counterfactual` holds the ids of the
     same text with its reason changed, so that it is of the next class (of two: the other one); a row of 0: none was
     given. `question`, `question_mask` and
     `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
@@ -75,6 +76,7 @@ class Batch:
     example_id: Int[Tensor, "batch"] = field(metadata=over(Axis.EXAMPLE))
     sentence: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
     rationale: Bool[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    annotators: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
     counterfactual: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
     question: Int[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
     question_mask: Bool[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))

@@ -33,12 +33,12 @@ def test_texts_pass(texts):
 @pytest.mark.parametrize(
     ("kind", "cell"),
     [("mask", 1), ("mask", [[1], [0]]), ("mask", "10"), ("spans", [1]), ("spans", [[1]]), ("spans", [[0, "a"]]),
-     ("sentences", 0), ("sentences", [[0]]), ("mask", {"a": 1})],
+     ("sentences", 0), ("sentences", [[0]]), ("mask", {"a": 1}), ("characters", [1]), ("characters", [[0.5, 2]])],
 )  # fmt: skip
 def test_a_rationale_of_another_form_is_named(kind, cell):
     reader = Reader(Columns(rationale="why", rationale_kind=kind), TextRules())
     with pytest.raises(UserError, match=rf"data.rationale=why: data.rationale_kind={kind} expects a list of"):
-        reader.mark(cell, 2, [0, 0])
+        reader.marks({"text": "a b", "rationale": cell}, 2, [0, 0])
 
 
 def test_an_infinite_value_has_no_interval():

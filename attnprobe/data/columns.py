@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnprobe.data.marks import KINDS
 from attnprobe.data.patterns import check_pattern
 from attnprobe.errors import UserError
 
@@ -30,8 +31,10 @@ class Columns:
         candidates_pattern: instead of a column: the words of the text that match this regular expression in full; one that
             might take long is refused (`attnprobe.data.patterns`).
         rationale: column that says which tokens are the reason for the label.
-        rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions) or `sentences`
-            (list of the numbers of sentences, from 0).
+        rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions), `sentences`
+            (list of the numbers of sentences, from 0) or `characters` (list of [start, end) characters of the cell; a token
+            is marked where one of its characters is).
+        annotators: column with a list of what each of several people marked, each as `rationale_kind` says; None: not known.
         counterfactual: column of the same text with its reason changed, word for word, so that it is of the next class (of
             two: the other one); None: not known. It is tokenised as the text is, and has to have as many tokens.
         per_word: name → column that holds a list with one number per token of the text, such as scores of your own. A
@@ -50,6 +53,7 @@ class Columns:
     candidates_pattern: str | None = None
     rationale: str | None = None
     rationale_kind: str = "mask"
+    annotators: str | None = None
     counterfactual: str | None = None
     per_word: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
@@ -58,7 +62,7 @@ class Columns:
     label_delimiter: str = ";"
 
     def __post_init__(self) -> None:
-        choice("rationale_kind", self.rationale_kind, ("mask", "spans", "sentences"))
+        choice("rationale_kind", self.rationale_kind, tuple(KINDS))
         if self.candidates is not None and self.candidates_pattern is not None:
             raise UserError(
                 f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each "
@@ -77,6 +81,6 @@ class Columns:
     @property
     def read(self) -> list[str]:
         """The names of all columns that are read."""
-        optional = (self.question, self.candidates, self.rationale, self.counterfactual, self.group)
+        optional = (self.question, self.candidates, self.rationale, self.annotators, self.counterfactual, self.group)
         given = [name for name in optional if name is not None]
         return [self.text, self.label, *given, *self.per_word.values(), *self.filters]

@@ -4,7 +4,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import datasets
@@ -15,6 +15,7 @@ from tqdm import tqdm
 from attnprobe.data import rows
 from attnprobe.data.columns import Columns
 from attnprobe.data.examples import Example, Examples, Lexicon
+from attnprobe.data.marks import MOST_ANNOTATORS, marked, packed, places_of
 from attnprobe.data.patterns import matching
 from attnprobe.data.ragged import Ragged
 from attnprobe.data.text import TextRules
@@ -72,7 +73,7 @@ class Reader:
         labels = rows.column(table, where.label, "data.label")
         delimiter = where.label_delimiter
         cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
-        for setting in ("question", "candidates", "rationale", "counterfactual", "group"):
+        for setting in ("question", "candidates", "rationale", "annotators", "counterfactual", "group"):
             if (name := getattr(where, setting)) is None:
                 continue
             try:
@@ -96,9 +97,8 @@ class Reader:
         if self.columns.candidates_pattern is not None:
             allowed = matching(tokens, self.columns.candidates_pattern)
         per_word = {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
-        rationale = self.mark(cells.get("rationale"), len(tokens), sentence)
-        if rationale is not None:
-            per_word["rationale"] = rationale
+        per_word |= self.marks(cells, len(tokens), sentence)
+        rationale = per_word.get("rationale")
         if cells.get("counterfactual") is not None:
             changed, _ = self.rules.read(self.checked(cells["counterfactual"], where, "counterfactual"))
             if len(changed) == len(tokens):
@@ -150,41 +150,32 @@ class Reader:
             raise UserError(f"{setting}: expected text, {where} has {str(text)[:60]}{hint}")
         return str(text)
 
-    def mark(self, marked: Any, length: int, sentence: list[int] | None) -> Bool[np.ndarray, " tokens"] | None:
-        """One bool per token, or None where there is none or it does not fit the tokens."""
-        if marked is None:
-            return None
-        if not isinstance(marked, list | tuple):
-            raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
-        if self.columns.rationale_kind == "mask":
-            if not all(isinstance(one, bool | int | float) for one in marked):
-                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
-            return np.array(marked, bool) if len(marked) == length else None
-        if self.columns.rationale_kind == "sentences":
-            assert sentence is not None
-            if not all(isinstance(one, int) for one in marked):
-                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
-            return np.isin(sentence, marked) if set(marked) <= set(sentence) else None
-        mask = np.zeros(length, bool)
-        for span in marked:
-            if not isinstance(span, list | tuple) or len(span) != 2 or not all(isinstance(one, int) for one in span):
-                raise UserError(f"{self.marks} in every cell, but one is {str(marked)[:60]!r}")
-            start, end = span
-            if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
-                return None
-            mask[start:end] = True
-        return mask
+    def marks(self, cells: Mapping[str, Any], length: int, sentence: list[int] | None) -> dict[str, np.ndarray]:
+        """The rationale, and what annotators marked, as far as they are there and fit the tokens."""
 
-    @property
-    def marks(self) -> str:
-        """What a cell of the rationale column has to be, for an error message."""
-        kinds = {
-            "mask": "a list of one true or false per token",
-            "spans": "a list of [start, end) token positions",
-            "sentences": "a list of the numbers of sentences",
-        }
-        kind = self.columns.rationale_kind
-        return f"data.rationale={self.columns.rationale}: data.rationale_kind={kind} expects {kinds[kind]}"
+        def places() -> list[tuple[int, int]]:
+            text = str(cells["text"])
+            return places_of(text, replace(self.rules, token_rules=()).tokens(text))
+
+        def one(cell: Any, setting: str) -> Bool[np.ndarray, " tokens"] | None:
+            return marked(cell, self.columns.rationale_kind, length, sentence, places, setting)
+
+        found: dict[str, np.ndarray] = {}
+        if (cell := cells.get("rationale")) is not None:
+            mask = one(cell, f"data.rationale={self.columns.rationale}")
+            found |= {} if mask is None else {"rationale": mask}
+        if (cell := cells.get("annotators")) is not None:
+            setting = f"data.annotators={self.columns.annotators}"
+            if not isinstance(cell, list | tuple) or len(cell) > MOST_ANNOTATORS:
+                raise UserError(
+                    f"{setting} expects a list of what each annotator marked, of {MOST_ANNOTATORS} at most, in every cell, "
+                    f"but one is {str(cell)[:60]!r}"
+                )
+            masks = [one(part, setting) for part in cell]
+            fitting = [mask for mask in masks if mask is not None]
+            if len(fitting) > 1 and len(fitting) == len(masks):
+                found["annotators"] = packed(fitting)
+        return found
 
     def examples(self, kept: Mapping[int, Example], count: dict[str, Any]) -> Examples:
         """All rows, column by column."""
@@ -192,10 +183,11 @@ class Reader:
         split_up = self.rules.sentences is not None
         kinds: dict[str, type] = {"sentence": np.int32} if split_up else {}
         kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
+        kinds |= {} if self.columns.annotators is None else {"annotators": np.int32}
         kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
         kinds |= dict.fromkeys(self.columns.per_word, np.float64)
         for name in kinds:
-            if name != "sentence":
+            if name not in ("sentence", "annotators"):  # of few texts there may be several
                 count[f"{name} does not fit"] = sum(name not in row.per_word for row in every)
         if self.columns.rationale is not None:
             count["rationale lost by truncation"] = sum(row.rationale_lost for row in every)

@@ -12,6 +12,7 @@ from typing import Any
 from attnprobe.data.columns import Columns, choice
 from attnprobe.data.dialect import Reading
 from attnprobe.data.files import SPLITS
+from attnprobe.data.marks import PLACED
 from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
 
@@ -177,6 +178,7 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         self._check_sentences()
+        self._check_characters()
         self._check_answers()
         self._check_plant()
 
@@ -220,11 +222,27 @@ class DataSettings:
                     f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
                 )
 
+    def _check_characters(self) -> None:
+        """Characters are counted in the text as it is: what changes it before or after it is cut into tokens is refused."""
+        if self.columns.rationale_kind != "characters":
+            return
+        rules = [one for one in self.rules.token_rules if one not in PLACED]
+        for setting, value in (("clean", list(self.rules.clean)), ("token_rules", rules)):
+            if value:
+                raise UserError(
+                    f"data.{setting}: {value[0]} changes the text, so that data.rationale_kind=characters can no longer be "
+                    f"counted in it: leave it out (token_rules={list(PLACED)} may be there), or mark tokens with "
+                    f"data.rationale_kind=mask"
+                )
+        if self.rules.sentences == "column":
+            raise UserError("data.sentences=column has no characters to count: use data.rationale_kind=mask or spans")
+
     def _check_plant(self) -> None:
         """A shortcut replaces labels and rationales, so there must be one label per row, and no question about it."""
         for setting, value in {
             "multi_label": self.columns.multi_label,
             "rationale": self.columns.rationale,
+            "annotators": self.columns.annotators,
             "question": self.columns.question,
             "candidates": self.columns.candidates or self.columns.candidates_pattern,
         }.items():

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 
+from attnprobe.importance.annotators import against_others, human
 from attnprobe.importance.plausibility import (
     average_precision,
     average_precision_by_chance,
@@ -26,6 +27,7 @@ MEASURES = {
 }
 
 
+SEVERAL = "data with several annotators"
 SOURCE = "DeYoung et al. 2020, section 4.1"
 METRICS = (
     Metric("rationale_share", SHARE, "of the content that is rationale: what chance would hit"),
@@ -35,6 +37,10 @@ METRICS = (
            "`rationale_share`", higher_is_better=True, source=SOURCE),
     Metric("auprc_rationale_{importance}", SCORE, "average precision", higher_is_better=True, source=SOURCE),
     Metric("auprc_chance", SCORE, "that of a random order, on average"),
+    Metric("human_{measure}", SCORE, "what one annotator reaches against the others: `top`, `mass`, `f1` or `auprc`, mean "
+           "over the annotators", only=SEVERAL),
+    Metric("others_{measure}_{importance}", SCORE, "the same of the importance, against the same references",
+           higher_is_better=True, only=SEVERAL),
 )  # fmt: skip
 """See `Plausibility`."""
 
@@ -50,6 +56,11 @@ class Plausibility(RankingProbe):
     highest-scored tokens, as many as the rationale has: share that is in it) and `auprc_rationale_X` (average precision over
     all numbers of tokens; `auprc_chance` is what a random order has on average, for the others `rationale_share`).
     Examples without a rationale get NaN, data sets without any no rows at all.
+
+    Where several people marked each text (`data.annotators`), each annotator in turn is compared with what at least half of
+    the others marked: `human_top`, `human_mass` (share of what they marked that the others marked), `human_f1` and
+    `human_auprc`, the ceiling; and each importance with these same references: `others_top_X` and so on, so that the two can
+    be compared.
 
     Attributes:
         importances: see `RankingProbe`.
@@ -75,4 +86,11 @@ class Plausibility(RankingProbe):
             for metric, measure in MEASURES.items():
                 agreement = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, agreement, torch.nan))
+            if subject.batch.annotators is not None:
+                for metric, measure in MEASURES.items():
+                    agreement = against_others(values, subject.batch.annotators, content, measure)
+                    yield Measurement(f"others_{metric.split('_')[0]}_{name}", agreement)
+        if subject.batch.annotators is not None:
+            for metric, ceiling in human(subject.batch.annotators, content).items():
+                yield Measurement(f"human_{metric}", ceiling)
         yield from self.notes(subject)

@@ -13,7 +13,7 @@ from attnprobe.errors import UserError
 from attnprobe.schema.words import listed, nearest
 from attnprobe.shown import visible
 
-COLUMNS = ("text", "label", "question", "candidates", "rationale", "counterfactual")
+COLUMNS = ("text", "label", "question", "candidates", "rationale", "annotators", "counterfactual")
 """Settings of the data that name a column."""
 LINES = 200
 """JSON objects that are looked at: a column may be missing in the first ones."""

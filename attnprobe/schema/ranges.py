@@ -25,7 +25,7 @@ SPLITS = names_in("attnprobe.data.files.SPLITS")
 DATA: dict[str, Any] = {
     "name": Name,
     "unseen_labels": Literal["error", "drop"],
-    "rationale_kind": Literal["mask", "spans", "sentences"],
+    "rationale_kind": Literal[names_in("attnprobe.data.marks.KINDS")],
     "classes_from": Literal["labels", "candidates", "vocabulary"],
     "missing_vectors": Literal["zeros", "normal"],
     "tokenizer": Literal[names_in("attnprobe.data.text.TOKENIZERS")],

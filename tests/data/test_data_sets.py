@@ -14,7 +14,7 @@ from attnprobe.errors import UserError
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"
 DATA_SETS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")
-LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "geco", "imdb10", "movies", "tweets_adr"}
+LOCAL_ONLY = {"anemia", "cnn_qa", "diabetes", "geco", "imdb10", "movies", "toxic_sentences", "tweets_adr"}
 
 
 def composed(name, *overrides):

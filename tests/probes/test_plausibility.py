@@ -1,10 +1,14 @@
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from attnprobe.data.marks import packed
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.plausibility import Plausibility
 from attnprobe.randomness import Draws
+from attnprobe.report.readings.plausibility import points, rows
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
 from tests.runs import small_run
@@ -50,3 +54,27 @@ def test_the_testbeds_rationales_reach_the_table(tmp_path):
     examples = read_examples(directory).set_index("example_id")
     assert len(share) == len(examples) == 30
     assert ((share > 0) & (share < 0.5)).all()
+
+
+def test_the_human_ceiling_stands_beside_each_importance(tmp_path):
+    people = [[True, False, True, False], [True, False, False, False], [False, True, False, False]]
+    batch = toy_batch([4, 4])
+    batch.rationale = torch.zeros_like(batch.content)
+    batch.annotators = torch.zeros_like(batch.ids)
+    batch.rationale[0, 1] = True
+    batch.annotators[0, batch.content[0]] = torch.from_numpy(packed([np.array(one) for one in people])).long()
+    found = measured(batch)[1]
+    # A: half right of two and two; B: its one word of three; C: nothing of what the others marked
+    assert float(found["human_f1"][0]) == pytest.approx((2 * 1 / 4 + 2 * 1 / 4 + 0) / 3)
+    assert found["human_f1"][1].isnan()
+    assert set(found) >= {"others_f1_attention", "others_auprc_gradient"}
+    numbers = pd.concat(
+        pd.DataFrame({"metric": metric, "example_id": range(2), "value": value.tolist()})
+        for metric, value in found.items()
+    ).assign(
+        step=np.nan, probe="plausibility", data="toy", model="lstm", seed=0, run_id="a", split="test", experiment="x"
+    )
+    table = rows(numbers).set_index("importance")
+    assert table.loc["one annotator against the others", "f1 against the others"] == pytest.approx(1 / 3)
+    assert np.isnan(table.loc["one annotator against the others", "f1 above chance"])
+    assert len(points(numbers, None).axes) == 1
