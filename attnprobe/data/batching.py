@@ -124,6 +124,11 @@ class TextSplit(Dataset[Batch]):
             columns["teacher_probability"] = self.teacher.probability[chosen]
         return collate(columns, len(self.classes))
 
+    def sample(self) -> Batch:
+        """A few examples of different lengths, the shortest among them."""
+        order = np.argsort(self.words.lengths, kind="stable")
+        return self[sorted({int(order[place]) for place in (0, len(order) // 2, 3 * len(order) // 4)})]
+
     @property
     def labels(self) -> np.ndarray:
         """The column of the labels."""

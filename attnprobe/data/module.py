@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float
@@ -26,7 +24,7 @@ from attnprobe.data.sampling import BucketSampler, SortedSampler
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Source
 from attnprobe.data.teaching import Teacher
-from attnprobe.data.vectors import load_vectors, random_vectors
+from attnprobe.data.vectors import first_vectors
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import UNTESTED
 
@@ -68,15 +66,7 @@ class TextDataModule(LightningDataModule):
         self.notes: tuple[str, ...] = ()
 
     # what `**settings` stands for, for everything that asks a class what it takes
-    __signature__ = Signature(
-        [
-            Parameter("name", Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
-            Parameter("source", Parameter.POSITIONAL_OR_KEYWORD, annotation=Source),
-            Parameter("path", Parameter.KEYWORD_ONLY, default=None),
-            Parameter("seed", Parameter.KEYWORD_ONLY, default=0, annotation=int),
-            *DataSettings.parameters(),
-        ]
-    )
+    __signature__ = DataSettings.signature(__init__)
     pipeline: TextPipeline
     class_weight: Tensor | None
 
@@ -118,12 +108,6 @@ class TextDataModule(LightningDataModule):
             self.counts[split] |= facts
         self.pipeline = replace(self.pipeline, pieces=reader)
 
-    def sample(self) -> Batch:
-        """A few test examples of different lengths, the shortest among them."""
-        part = self.splits["test"]
-        order = np.argsort(part.words.lengths, kind="stable")
-        return part[sorted({int(order[place]) for place in (0, len(order) // 2, 3 * len(order) // 4)})]
-
     def attach_teacher(self, teacher: Teacher) -> None:
         """Put what a teacher says about the examples into every batch.
 
@@ -158,12 +142,9 @@ class TextDataModule(LightningDataModule):
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary that the file
         has into `counts`."""
-        words, generator = self.settings.words, torch.Generator().manual_seed(self.seed)
-        if words.vectors is None:
-            return random_vectors(len(self.vocabulary), words.embedding_size, generator)
-        matrix, found = load_vectors(words.vectors, self.vocabulary, missing=words.missing_vectors, generator=generator)
-        self.counts["vectors"] = {"vocabulary": len(self.vocabulary), "found": found}
-        return torch.from_numpy(matrix)
+        matrix, known = first_vectors(self.settings.words, self.vocabulary, self.seed)
+        self.counts |= {} if known is None else {"vectors": {"vocabulary": len(self.vocabulary), "found": known}}
+        return matrix
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of similar length in random order; the order depends on (seed, epoch)."""

@@ -3,10 +3,10 @@
 The public keys are flat (`data.max_tokens=50`); `DataSettings.of` sorts them into these groups.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
-from inspect import Parameter
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from attnprobe.data.columns import Columns, choice
@@ -202,13 +202,15 @@ class DataSettings:
         })  # fmt: skip
 
     @classmethod
-    def parameters(cls) -> list[Parameter]:
-        """The flat settings as arguments of a constructor that takes them by name."""
-        return [
+    def signature(cls, constructor: Callable[..., None]) -> Signature:
+        """What a constructor takes whose last argument is `**settings`, the flat settings by their names."""
+        _, *given, _ = signature(constructor).parameters.values()
+        settings = [
             Parameter(one.name, Parameter.KEYWORD_ONLY, default=default_of(one), annotation=one.type)
             for group in fields(cls)
             for one in fields(group.type)  # type: ignore[arg-type]
         ]
+        return Signature([*given, *settings])
 
     def _check_sentences(self) -> None:
         """What needs sentences must have them."""

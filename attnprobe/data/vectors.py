@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnprobe.data.files import find_path
+from attnprobe.data.settings import Words
 from attnprobe.data.vocabulary import PADDING, UNKNOWN, Vocabulary
 from attnprobe.errors import UserError
 
@@ -26,6 +27,21 @@ def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Fl
     matrix = torch.randn(vocabulary, size, generator=generator)
     matrix[[PADDING, UNKNOWN]] = 0
     return matrix
+
+
+def first_vectors(
+    settings: Words, vocabulary: Vocabulary, seed: int
+) -> tuple[Float[Tensor, "vocabulary embed"], int | None]:
+    """The word vectors that a training starts from, and how many of them are the file's; None without a file.
+
+    Raises:
+        UserError: the file cannot be used.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if settings.vectors is None:
+        return random_vectors(len(vocabulary), settings.embedding_size, generator), None
+    matrix, found = load_vectors(settings.vectors, vocabulary, missing=settings.missing_vectors, generator=generator)
+    return torch.from_numpy(matrix), found
 
 
 def load_vectors(

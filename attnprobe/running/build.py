@@ -33,7 +33,7 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
         classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
     if classifier.reader is not None:
         data.read_pieces(classifier.reader)
-    classifier.prepare(data.sample())
+    classifier.prepare(data.splits["test"].sample())
     return classifier
 
 
