@@ -4,10 +4,10 @@ from itertools import permutations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.wide import facets, mean_in_columns, per_example
+from attnprobe.results.statistics import rank_biserial, wilson
 
 PROBE = "erasure"
 OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
@@ -47,26 +47,12 @@ def paired(results: pd.DataFrame) -> pd.DataFrame:
         for first, second in permutations(names, 2):
             a, b = (np.where(np.isnan(counts[name]), never, counts[name]) for name in (first, second))
             neither = np.isnan(counts[first]) & np.isnan(counts[second])
-            share = stats.binomtest(int((a < b).sum()), len(a))
-            low, high = share.proportion_ci(method="wilson")
+            fewer, low, high = wilson((a < b).sum(), len(a))
             ties = float(((a == b) & ~neither).mean())
             row = {"panel": facet.title, "first": first, "second": second, "n": len(a)}
-            row |= {"fewer": share.statistic, "low": low, "high": high, "tie": ties, "more": float((a > b).mean())}
+            row |= {"fewer": fewer, "low": low, "high": high, "tie": ties, "more": float((a > b).mean())}
             rows.append(row | {"neither": float(neither.mean()), "rank_biserial": rank_biserial(b - a)})
     return pd.DataFrame(rows)
-
-
-def rank_biserial(difference: np.ndarray) -> float:
-    """Matched-pairs rank-biserial correlation of differences `[examples]`, −1 to 1; those of 0 are left out.
-
-    >>> rank_biserial(np.array([1.0, 2.0, -3.0, 0.0]))
-    0.0
-    """
-    difference = difference[difference != 0]
-    if len(difference) == 0:
-        return float("nan")
-    ranks = stats.rankdata(np.abs(difference))
-    return float((ranks * np.sign(difference)).sum() / ranks.sum())
 
 
 def rank_rows(results: pd.DataFrame) -> pd.DataFrame:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.reading import Headline, present
 from attnprobe.report.wide import RUN, by_run
 from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.results.statistics import interval
+from attnprobe.results.statistics import interval, wilson
 
 FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
 REMARKS = {
@@ -114,8 +113,7 @@ def _whole_split(run: pd.DataFrame, headline: Headline, value: float) -> tuple[i
     n = 0 if counts.empty else int(counts.iloc[0])
     if headline.proportion_of is None or n == 0 or np.isnan(value):
         return n, (value, np.nan, np.nan)
-    bounds = stats.binomtest(round(value * n), n).proportion_ci(method="wilson")
-    return n, (value, float(bounds.low), float(bounds.high))
+    return n, (value, *wilson(value * n, n)[1:])
 
 
 def of_study(file: str, data: str) -> dict[str, float]:

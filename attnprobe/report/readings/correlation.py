@@ -4,7 +4,6 @@ from itertools import permutations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of
@@ -18,9 +17,10 @@ from attnprobe.report.figures.correlation import (
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Column, Drawing, Headline, Reading
 from attnprobe.report.readings.leave_one_out import checked
+from attnprobe.results.statistics import discovered
 
 LEVEL = 0.05
-"""Of the p-values, and of the false discovery rate."""
+"""Of the p-values."""
 NEARLY_EVEN = 0.95
 """Attention whose entropy is a larger share of ln n has hardly an order that could agree with anything."""
 
@@ -28,16 +28,6 @@ NEARLY_EVEN = 0.95
 def significant(p: np.ndarray) -> np.ndarray:
     """1 where p ≤ 0.05, 0 where it is larger, NaN where it is undefined."""
     return np.where(np.isnan(p), np.nan, p <= LEVEL)
-
-
-def discovered(p: np.ndarray) -> np.ndarray:
-    """1 where an example is significant with the share of false discoveries among a run's examples held at 0.05
-    (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
-    known = ~np.isnan(p)
-    result = np.full(len(p), np.nan)
-    if known.any():
-        result[known] = stats.false_discovery_control(p[known]) <= LEVEL
-    return result
 
 
 def headlines(first: str, second: str, words: str) -> tuple[Headline, ...]:

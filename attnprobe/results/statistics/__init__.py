@@ -1,20 +1,21 @@
 """Intervals, and what may be decided by them: everything statistical of the report is in this room.
 
-`interval`, `resampled` and `resampled_runs`: means, F1 and other numbers made of sums over texts, by the bootstrap over
+`interval` and `resampled_runs`: means, F1 and other numbers made of sums over texts, by the bootstrap over
 texts, and over seeds as well where there are several. `over_pairs`: numbers of two runs each, every run a base in turn.
-`wilson`, `clopper_pearson`, `paired_difference`: shares. `p_value`, `holm`: many decisions at a time. `is_too_rare`: when
-nothing may be said. How often their intervals hold the truth: tests/results/statistics/test_coverage.py.
+`wilson`, `clopper_pearson`, `paired_difference`: shares. `p_value`, `holm`, `discovered`: many decisions at a time.
+`rank_biserial`: ranks. `is_too_rare`: when nothing may be said. How often their intervals hold the truth:
+tests/results/statistics/test_coverage.py.
 """
 
-from attnprobe.results.statistics.multiplicity import holm, p_value
+from attnprobe.results.statistics.multiplicity import discovered, holm, p_value
 from attnprobe.results.statistics.pairs import over_pairs
+from attnprobe.results.statistics.ranks import rank_biserial
 from attnprobe.results.statistics.rare import bernstein, is_too_rare
 from attnprobe.results.statistics.resampling import (
     f1_of,
     interval,
     mean_of_parts,
     ratio_of,
-    resampled,
     resampled_runs,
     student,
 )
@@ -23,6 +24,7 @@ from attnprobe.results.statistics.shares import clopper_pearson, paired_differen
 __all__ = [
     "bernstein",
     "clopper_pearson",
+    "discovered",
     "f1_of",
     "holm",
     "interval",
@@ -31,8 +33,8 @@ __all__ = [
     "over_pairs",
     "p_value",
     "paired_difference",
+    "rank_biserial",
     "ratio_of",
-    "resampled",
     "resampled_runs",
     "student",
     "wilson",

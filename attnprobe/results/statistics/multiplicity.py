@@ -1,8 +1,9 @@
-"""Several decisions on one card: p-values out of intervals, and Holm's correction of them."""
+"""Several decisions at once: p-values out of intervals, Holm's correction of them, and the rate of false discoveries."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 from scipy import stats
 
 
@@ -39,3 +40,13 @@ def holm(p: Sequence[float]) -> list[float]:
     raised = values[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
     return adjusted.tolist()
+
+
+def discovered(p: Float[np.ndarray, " examples"], level: float = 0.05) -> Float[np.ndarray, " examples"]:
+    """1 where an example is significant with the share of false discoveries among all of them held at `level`
+    (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
+    known = ~np.isnan(p)
+    result = np.full(len(p), np.nan)
+    if known.any():
+        result[known] = stats.false_discovery_control(p[known]) <= level
+    return result

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from attnprobe.results.statistics.resampling import Interval, Statistic, mean_of_parts, resampled
+from attnprobe.results.statistics.resampling import Interval, Statistic, mean_of_parts, resampled_runs
 
 
 def over_pairs(
@@ -31,8 +31,8 @@ def over_pairs(
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)
-    value, lower, upper = resampled(
-        parts[different].mean(0), statistic, low=low, high=high, confidence=confidence, seed=seed
+    value, lower, upper = resampled_runs(
+        parts[different].mean(0)[None], statistic, low=low, high=high, confidence=confidence, seed=seed
     )
     if runs < 3:
         return value, np.nan, np.nan

@@ -61,7 +61,7 @@ def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
-    return resampled(parts_of(sample), mean_of_parts, confidence=confidence, seed=seed)
+    return resampled_runs(parts_of(sample)[None], mean_of_parts, confidence=confidence, seed=seed)
 
 
 def student(
@@ -79,25 +79,6 @@ def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
     """Summands of a mean: the value and 1, or twice 0 where it is NaN."""
     known = ~np.isnan(values)
     return np.stack([np.where(known, values, 0.0), known.astype(np.float64)], -1)
-
-
-def resampled(
-    parts: Float[np.ndarray, "texts parts"],
-    statistic: Statistic,
-    *,
-    low: float = -np.inf,
-    high: float = np.inf,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> Interval:
-    """A number of one run with its studentised bootstrap interval over the texts.
-
-    Args:
-        parts: the texts' summands.
-        statistic: makes the number of their sums.
-        low, high: what the number can be; the interval ends there.
-    """
-    return resampled_runs(parts[None], statistic, low=low, high=high, confidence=confidence, seed=seed)
 
 
 def resampled_runs(

@@ -4,9 +4,10 @@ import pytest
 
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
-from attnprobe.report.readings.correlation import READING, discovered, significant
+from attnprobe.report.readings.correlation import READING, significant
 from attnprobe.report.terminal import headline
 from attnprobe.results.rows import Rows
+from attnprobe.results.statistics import discovered
 
 PAIRS = (
     "attention_gradient",

@@ -5,9 +5,10 @@ import pytest
 
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.published import compare
-from attnprobe.report.rankings import paired, rank_biserial
+from attnprobe.report.rankings import paired
 from attnprobe.report.reading import readings
 from attnprobe.results.rows import Rows
+from attnprobe.results.statistics import rank_biserial
 
 
 def table(probe, metrics, *, data="yelp", model="hanconv"):
