@@ -39,3 +39,15 @@ def spreadsheet_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     return ("'" if value.startswith(FORMULA) else "") + visible(value)
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(200), duration(9000)
+    ('1 minute', '3 minutes', '2.5 hours')
+    """
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} minute{'s' if minutes > 1 else ''}"

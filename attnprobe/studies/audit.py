@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from attnprobe.errors import UserError
 from attnprobe.overrides import quoted
-from attnprobe.studies.base import Compose, Done, Member, Plan, Study, duration, without_learned_attention
+from attnprobe.shown import duration
+from attnprobe.studies.base import Compose, Done, Member, Plan, Study, without_learned_attention
 from attnprobe.studies.timing import Costs, measured_costs
 
 FEWEST = {"train": 2000, "test": 400}

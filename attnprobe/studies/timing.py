@@ -1,9 +1,7 @@
 """How long will it take? Measured on a few batches of the data at hand, before anything long begins."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -14,11 +12,9 @@ from torch.utils.data import DataLoader
 from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.section import tell_section
-from attnprobe.importance.base import Importance
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import Probe, Subject
-from attnprobe.randomness import Draws
 from attnprobe.running.build import importances_of, untrained
+from attnprobe.running.expecting import device_of, now, probing_seconds
 from attnprobe.running.training import examined_precisely
 
 BATCHES = 5
@@ -66,8 +62,7 @@ def measured_costs(config: DictConfig) -> Costs:
     importances = importances_of((name for probe in probes for name in probe.uses), content["importance"])
     for importance in importances.values():
         importance.prepare(data, "test")
-    wanted = content["trainer"]["accelerator"]
-    device = "cuda" if torch.cuda.is_available() and wanted in ("auto", "gpu", "cuda") else "cpu"
+    device = device_of(content["trainer"]["accelerator"])
     classifier.to(device)
     steps = [training_seconds(classifier.train(), batch.to(device)) for batch in some(data.train_dataloader())]
     with examined_precisely(classifier.eval()):
@@ -98,28 +93,3 @@ def training_seconds(classifier: TrainedModel, batch: Batch) -> float:
     classifier.losses(classifier(batch), batch)["loss"].mean().backward()
     optimizer.step()
     return (now(classifier) - start) / len(batch)
-
-
-def probing_seconds(
-    classifier: TrainedModel,
-    batch: Batch,
-    probes: Sequence[Probe],
-    words: Sequence[str],
-    importances: Mapping[str, Importance],
-) -> float:
-    """Seconds per example of one test batch under all probes."""
-    start = now(classifier)
-    with torch.no_grad():
-        outputs = classifier(batch)
-    subject = Subject(classifier, batch, outputs, classifier.readout(batch, outputs), words, importances)
-    for probe in probes:
-        for _ in probe.examine(subject, Draws(0, probe.name)):
-            pass
-    return (now(classifier) - start) / len(batch)
-
-
-def now(classifier: TrainedModel) -> float:
-    """The time at which everything that was asked of the device is done."""
-    if classifier.device.type == "cuda":
-        torch.cuda.synchronize()
-    return perf_counter()
