@@ -10,6 +10,7 @@ weights; the short way has to find them.
 import argparse
 from collections.abc import Sequence
 from copy import deepcopy
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +24,9 @@ from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.models.pretrained.model import PretrainedClassifier
 from attnprobe.models.pretrained.rows import lifted, membership
+
+REPEATS = 3
+"""Of each way, in turn; the shortest time counts, which other work on the machine moves least."""
 
 
 def by_hand(
@@ -100,12 +104,12 @@ def compare(model: PretrainedClassifier, batch: Batch, samples: int) -> None:
             "short": (short.logits, attentions),
             "by hand": (lambda rows: by_hand(network, list(pieces), rows), rows_of(model, batch, some)),
         }
-        results, seconds = {}, {}
-        for name, (way, given) in ways.items():
-            way(given[:1])
-            start = perf_counter()
-            results[name] = way(given)[:samples]
-            seconds[name] = (perf_counter() - start) / len(given) / len(batch)
+        results, seconds = {}, dict.fromkeys(ways, inf)
+        for _ in range(1 + REPEATS):  # in turn, so that each meets the same other work; the first pays for what is set up
+            for name, (way, given) in ways.items():
+                start = perf_counter()
+                results[name] = way(given)[:samples]
+                seconds[name] = min(seconds[name], (perf_counter() - start) / len(given) / len(batch))
     print(f"{pieces.shape[1]} pieces; standard deviation of the logits {float(results['whole'].std(0).max()):.1e}")
     for name, took in seconds.items():
         apart = float((results[name] - results["short"]).abs().max())

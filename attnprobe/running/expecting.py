@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,9 +38,9 @@ def tell_expected(
     probes: Sequence[Probe],
     words: Sequence[str],
     importances: Mapping[str, Importance],
-    accelerator: str,
+    hardware: Mapping[str, Any],
 ) -> None:
-    """Print how long the probes will take, if that is a minute or more.
+    """Print how long the probes will take, where that may be long, and is a minute or more.
 
     Args:
         classifier: in eval mode or not; it is left as it was.
@@ -47,8 +48,11 @@ def tell_expected(
         probes: all of them.
         words: the vocabulary.
         importances: by name.
-        accelerator: of the trainer's settings.
+        hardware: the trainer's settings.
     """
+    if not may_take_long(classifier, probes, len(split)):
+        return
+    accelerator = hardware["accelerator"]
     seconds = expected_seconds(classifier, split, probes, words, importances, accelerator)
     if seconds >= LEAST:
         names = ", ".join(probe.name for probe in probes)

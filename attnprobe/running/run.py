@@ -40,7 +40,7 @@ from attnprobe.results.table import IMPORTANCES, Told, told
 from attnprobe.running.build import importances_of, untrained
 from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.devices import is_worker_rank
-from attnprobe.running.expecting import may_take_long, tell_expected
+from attnprobe.running.expecting import tell_expected
 from attnprobe.running.lock import locked
 from attnprobe.running.logger import tracked
 from attnprobe.running.playground import PlaygroundCollector, chosen
@@ -123,12 +123,9 @@ def carry_out(
     if any(probe.resumes for probe in probes):
         decides = [config["probe"], config["importance"], config["seed"], trained["files"], trained["data_fingerprint"]]
         parts = Parts(directory.folder(PARTS), decides)
-    runner = ProbeRunner(
-        probes, config["seed"], data.vocabulary.words, directory.path, importances, data.classes, parts
-    )
-    if may_take_long(classifier, probes, data.sizes[SPLIT]):
-        words, hardware = data.vocabulary.words, config["trainer"]["accelerator"]
-        tell_expected(classifier, data.splits[SPLIT], probes, words, importances, hardware)
+    words = data.vocabulary.words
+    runner = ProbeRunner(probes, config["seed"], words, directory.path, importances, data.classes, parts)
+    tell_expected(classifier, data.splits[SPLIT], probes, words, importances, config["trainer"])
     predictions = PredictionCollector(directory.path)
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"

@@ -37,7 +37,7 @@ class Slow:
 
 
 def told(split, classifier, probe, capsys):
-    expecting.tell_expected(classifier, split, [probe], [], {}, "cpu")
+    expecting.tell_expected(classifier, split, [probe], [], {}, {"accelerator": "cpu"})
     return capsys.readouterr().out
 
 
