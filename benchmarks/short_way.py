@@ -105,7 +105,9 @@ def compare(model: PretrainedClassifier, batch: Batch, samples: int) -> None:
             "by hand": (lambda rows: by_hand(network, list(pieces), rows), rows_of(model, batch, some)),
         }
         results, seconds = {}, dict.fromkeys(ways, inf)
-        for _ in range(1 + REPEATS):  # in turn, so that each meets the same other work; the first pays for what is set up
+        for _ in range(
+            1 + REPEATS
+        ):  # in turn, so that each meets the same other work; the first pays for what is set up
             for name, (way, given) in ways.items():
                 start = perf_counter()
                 results[name] = way(given)[:samples]
