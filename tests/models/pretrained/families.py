@@ -1,5 +1,7 @@
 """Tiny classifiers of many families of `transformers`, built from a configuration: nothing is downloaded."""
 
+import atexit
+import shutil
 import string
 from functools import cache
 from pathlib import Path
@@ -78,6 +80,7 @@ def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) 
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.25)
     path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     network.save_pretrained(path)
     made = tokenizer()
     kinds = ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []

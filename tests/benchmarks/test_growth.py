@@ -1,0 +1,30 @@
+"""The benchmark of growth: every probe runs at every axis, and the exponent is that of the numbers."""
+
+import json
+
+import pytest
+from matplotlib.image import imread
+
+from benchmarks import growth
+
+
+@pytest.mark.parametrize(("axis", "size"), [("length", 5), ("texts", 70), ("classes", 3)])
+def test_every_probe_is_timed_at_every_axis(axis, size, capsys):
+    growth.child(axis, size, 1)
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {"permutation", "exact or bounded adversary", "gradients"} <= set(told["seconds"])
+    assert all(seconds > 0 for seconds in told["seconds"].values())
+    assert told["peak"] > 50
+
+
+@pytest.mark.parametrize("power", [0, 1, 2.5])
+def test_the_exponent_of_a_known_power(power):
+    sizes = [10, 100, 300]
+    assert growth.exponent(sizes, [7 * size**power for size in sizes]) == pytest.approx(power)
+
+
+def test_all_axes_are_drawn(tmp_path):
+    results = {size: ({"permutation": size / 1000, "gradients": size**2 / 1000}, 100.0) for size in (2, 5, 50)}
+    growth.draw({"length": results, "classes": results}, tmp_path / "growth.png")
+    picture = imread(tmp_path / "growth.png")
+    assert picture.shape[1] > 1.5 * picture.shape[0]
