@@ -10,6 +10,7 @@ import yaml
 import attnprobe
 from attnprobe import UserError, audit_tensors
 from attnprobe.probes.gradient import Gradient
+from attnprobe.probes.permutation import Permutation
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.playground import read_playground
 
@@ -92,6 +93,18 @@ def test_what_cannot_be_examined_is_refused_and_leaves_nothing(changed, says, tm
     with pytest.raises(UserError, match=says):
         audit_tensors(**given, output=tmp_path / "made", page=False)
     assert not (tmp_path / "made" / "run").exists()
+
+
+def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was(tmp_path):
+    class Failing(Permutation):
+        def measure(self, readout, draws):
+            raise RuntimeError("no memory left")
+
+    made = audit_tensors(ATTENTION, LOGITS, labels=[1, 0], output=tmp_path, page=False)
+    before = {path: path.read_bytes() for path in made.run.rglob("*") if path.is_file()}
+    with pytest.raises(RuntimeError, match="no memory left"):
+        audit_tensors(ATTENTION, LOGITS, labels=[0, 1], probes=[Failing()], output=tmp_path, page=False)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):

@@ -94,12 +94,14 @@ def audit_model(
     run_id = f"{data}-{name}-seed{seed}-{fingerprint([facts, digest(split)])}"
     directory = OwnRunDirectory(Path(output) / "run")
     directory.refuse_foreign()
+    directory.path.parent.mkdir(parents=True, exist_ok=True)
+    # an earlier audit stays until this one is measured: a model that fails leaves it as it was
+    measured = run_probes(model, split, probes, seed, epsilon, directory.path.parent)
     directory.clear()
     directory.mark()
     directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
     directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
     try:
-        measured = run_probes(model, split, probes, seed, epsilon, directory.path)
         content = written(directory, split, measured, run_id, facts)
         directory.finish(content, {})
     except BaseException:
