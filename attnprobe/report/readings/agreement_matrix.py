@@ -110,6 +110,7 @@ CLAIMS = (
         measure=mean_of("tau_attention_and_integrated_gradients"),
         quantity="Kendall's τ-b, mean of the examples, −1 to 1; more than 0 is asked for",
         speaks="for",
+        level="word",
     ),
 )
 

@@ -116,6 +116,7 @@ def than_random(name: str, statement: str, metric: str, *, sign: int) -> Claim:
         measure=mean_of(*pair, value=np.subtract),
         quantity=f"{metric} (AOPC, words deleted), {taken}, mean of the texts, −2 to 2",
         speaks="for",
+        level="word",
     )
 
 

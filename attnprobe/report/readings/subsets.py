@@ -81,6 +81,7 @@ CLAIMS = (
         quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
         threshold=0.5,
         speaks="for",
+        level="word",
     ),
 )
 
