@@ -53,7 +53,7 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["data=sts"], "data=sts: there is no data/sts in conf/; did you mean sst?"),
         (["+experiment=jane"], "there is no experiment/jane in conf/; did you mean jain?"),
         (["experiment=-1"], "experiment=-1: expected the name of a choice"),
-        (["seed=${nope}"], "seed refers to ${nope}, which is no setting"),
+        (["seed=${nope}"], "seed refers to ${nope}, which is not a setting"),
         (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),
         (["model.encoder.hidden_size=abc"], "model.encoder.hidden_size=abc: expected a whole number of at least 1"),
         (["data.text=a(b"], "data.text=a(b: the value cannot be read; put the name in quotes: data.text='\"a(b\"'"),

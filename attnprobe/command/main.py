@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def unknown(name: str) -> str:
-    """The one line for something that is no command."""
+    """The one line for something that is not a command."""
     if "=" in name or name in ("-m", "--multirun"):
         return f"{visible(name)}: expected a command first; settings go with run: attnprobe run {visible(name)} …"
     near = get_close_matches(name, COMMANDS, 1)

@@ -236,7 +236,7 @@ LOOKS: Sequence[Callable[[Subject], list[Check]]] = (rows, classes, left_out, re
 
 
 def asked(split: TextSplit) -> Ragged | None:
-    """The questions, where there are any: a text with another question is no copy."""
+    """The questions, where there are any: a text with another question is not a copy."""
     question = split.columns.get("question")
     return question if isinstance(question, Ragged) else None
 

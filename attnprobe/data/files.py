@@ -33,7 +33,9 @@ def find_path(path: str | os.PathLike) -> Path:
             if place.exists():
                 return place
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, or nobody's home folder
-        raise UserError(f"{str(path)[:100]!r} is no path ({error}): give that of an existing file or folder") from None
+        raise UserError(
+            f"{str(path)[:100]!r} is not a path ({error}): give that of an existing file or folder"
+        ) from None
     looked = f"{here.absolute()}" + (f" and {Path(base) / here}" if base and not here.is_absolute() else "")
     hint = "" if base else f", or set {DATA_DIR} to the folder that your data are in"
     raise UserError(f"{path} does not exist (looked at {looked}): give an existing path{hint}")

@@ -46,7 +46,7 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
         if BUILDERS[ending] == "parquet" and pq.read_metadata(path).num_rows == 0:
             raise UserError(f"{path} has no row: expected at least one")
         rows = load_afresh(BUILDERS[ending], path, options)
-        rows.data.table.validate(full=True)  # pyarrow reads text that is no UTF-8 from JSON without a word
+        rows.data.table.validate(full=True)  # pyarrow reads text that is not UTF-8 from JSON without complaint
         return rows
     except UserError:
         raise
@@ -59,7 +59,7 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
         StopIteration,
         zlib.error,
     ) as error:
-        if isinstance(error, StopIteration) or "corresponds to no data" in str(error):  # how `datasets` says it
+        if isinstance(error, StopIteration) or "corresponds to no data" in str(error):  # `datasets`' wording
             raise UserError(f"{path} has no row: expected at least one") from None
         raise UserError(f"{path} cannot be read: {reason_of(error, path)}") from None
 
@@ -155,7 +155,7 @@ def malformed_line(path: Path) -> str | None:
             for number, line in enumerate(lines, 1):
                 try:
                     if line.strip() and not isinstance(json.loads(line), dict):
-                        return f"line {number} is not a JSON object: {line.strip()[:60]!r}"
+                        return f"line {number} is not JSON object: {line.strip()[:60]!r}"
                 except ValueError as error:
                     return f"line {number} is not JSON ({error}): {line.strip()[:60]!r}"
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:

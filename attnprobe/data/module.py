@@ -175,7 +175,7 @@ class TextDataModule(LightningDataModule):
 
     @property
     def place(self) -> tuple[int, int]:
-        """This process's rank, and how many there are. The samplers heed both, hence the trainer has to be
+        """This process's rank, and how many there are. The samplers take both into account, so the trainer has to be
         constructed with `use_distributed_sampler=False`."""
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)

@@ -28,7 +28,7 @@ def matching(words: Iterable[str], pattern: str) -> list[str]:
 
 
 def check_pattern(pattern: str, setting: str) -> None:
-    """Refuse what is no regular expression, or one that may take long to match.
+    """Refuse what is not a regular expression, or one that may take long to match.
 
     Args:
         setting: its name, for the message.
@@ -42,7 +42,7 @@ def check_pattern(pattern: str, setting: str) -> None:
         re.compile(pattern)
         count = ways(_parse(pattern))
     except (re.error, OverflowError, RecursionError) as error:
-        raise UserError(f"{setting}={pattern} is no regular expression: {error}") from None
+        raise UserError(f"{setting}={pattern} is not a regular expression: {error}") from None
     if count > MOST_WAYS:
         raise UserError(
             f"{setting}={pattern} could take very long on some words: expected no more than two parts of any length (* or "

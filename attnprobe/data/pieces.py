@@ -81,7 +81,7 @@ def words_of_pieces(
 ) -> Int[np.ndarray, " pieces"]:
     """The number of the word that each piece of a text belongs to, −1 where it is not of the text.
 
-    A piece belongs to the word of its first character that is no space; one of a space alone to the word after it.
+    A piece belongs to the word of its first character that is not a space; one of a space alone to the word after it.
 
     Args:
         words: the text is these, joined by single spaces.

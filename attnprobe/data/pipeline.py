@@ -64,7 +64,7 @@ class TextPipeline:
 
         Raises:
             UserError: no text, a text or question without any word, questions that are missing, too many or not
-                asked for, or candidates that are no class.
+                asked for, or candidates that are not classes.
         """
         check_texts(texts)
         read = [self.rules.read(text) for text in texts]
@@ -140,7 +140,9 @@ class TextPipeline:
             if len(known) != len(texts):
                 raise UserError(f"candidates=…: expected {len(texts)} lists, one per text, but got {len(known)}")
             if unknown := [name for names in known for name in names if name not in self.classes]:
-                raise UserError(f"candidates: {unknown[0]!r} is no class of this run ({', '.join(self.classes[:20])})")
+                raise UserError(
+                    f"candidates: {unknown[0]!r} is not a class of this run ({', '.join(self.classes[:20])})"
+                )
         if none := [number for number, names in enumerate(known) if not names]:
             raise UserError(
                 f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "

@@ -184,7 +184,7 @@ def contents(split: TextSplit) -> dict[str, Any]:
 
 
 def answers(candidates: list[list[str] | None], numbers: Mapping[str, int], classes: int) -> Ragged:
-    """The class numbers of every row's candidates; those that are no class cannot be answered and are left out."""
+    """The class numbers of every row's candidates; those that are not classes cannot be answered and are left out."""
     every = range(classes)
     return Ragged.of(
         [

@@ -113,7 +113,7 @@ class Teacher:
     def _compare_classes(self, classes: Sequence[str]) -> None:
         theirs = self.manifest.get("classes")
         if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
-            raise damaged(self.directory / MANIFEST, "its classes are no list of names")
+            raise damaged(self.directory / MANIFEST, "its classes are not a list of names")
         if theirs != list(classes):
             raise self._refusal(f"its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
 
@@ -163,7 +163,7 @@ class Teacher:
             if (pc.list_value_length(table["probability"]).to_numpy() != classes).any():
                 raise damaged(path, f"an example has not {classes} probabilities, one for each class")
             if not (np.isfinite(attention).all() and np.isfinite(probability).all()):
-                raise damaged(path, "a weight or a probability is no number")
+                raise damaged(path, "a weight or a probability is not a number")
             texts = table[column].to_pylist()
             yield Piece(
                 [[word for words in text for word in words or ()] for text in texts] if column == SENTENCES else texts,

@@ -20,7 +20,7 @@ _KERAS_MARKS = str.maketrans(dict.fromkeys('!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n
 
 CLEANING: dict[str, Callable[[str], str]] = {
     "lower": str.lower,
-    # every character that is no letter, digit or underscore becomes a space
+    # every character that is not a letter, digit or underscore becomes a space
     "nonword": lambda text: re.sub(r"\W", " ", text),
     "html": lambda text: unescape(re.sub(r"<[^<>]*>", " ", text)),
     # the brackets of the Penn Treebank; the paper deletes the opening one and puts a space for the closing one

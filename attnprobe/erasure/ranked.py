@@ -34,11 +34,11 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
     With a linear decoder and d_t = z_t[k] − z_t[c], class k is ahead of the decision c exactly when the sum of α_t d_t
     over what is kept is positive (renormalising does not change its sign): one sum from the far end of the order gives
     every step of every class. Any other decoder is asked once per step. Of tied scores the earlier position goes first.
-    A tie up to rounding is no flip, nor is anything where less than 1e-12 of the attention is kept
+    A tie up to rounding is not a flip, nor is anything where less than 1e-12 of the attention is kept
     (`attnprobe.exact.ties`).
 
     Note:
-        Erasing everything is no flip (as in `attnprobe.exact.smallest_flipping_set`): nothing is left to decide by.
+        Erasing everything is not a flip (as in `attnprobe.exact.smallest_flipping_set`): nothing is left to decide by.
         The published code decides by the bias there and counts it as a flip.
     """
     attention, length = readout.attention * readout.content, readout.content.sum(-1)
@@ -50,9 +50,9 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
         # the last to go first, so that what is kept is a sum from the start
         backwards = order.flip(-1)
         flips = _flips_by_decoding(readout, chosen, backwards) if advantages is None else _flips(*advantages, backwards)
-        # the n-th place from the end holds the position that goes n-th: what is kept then is summed up one place before
+        # the n-th place from the end holds the position that is removed n-th: what is kept then is summed up one place before
         flips = flips[:, :-1].flip(-1) & (number[1:] < length.unsqueeze(-1))
-        # erasing everything is no flip: that last column also keeps texts of one item from having none at all
+        # erasing everything is not a flip: that last column also keeps texts of one item from having none at all
         flips = F.pad(flips, (0, 1))
         count = torch.where(flips.any(-1), flips.int().argmax(-1) + 1, NEVER)
         erased = torch.where(number < count.unsqueeze(-1), attention.gather(-1, order), 0).sum(-1)

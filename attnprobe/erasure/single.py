@@ -20,7 +20,7 @@ class SingleErasures:
 
     Attributes:
         divergence: Jensen-Shannon divergence of the predictions before and after, in nats, 0 to ln 2.
-        flips: 1 where another class is ahead of the decision afterwards (a tie up to rounding is no flip), else 0.
+        flips: 1 where another class is ahead of the decision afterwards (a tie up to rounding is not a flip), else 0.
     """
 
     divergence: Float[Tensor, "batch seq"]

@@ -50,7 +50,7 @@ def smallest_winning_set(
 
     Args:
         margins: α_t (z_t[k] − z_t[j]) of class k over each rival j, at the erasable positions only.
-        least: what a sum must exceed to be no tie: 1e-12 of the largest |z_t[k] − z_t[j]| (`attnprobe.exact.ties`).
+        least: what a sum must exceed not to be a tie: 1e-12 of the largest |z_t[k] − z_t[j]| (`attnprobe.exact.ties`).
         nodes: branch-and-bound nodes before the search is given up and the bounds stand as they are: nodes and not
             seconds, so that the same input gives the same answer on any machine. 0: bounds by sorting alone.
     """

@@ -19,7 +19,7 @@ def checked(
     stays out of the arithmetic.
 
     Raises:
-        UserError: shapes that do not fit, a row without content, weights that are no distribution, logits that are
+        UserError: shapes that do not fit, a row without content, weights that are not a distribution, logits that are
             not finite.
     """
     shapes = (

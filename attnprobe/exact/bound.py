@@ -146,7 +146,7 @@ def branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
         below, above = highest.copy(), lowest.copy()
         below[split] = above[split] = a[split]
         for low, high in ((lowest, below), (above, highest)):
-            high = np.minimum(high, example.mass - (low.sum() - low))  # the others have their least at least
+            high = np.minimum(high, example.mass - (low.sum() - low))  # the others have at least their minimum
             result = polytope.maximise(low, high) if (high >= low).all() else None
             if result is not None:
                 best.offer_all(repaired(example, result[1]))

@@ -1,6 +1,6 @@
 """How far an attention can be for three or more classes: the best one found, and a bound that none exceeds.
 
-The feasible set {a : TVD(softmax(Σ a_t z_t), p) ≤ ε} is no polytope here, so the optimum has no closed form. One linear
+The feasible set {a : TVD(softmax(Σ a_t z_t), p) ≤ ε} is not a polytope here, so the optimum has no closed form. One linear
 programme bounds it, its solution points at good attentions, and branching brings the two together.
 
 *Outer polytope.* Write x_c = ln q_c = y_c − s for the new prediction q, with y = Σ a_t z_t linear in a and s the

@@ -93,7 +93,7 @@ def smallest_flipping_set(
     attention, position_logits, content = checked(attention, position_logits, content)
     decision = decide(attention, position_logits)
     rivals = _rivals(attention, position_logits, content, decision)
-    # −1 (never) and the decision's own 0 are no sizes: both count as longer than any text
+    # −1 (never) and the decision's own 0 are not sizes: both count as longer than any text
     size, rival = torch.where(rivals.size > 0, rivals.size, content.shape[-1] + 1).min(-1)
     flips = size <= content.shape[-1]
     size = torch.where(flips, size, NEVER)
@@ -129,7 +129,7 @@ def _rivals(
     kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
     length = content.sum(-1)[:, None]
     number = torch.arange(1, content.shape[-1] + 1, device=content.device)
-    # keeping all content is no erasure; keeping none of it leaves `fixed`
+    # keeping all content is not an erasure; keeping none of it leaves `fixed`
     overtakes = (kept > least[..., None]) & (number < length[..., None])
     most = torch.where(overtakes, number, 0).amax(-1)
     possible = (most > 0) | ((fixed[..., 0] > least) & (length > 0))

@@ -73,7 +73,7 @@ def weight_ranges(
             words, a word's weight being that of its pieces. By default every position is a word.
 
     Raises:
-        UserError: shapes that do not fit, rows that are no distributions, weight outside `mask`, values that are not
+        UserError: shapes that do not fit, rows that are not distributions, weight outside `mask`, values that are not
             finite, positions that are not in the text.
 
     >>> attention = torch.tensor([[0.5, 0.3, 0.2]])

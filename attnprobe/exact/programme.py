@@ -60,7 +60,7 @@ class Programme:
         programme.a_matrix_.value_ = rows[filled]
         self.columns = np.arange(variables, dtype=np.int32)
         self.solver = highspy.Highs()
-        # programmes this small are solved sooner than they are simplified
+        # simplifying programmes this small takes longer than solving them
         options: dict[str, bool | int | float | str] = {
             "output_flag": False, "threads": 1, "presolve": "off", "solver": "simplex", "simplex_strategy": int(simplex),
             "primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance,

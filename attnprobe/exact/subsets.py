@@ -54,7 +54,7 @@ def prefix_limits(drop: Shaped[Tensor, "..."]) -> PrefixLimits:
             `drop[:, 0] = 0`; a rise is negative.
 
     Raises:
-        UserError: not two axes, a length that is no power of 2 (or above 2^24), values that are not finite, or a drop
+        UserError: not two axes, a length that is not a power of 2 (or above 2^24), values that are not finite, or a drop
             without removal.
 
     >>> limits = prefix_limits(torch.tensor([[0.0, 0.1, 0.6, 0.7]]))  # nothing, word 0, word 1, both removed
@@ -140,7 +140,7 @@ def minimal_sets(holds: Shaped[Tensor, "..."]) -> Bool[Tensor, "batch subsets"]:
         holds: by bit mask, `[batch, 2**n]`, bool. It need not be monotone.
 
     Raises:
-        UserError: not two axes of torch.bool, or a length that is no power of 2.
+        UserError: not two axes of torch.bool, or a length that is not a power of 2.
     """
     holds = _checked(holds, "holds", boolean=True)
     words = _words(holds)

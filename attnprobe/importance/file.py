@@ -25,7 +25,7 @@ class File(Importance):
     scores of another tokenisation are noticed. A row whose list is null says that its text has no scores: undefined.
 
     Whatever leaves a doubt is refused: a text without a row, a row about no text of the split, two rows about one text, a
-    list of another length than the text, a score that is no finite number.
+    list of another length than the text, a score that is not a finite number.
 
     Attributes:
         path: the file, in the working directory or in `ATTNPROBE_DATA_DIR`.
@@ -57,7 +57,7 @@ class File(Importance):
     def prepare(self, data: TextDataModule, split: str) -> None:
         """Read the file and find every text's scores."""
         rows, part = self._rows(BY_NUMBER, BY_TOKENS, BY_TEXT), data.splits[split]
-        if rows.key == BY_TEXT:  # the data's own text is no longer there, what it was made into is
+        if rows.key == BY_TEXT:  # the original text is gone by now, its tokens are not
             rows = rows.tokenised(data.pipeline.tokens)
         texts = {number: part.tokens_at(row) for row, number in enumerate(part.example_id.tolist())}
         keys = {number: number if rows.key == BY_NUMBER else tuple(words) for number, words in texts.items()}

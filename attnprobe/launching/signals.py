@@ -33,7 +33,7 @@ def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield received  # only the main thread may say what a signal does
+        yield received  # only the main thread may set what a signal does
         return
 
     def end(number: int, frame: FrameType | None) -> NoReturn:

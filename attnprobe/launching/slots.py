@@ -126,7 +126,7 @@ def end_with_pool() -> None:
     A pool that is ended by a signal it can handle ends its jobs itself; this is for the others, so that no job
     goes on unseen and writes where a restarted sweep writes.
     """
-    if os.environ.pop(WATCH, None) is None:  # taken out, so that a process started by this job is not meant
+    if os.environ.pop(WATCH, None) is None:  # removed, so that a process started by this job is not taken for the job
         return
 
     def watch() -> None:

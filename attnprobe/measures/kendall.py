@@ -114,7 +114,7 @@ def _exact(size: Int[Tensor, "*batch"], fewer: Int[Tensor, "*batch"]) -> Float[T
     """Twice the share of the orders of `size` entries with at most `fewer` inversions, at most 1."""
     tails = _tails().to(size.device)
     small = tails[size.clamp(max=EXACT_UP_TO), fewer.clamp(max=tails.shape[1] - 1)]
-    # one order has no inversion, and one less than there are entries have a single one
+    # one order has no inversion, and (entries − 1) orders have a single one
     large = torch.exp(torch.where(fewer > 0, size.double().log(), 0) - torch.lgamma(size.double() + 1))
     return (2 * torch.where(size <= EXACT_UP_TO, small, large)).clamp(max=1)
 

@@ -86,6 +86,6 @@ def decoded(
     query: Float[Tensor, "batch query"] | None,
     candidates: Bool[Tensor, "batch classes"] | None,
 ) -> Float[Tensor, "*samples batch classes"]:
-    """decoder(Σ_t a_t h_t), −inf for classes that are no candidates."""
+    """decoder(Σ_t a_t h_t), −inf for classes that are not candidates."""
     logits = decoder(torch.einsum("...bs,bsh->...bh", attention, hidden), query)
     return logits if candidates is None else logits.masked_fill(~candidates, -torch.inf)

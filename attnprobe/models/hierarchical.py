@@ -91,7 +91,7 @@ class SentenceLayout:
         """Positions of some sentences' words in the flattened batch, as wide as the longest; and which are words."""
         number = torch.arange(int(self.words[sentences].max()), device=sentences.device)
         mask = number < self.words[sentences, None]
-        # beyond a sentence's end some word is read, which the mask takes out again
+        # beyond a sentence's end an arbitrary word is read, which the mask removes again
         return self.token[(self.start[sentences, None] + number).clamp(max=len(self.token) - 1)], mask
 
 

@@ -15,7 +15,7 @@ from attnprobe.models.base import Model
 from attnprobe.models.construction import build
 from attnprobe.models.performance import Performance
 
-if TYPE_CHECKING:  # it stands where the settings of older runs name it
+if TYPE_CHECKING:  # it stays where the settings of older runs expect it
     from attnprobe.models.classifier import Recipe
 
 

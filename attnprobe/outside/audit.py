@@ -97,10 +97,7 @@ def audit_model(
     directory.path.parent.mkdir(parents=True, exist_ok=True)
     # an earlier audit stays until this one is measured: a model that fails leaves it as it was
     measured = run_probes(model, split, probes, seed, epsilon, directory.path.parent)
-    directory.clear()
-    directory.mark()
-    directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
-    directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
+    begin(directory, facts)
     try:
         content = written(directory, split, measured, run_id, facts)
         directory.finish(content, {})
@@ -114,8 +111,16 @@ def audit_model(
     return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
 
 
+def begin(directory: OwnRunDirectory, facts: dict[str, Any]) -> None:
+    """Remove an earlier audit, and write what a run has before it is probed."""
+    directory.clear()
+    directory.mark()
+    directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
+    directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
+
+
 def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
-    """The tests that change nothing but the attention; `gradient`: its gradient can be had."""
+    """The tests that change nothing but the attention; `gradient`: its gradient is available."""
     single, orders = ["attention"], ["attention", "ascending", "contribution"]
     if gradient:
         single, orders = [*single, "attention_gradient", "gradient_attention"], [

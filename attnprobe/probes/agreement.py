@@ -23,7 +23,7 @@ METRICS = (
     Metric("tau_{measure}_null", TAU, "the same under the own weights in random order, mean of the orders"),
     Metric("tau_{measure}_spread", Scale("τ-b", 0, math.sqrt(2)), "their standard deviation"),
     Metric("tau_{measure}_best", TAU, "of the own weights in the measure's order: below 1 where weights are level"),
-    Metric("tau_free_gradient", TAU, "of attention and the gradient under equal weights, of which attention is no factor",
+    Metric("tau_free_gradient", TAU, "of attention and the gradient under equal weights, of which attention is not a factor",
            higher_is_better=True),
     Metric("tau_ceiling", TAU, "of gradient and leave-one-out"),
     *DESCRIPTION,
@@ -43,7 +43,7 @@ class Agreement(ModelProbe):
     - `tau_M_own`; `tau_M_null`, `tau_M_spread`: mean and standard deviation under the text's own weights in random order;
     - `tau_M_best`: of the text's own weights in the order of the measure, below 1 where weights are tied;
 
-    and `tau_free_gradient`, with the gradient under uniform attention, of which attention is no factor; `tau_ceiling`, of
+    and `tau_free_gradient`, with the gradient under uniform attention, of which attention is not a factor; `tau_ceiling`, of
     gradient and leave-one-out with each other; `predicted_class`, `max_attention`, `content_length`.
 
     Attributes:

@@ -189,7 +189,7 @@ def excess_adder(
             gradient.addcmul_(slope, apart, value=penalty)
 
         return add_of_two
-    turned, expected = logits.transpose(1, 2).contiguous(), original.unsqueeze(1)
+    transposed, expected = logits.transpose(1, 2).contiguous(), original.unsqueeze(1)
 
     def add_of_more(weights: Tensor, gradient: Tensor) -> None:
         p = torch.bmm(weights.transpose(0, 1), logits).softmax(-1)
@@ -197,7 +197,7 @@ def excess_adder(
         active = difference.abs().sum(-1, keepdim=True) > 2 * epsilon
         signed = p * difference.sign_() * active
         of_logits = torch.addcmul(signed, p, signed.sum(-1, keepdim=True), value=-1)
-        gradient.add_(torch.bmm(of_logits, turned).transpose(0, 1), alpha=0.5 * penalty)
+        gradient.add_(torch.bmm(of_logits, transposed).transpose(0, 1), alpha=0.5 * penalty)
 
     return add_of_more
 

@@ -43,7 +43,7 @@ class Claim:
         source: paper and section that make the claim, or define the test.
         measure: the long table of one data set and model, of this probe (all seeds) → the number, oriented so that
             the claim holds where it is *above* `threshold`; None where the table does not have what it needs. A function
-            that is no `Measure` is given every metric without steps.
+            that is not a `Measure` is given every metric without steps.
         threshold: in the number's own unit.
         quantity: what the number is, with its unit, such as "difference of the fractions removed, 0 to 1".
         speaks: `for` reading attention as an explanation where the claim holds, or `neither` (a claim about the test

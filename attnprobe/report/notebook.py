@@ -22,7 +22,7 @@ NAMED = 3
 """Positions that are named to a reader who does not see the colours."""
 
 # One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes before the system's,
-# and the background is set as well, so that a theme that is not known here costs looks and not legibility.
+# and the background is set as well, so that a theme that is not known here costs looks, not legibility.
 _LIGHT = "--paper: #ffffff; --heat: 8 81 156; --ink: #000000; --over: #ffffff; --faint: #5c5c5c; --line: #8a8a8a"
 _DARK = "--paper: #111111; --heat: 94 153 187; --ink: #ffffff; --over: #000000; --faint: #b0b0b0; --line: #8a8a8a"
 MUCH = 0.77

@@ -34,7 +34,7 @@ def publish_study(directory: Path) -> None:
     lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
     runs = read_runs(reading.runs)
     judged = verdicts(reading, runs)
-    console.print(safe(judged.lead, style="bold"))
+    console.print(safe(judged.sentence, style="bold"))
     console.print(verdict_table(judged, lines))
     for caption, table in reading.tables.items():
         shown = Table(title=safe(caption), title_justify="left", box=lines)

@@ -41,7 +41,7 @@ def opened(path: Path) -> BufferedReader:
     """Open one of a run's files for reading.
 
     Raises:
-        DamagedRun: it is not there, is no ordinary file, or cannot be read.
+        DamagedRun: it is not there, is not an ordinary file, or cannot be read.
     """
     try:
         return open_regular(path)

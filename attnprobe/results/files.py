@@ -48,7 +48,7 @@ def is_running(process: int) -> bool:
     >>> is_running(os.getpid()), is_running(2**22 + 1)
     (True, False)
     """
-    if os.name == "nt":  # there, the question would end it
+    if os.name == "nt":  # on Windows, os.kill would end it
         return True
     try:
         os.kill(process, 0)
@@ -61,7 +61,7 @@ def is_running(process: int) -> bool:
 
 def synchronise(path: Path) -> None:
     """Wait until a file's content, or a folder's list of names, is on the disk, where the file system can say so."""
-    if os.name == "nt":  # opens no folder, and no file that was opened for reading can be waited for
+    if os.name == "nt":  # Windows cannot open a folder, nor synchronise a file that was opened for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -57,7 +57,7 @@ class OwnRunDirectory(RunDirectory):
         """Refuse a folder that is somebody else's.
 
         Raises:
-            UserError: there is something in it and it is no run's own; or it is no folder.
+            UserError: there is something in it and it is not a run's own; or it is not a folder.
         """
         if self.path.exists() and not self.path.is_dir():
             raise UserError(
@@ -185,7 +185,7 @@ class OwnRunDirectory(RunDirectory):
         inside = [name for name in self.names() if name.endswith("/") and name in KEPT_FOLDERS]
         kept = [path for name in inside for path in (self / name).rglob("*") if path.is_file()]
         written |= {path.relative_to(self.path).as_posix(): record_of(path) for path in sorted(kept)}
-        # a folder that is gone by now is not made again, for a manifest alone would say that the run is finished
+        # a folder that is gone by now is not made again: a manifest alone would say that the run is finished
         listed = dict(sorted((files | written).items()))
         write_sealed(content | {"files": listed}, self / MANIFEST, make_folder=False)
 

@@ -22,7 +22,7 @@ class Spill:
         """`folder`: a directory on the disk that is to hold the file; None: the system's place for temporary files."""
         self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (open as long as this object)
         self.extents: dict[Hashable, list[tuple[int, int]]] = {}
-        weakref.finalize(self, self.file.close)  # a run that fails in between has nobody to close it
+        weakref.finalize(self, self.file.close)  # of a run that fails in between nobody closes it
 
     def append(self, key: Hashable, records: np.ndarray) -> None:
         """Add records, `[rows]` of dtype `RECORD`."""

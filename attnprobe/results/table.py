@@ -36,7 +36,7 @@ def read_pieces(
         example_ids: only these examples'.
 
     Raises:
-        DamagedRun: it is no table.
+        DamagedRun: it is not a table.
     """
     try:
         yield from _read_pieces(path, metrics, with_steps, example_ids)
@@ -74,7 +74,7 @@ def metrics_in(path: Path) -> list[str]:
     """The metrics that a table has numbers of, sorted.
 
     Raises:
-        DamagedRun: it is no table.
+        DamagedRun: it is not a table.
     """
     names: set[str] = set()
     try:
@@ -90,7 +90,7 @@ def sites_in(path: Path, metric: str) -> list[str]:
     """The sites that a table has numbers of this metric for, sorted; one without a name in a table of one site.
 
     Raises:
-        DamagedRun: it is no table.
+        DamagedRun: it is not a table.
     """
     pieces = read_pieces(path, metrics=[metric])
     names = {
@@ -104,7 +104,7 @@ def identity_in(path: Path) -> dict[str, Any] | None:
     row.
 
     Raises:
-        DamagedRun: it is no table.
+        DamagedRun: it is not a table.
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -111,7 +111,7 @@ def read_json(path: str | os.PathLike, *, limit: int = MAX_JSON, nan: bool = Fal
     def constant(name: str) -> float:
         if nan:
             return float(name)
-        raise ValueError(f"{name} is no number in JSON")
+        raise ValueError(f"{name} is not a number in JSON")
 
     text = read_text(path, limit=limit)
     try:
@@ -155,7 +155,7 @@ def read_yaml(path: str | os.PathLike, *, limit: int = MAX_YAML) -> dict[str, An
     if not isinstance(content, dict):
         raise UserError(f"{path} is damaged or not of a run: expected settings by name, found {kind_of(content)}")
     if strange := [key for key in content if not isinstance(key, str)]:
-        raise UserError(f"{path} is damaged or not of a run: {strange[0]!r} is no name of a setting")
+        raise UserError(f"{path} is damaged or not of a run: {strange[0]!r} is not a name of a setting")
     return content
 
 

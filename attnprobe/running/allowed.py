@@ -84,7 +84,7 @@ def check_classes(settings: Mapping[str, Any], path: Path, trusted: Sequence[str
 
 
 def check_place(content: Any, place: tuple[str, ...], path: Path, trusted: Sequence[str]) -> None:
-    """Check one part of the settings, whose own place is no object's argument, and everything within."""
+    """Check one part of the settings, whose own place is not an object's argument, and everything within."""
     wanted = PLACES.get(place) or (PLACES.get((*place[:-1], "*")) if place else None)
     if place == ("model",) and isinstance(content, Mapping) and "_target_" in content:
         wanted = (TrainedModel, True)
@@ -137,7 +137,7 @@ def allowed_class(target: str, base: type, where: str, trusted: Sequence[str]) -
     module, _, name = target.rpartition(".")
     package = target.split(".")[0]
     if not DOTTED.fullmatch(target):
-        raise UserError(f"{refused} is no name of a class")
+        raise UserError(f"{refused} is not a name of a class")
     if not (package == OWN or module in TORCH or package in set(trusted) - {"torch"}):
         if any(issubclass(base, one) for one in (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)):
             expected = f"expected a class of {' or '.join(TORCH)}"
@@ -152,7 +152,7 @@ def allowed_class(target: str, base: type, where: str, trusted: Sequence[str]) -
     except ImportError as error:
         raise UserError(f"{refused} cannot be imported: {error}") from None
     if not issubclass(type(named), type):
-        raise UserError(f"{refused} is no class: only subclasses of {full(base)} may stand here")
+        raise UserError(f"{refused} is not a class: only subclasses of {full(base)} may stand here")
     own_module = str(vars(named).get("__module__"))
     same = own_module == module if package == OWN else own_module.split(".")[0] == package
     if not same or named.__qualname__ != name or (module in TORCH and not own_module.startswith(TORCH[0])):

@@ -93,7 +93,7 @@ class PredictionCollector(Callback):
         assert batch.piece_word is not None
         self.spell = model.reader.tokenizer.convert_ids_to_tokens
         step = positions(batch.piece_word != -2).cpu().numpy()
-        word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is no word
+        word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is not a word
         for name, values in (("pieces", batch.pieces), ("piece_word", word), ("piece_attention", attention)):
             self.add(name, batch, values, step)
 

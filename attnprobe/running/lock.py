@@ -22,8 +22,8 @@ NO_LOCKS = frozenset(
 def locked(directory: Path) -> Iterator[None]:
     """Hold a run directory; waits, and says so, as long as another process holds it.
 
-    The lock is a file beside the directory. The system lets go of it when the process ends, however it ends, so no
-    killed run leaves a lock behind; the file itself, should it stay, is harmless. File systems without locks have none.
+    The lock is a file beside the directory. The system releases it when the process ends, however it ends, so a killed
+    run leaves no lock; the file itself may stay and is harmless. File systems without locks have none.
 
     Raises:
         UserError: nothing can be written there, at first or later on.
@@ -43,8 +43,8 @@ def locked(directory: Path) -> Iterator[None]:
             yield
     finally:
         if lock is not None:
-            # while it is held: who waits for a file that is gone tries again. Another one may be there by now, as where
-            # the output was deleted
+            # removed while it is held: whoever waits for a removed file tries again. If the output was deleted meanwhile,
+            # the file may be another run's by now
             if held is not None and identity(path) == held:
                 path.unlink(missing_ok=True)
             lock.release()
@@ -62,7 +62,7 @@ def acquired(path: Path, directory: Path) -> FileLock | None:
             print(f"attnprobe: waiting for {owner}, which works in {directory}", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:
-        # nothing can be written beside it; whether in it, its owner will see
+        # nothing can be written beside it; whether it can be written in shows later
         if error.errno in NO_LOCKS or directory.is_dir():
             return None
         raise

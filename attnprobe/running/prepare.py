@@ -33,7 +33,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Finished:
-    """Everything asked for is there, as it was written, and shall be left as it is."""
+    """Everything asked for is there, as it was written, and is to be left as it is."""
 
     directory: OwnRunDirectory
 

@@ -79,7 +79,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
     importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
     for importance in importances.values():
-        importance.files()  # whether they are there
+        importance.files()  # refuses those that are missing
     if is_worker_rank():
         if not RunDirectory(directory).is_trained:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None)

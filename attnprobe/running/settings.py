@@ -66,7 +66,7 @@ class Settings:
         part = {key: self.config[key] for key in ("model", "training", "seed")}
         trainer = self.config["trainer"]
         part |= {"data": data, "precision": trainer["precision"]}
-        # several devices take a step together, on as many batches: another training than one device's
+        # several devices take each step together, on that many batches: a different training from one device's
         part |= {"devices": trainer["devices"]} if several_devices(trainer) else {}
         return part | ({"teacher": self.teacher_id} if self.is_taught else {})
 
@@ -253,7 +253,7 @@ def check_layout(saved: Mapping[str, Any], content: Mapping[str, Any], path: Pat
         UserError: names the first that is missing, unknown, or of another kind.
     """
     if unknown := [key for key in saved if key not in content]:
-        raise UserError(f"{path}: {shown((unknown[0],))} is no setting of a run: expected {', '.join(content)}")
+        raise UserError(f"{path}: {shown((unknown[0],))} is not a setting of a run: expected {', '.join(content)}")
     for key in ("data", "model", "training", "trainer"):
         if not isinstance(saved.get(key), dict):
             raise UserError(f"{path}: {key} is missing or no group of settings: it is damaged or not of a run")
@@ -269,4 +269,4 @@ def check_layout(saved: Mapping[str, Any], content: Mapping[str, Any], path: Pat
     }
     for key, kind in kinds.items():
         if not isinstance(saved.get(key), kind) or saved.get(key) == "auto":
-            raise UserError(f"{path}: {key}={ascii(saved.get(key))[:80]} is no setting of a finished run")
+            raise UserError(f"{path}: {key}={ascii(saved.get(key))[:80]} is not a setting of a finished run")

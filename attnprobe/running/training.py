@@ -22,7 +22,7 @@ from attnprobe.models.trained import TrainedModel
 
 
 class StopOnNaN(Callback):
-    """Ends a training whose loss is no number any more, before it fills tables with NaN."""
+    """Ends a training whose loss is no longer a number, before it fills tables with NaN."""
 
     def on_train_batch_end(
         self,
@@ -202,7 +202,7 @@ def predict(
 
 
 def leave_process_group(trainer: Trainer) -> None:
-    """After a training on several devices the first process goes on alone, and the others, whose part is done, leave.
+    """After a training on several devices the first process continues alone; the others have done their part and leave.
 
     The process group is taken down first: as long as it stands, torchmetrics would wait for processes that have left.
 

@@ -44,10 +44,10 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     if kind == "InterpolationKeyError" and (
         match := re.search(r"Interpolation key '(.*?)' not found\s+full_key: (\S+)", text)
     ):
-        return f"{match[2]} refers to ${{{match[1]}}}, which is no setting: write a value, or the name of a setting"
+        return f"{match[2]} refers to ${{{match[1]}}}, which is not a setting: write a value, or the name of a setting"
     if match := re.search(r"Interpolation key '(.*?)' not found", text):
         typed = " ".join(one for one in overrides if match[1] in one)
-        return f"{visible(typed)}: ${{{visible(match[1])}}} is no setting: write a value, or the name of a setting"
+        return f"{visible(typed)}: ${{{visible(match[1])}}} is not a setting: write a value, or the name of a setting"
     if kind == "MissingMandatoryValue" and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]}=???: a value must be given"
     if "Config group override must be a string or a list" in text:

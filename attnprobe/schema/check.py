@@ -173,7 +173,7 @@ def check_value(setting: str, value: Any, kind: Any) -> None:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """pydantic's check of a type, which converts nothing: "3" is no number."""
+    """pydantic's check of a type, which converts nothing: "3" is not a number."""
     return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 

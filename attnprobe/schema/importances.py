@@ -28,7 +28,7 @@ def with_installed(content: Mapping[str, Any]) -> dict[str, Any]:
     probes = content.get("probe")
     for probe, part in probes.items() if isinstance(probes, Mapping) else []:
         asked.append((f"probe.{probe}.importances", part.get("importances") if isinstance(part, Mapping) else None))
-    if not isinstance(given, Mapping):  # what is wrong with it, the schema says
+    if not isinstance(given, Mapping):  # the schema says what is wrong with it
         return dict(content)
     parts, there = dict(given), installed()
     for setting, names in asked:

@@ -28,7 +28,7 @@ def type_of(node: ast.expr | None, *, ours: bool) -> Any:
 
     Args:
         node: the annotation's expression.
-        ours: it stands in this package, where a name that is no plain type is a class of ours, and so a part.
+        ours: it stands in this package, where a name that is not a plain type is a class of ours, and so a part.
     """
     if node is None:
         return Any
@@ -61,7 +61,7 @@ def type_of(node: ast.expr | None, *, ours: bool) -> Any:
 
 
 def is_class(name: str) -> bool:
-    """Whether a name is written as classes are; `Any` is no class, and `TypeVar`s of one letter are none."""
+    """Whether a name is written as classes are; `Any` is not a class, and `TypeVar`s of one letter are none."""
     return name not in ("Any", "Float", "Int", "Bool", *NO_SETTING) and len(name) > 1 and name[0].isupper()
 
 

@@ -77,7 +77,7 @@ def test_attention_over_sentences_cannot_teach_words(tmp_path):
         ({"attention": [["0.5", "0.5"], ["1"], ["1", "0", "0"]]}, r"no column attention of the type list<.*float"),
         ({"probability": [[0.1, 0.9], [1.0], [0.7, 0.3]]}, "an example has not 2 probabilities"),
         ({"probability": [[0.1, 0.9], None, [0.7, 0.3]]}, "an example has no attention, no probability or no words"),
-        ({"probability": [[0.1, 0.9], [0.4, float("nan")], [0.7, 0.3]]}, "is no number"),
+        ({"probability": [[0.1, 0.9], [0.4, float("nan")], [0.7, 0.3]]}, "is not a number"),
         ({"example_id": [10, 30, 20]}, "its examples are not in order"),
     ],
 )
@@ -88,7 +88,9 @@ def test_what_is_not_as_a_run_writes_it_is_named(tmp_path, changed, message):
 
 @pytest.mark.parametrize("classes", [7, None, ["no", 7]])
 def test_classes_that_are_no_names(tmp_path, classes):
-    assert "manifest.json is damaged: its classes are no list of names" in refusal(teacher(tmp_path, classes=classes))
+    assert "manifest.json is damaged: its classes are not a list of names" in refusal(
+        teacher(tmp_path, classes=classes)
+    )
 
 
 def test_a_missing_unfinished_or_older_teacher_is_refused(tmp_path):

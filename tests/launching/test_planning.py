@@ -69,7 +69,7 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         ("seed=abc", "seed=abc: expected a whole number"),
         ("probe=[permuation]", "there is no probe/permuation in conf/; did you mean permutation?"),
         ("data.colour=red", "data.colour=red: there is no such setting"),
-        ("seed=${nope}", "seed refers to ${nope}, which is no setting"),
+        ("seed=${nope}", "seed refers to ${nope}, which is not a setting"),
         ("run=nowhere", "no run of attnprobe there"),
         ("model/attention=imposed", "learns from a teacher"),
         ("teacher=nowhere", "nowhere"),

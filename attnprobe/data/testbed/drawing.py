@@ -29,10 +29,10 @@ def check_rows(count: int, start: int) -> None:
 
 
 def check_share(**shares: float) -> None:
-    """Refuse what is no probability."""
+    """Refuse what is not a probability."""
     for name, share in shares.items():
         if not 0 <= share <= 1:
-            raise UserError(f"{name}={share} is no probability; give a number from 0 to 1, such as {name}=0.4")
+            raise UserError(f"{name}={share} is not a probability; give a number from 0 to 1, such as {name}=0.4")
 
 
 def shuffled(draw: Draw, options: Sequence[str]) -> list[str]:

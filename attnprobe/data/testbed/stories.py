@@ -141,7 +141,7 @@ class _World:
             self.sentences.append(f"{name} {pick(draw, IDLES)}")
             return
         if here is not None and draw() < 0.5:
-            # an object never told of may be anywhere: here, then
+            # an object that was never mentioned may be anywhere, so also here
             free = [
                 x for x in self.things if x not in self.holder and (x not in self.path or self.path[x][-1][0] == here)
             ]

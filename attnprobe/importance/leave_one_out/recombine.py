@@ -137,7 +137,7 @@ def _decoded(
     example: Int[Tensor, "texts"],
     mean: Float[Tensor, "texts values"],
 ) -> Float[Tensor, "texts classes"]:
-    """Logits from the attended values (see `_value_layer`), −inf for classes that are no candidates."""
+    """Logits from the attended values (see `_value_layer`), −inf for classes that are not candidates."""
     candidates = None if batch.candidates is None else batch.candidates[example]
     if classifier.decoder.linear:
         return mean if candidates is None else mean.masked_fill(~candidates, -torch.inf)

@@ -21,7 +21,7 @@ CHECK_EVERY = 4
 """Steps of a text between two looks at which shortened texts are back at the unchanged one: looking costs about as much
 as a third of a step."""
 FIRST_LOOK = 16
-"""Steps of a text before the first such look: hardly any text is back sooner."""
+"""Steps of a text before the first such check: hardly any text is back sooner."""
 
 
 @changed_states.register

@@ -185,7 +185,7 @@ def _checked(
     chunk: int,
 ) -> tuple[int, float]:
     """How many removals were compared with texts encoded in full, and the largest difference of two distances: 1, the
-    largest there can be, where either is no number."""
+    largest there can be, where either is not a number."""
     example, removed = _removable(batch)
     if not len(example):
         return 0, 0.0

@@ -52,7 +52,7 @@ def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"]
     Args:
         network: in eval mode.
         run: a pass over a batch with padding.
-        mask: its pieces that are no padding.
+        mask: its pieces that are not padding.
         family: for the messages.
 
     Raises:

@@ -90,7 +90,7 @@ def open_checkpoint(
         tokenizer = opened(lambda local: library.AutoTokenizer.from_pretrained(path, **local))
         if not tokenizer.is_fast:
             raise UserError(
-                f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is no fast one, "
+                f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is not a fast one, "
                 f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
             )
         order = label_order(settings, classes)

@@ -52,7 +52,7 @@ def at_every_site(model: "PretrainedClassifier", batch: Batch) -> Iterator[AtSit
     for site in every_site([one.weights.shape[1] for one in kept], model.site.rows):
         one = kept[site.layer]
         if one.weights.shape[-1] != batch.piece_word.shape[1]:
-            continue  # over something else than this text
+            continue  # over something other than this text
         chosen = model.selection(batch, one.weights.shape[1], site)
         attention, on_text = shown(masses(chosen.of(one.weights), member), chosen.valid)
         scores = attention.log().masked_fill(~batch.content, -torch.inf)

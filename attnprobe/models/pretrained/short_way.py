@@ -67,7 +67,7 @@ class ShortWay:
         Args:
             attended: what the attention gives at the pooled row, by head.
             state: what went into the layer there.
-            piece: any piece that is no padding.
+            piece: any piece that is not padding.
         """
         one = Pass(result=attended.unsqueeze(1))
         self.place._modules[self.name] = nn.ModuleList([self.layer])

@@ -78,7 +78,7 @@ class Selection:
     Attributes:
         heads: their numbers.
         query: of every text, the piece whose row is meant; None: all.
-        mask: the pieces of each text that are no padding.
+        mask: the pieces of each text that are not padding.
     """
 
     heads: list[int]

@@ -1,6 +1,6 @@
 """The papers' criteria as they are put without a null that keeps the mechanism: the first column of the calibration.
 
-These are no verdicts of this package. They are here so that what they would have said stays known.
+These are not verdicts of this package. They are here so that what they would have said stays known.
 """
 
 from collections.abc import Callable

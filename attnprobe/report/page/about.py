@@ -33,7 +33,7 @@ def lead(groups: Sequence[Group]) -> str:
     """What the page is about, in two sentences.
 
     Args:
-        groups: those whose attention was tested; what they were only compared with, such as uniform attention, is no model
+        groups: those whose attention was tested; what they were only compared with, such as uniform attention, is not a model
             of which anything is asked.
     """
     data = list(dict.fromkeys(group.data for group in groups))

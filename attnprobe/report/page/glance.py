@@ -105,7 +105,7 @@ def glance(card: Card, *, words: bool) -> Glance:
         quality="" if measured is None else quality_in_words(measured) + (f" (seed {run.seed})" if several else ""),
         good=None if measured is None else measured.better_than_guessing,
         states=states(card.lines),
-        sentence=card.lead,
+        sentence=card.sentence,
         warnings=(*([measured.warning] if measured is not None and measured.warning else []), *warned),
         checks=checks,
         shown=shown(run) if words else None,

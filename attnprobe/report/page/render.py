@@ -48,7 +48,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
 
 def with_hidden_shown(value: object) -> object:
     r"""A string of the data with its control and format characters as escapes; a page is read with `less` as well. Line
-    ends stay, and so does whatever is no plain string.
+    ends stay, and so does whatever is not a plain string.
 
     >>> print(with_hidden_shown("a\x1b[31mb"))
     a\x1b[31mb

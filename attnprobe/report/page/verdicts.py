@@ -83,11 +83,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Card:
-    """All criteria for one group of runs. `lead`: what to know first, in a sentence."""
+    """All criteria for one group of runs. `sentence`: what to know first."""
 
     group: Group
     lines: tuple[Line, ...]
-    lead: str
+    sentence: str
 
 
 def card(group: Group, judged_claims: Sequence[JudgedClaim]) -> Card:

@@ -11,7 +11,7 @@ from attnprobe.errors import UserError
     [
         (lambda: generate_reviews(0, 1), "0 rows from row 0: .*count=1000"),
         (lambda: generate_reviews(1, 1, start=-1), "1 rows from row -1"),
-        (lambda: generate_reviews(1, 1, negation=1.5), "negation=1.5 is no probability.*negation=0.4"),
+        (lambda: generate_reviews(1, 1, negation=1.5), "negation=1.5 is not a probability.*negation=0.4"),
         (lambda: generate_stories(0, 1), "0 rows"),
         (lambda: generate_stories(1, 1, hops=4), "hops=4: .*hops=1, hops=2 or hops=3"),
         (lambda: generate_stories(1, 1, people=7), "people=7: the testbed has 1 to 6"),

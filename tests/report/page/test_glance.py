@@ -51,7 +51,7 @@ def test_model_data_quality_verdicts_sentence_and_text(place):
     assert f"always guessing the largest class gives {measured.majority:.3f}" in text
     assert all(name.capitalize() in text for name in CRITERIA)
     assert ("not shown to be better than guessing" in text) == (not measured.better_than_guessing)
-    assert plain(re.search(r'<p class="verdict-line">(.*?)</p>', markup)[1]) == cards_of(directory)[0].lead
+    assert plain(re.search(r'<p class="verdict-line">(.*?)</p>', markup)[1]) == cards_of(directory)[0].sentence
     shown = re.search(r'<p class="words">(.*?)</p>', markup)[1]
     tokens = plain(shown).split()
     assert tokens in [list(one) for one in read_examples(directory)["tokens"]]

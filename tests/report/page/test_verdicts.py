@@ -33,7 +33,7 @@ def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only(
     assert (word.verdict.state, word.primary, word.details) == (MEETS, given[0], (given[1],))
     assert lines["agreement", "word"].verdict.state == NOT_TESTED
     assert second.lines[5].verdict.met is False
-    assert first.lead != second.lead
+    assert first.sentence != second.sentence
 
 
 def test_a_sentence_says_what_is_decided_and_no_more():
