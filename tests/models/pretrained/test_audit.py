@@ -1,4 +1,4 @@
-"""The audit's one line on a checkpoint that this project did not train: fine-tuned by a plain loop, four labels, odd names."""
+"""The audit's one line on a checkpoint that a plain loop fine-tuned and this project did not: four labels, odd names."""
 
 import csv
 import json
