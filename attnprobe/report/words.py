@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from attnprobe.report.figures.adversarial import FAR, LN2
 from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.quality import Quality
-from attnprobe.report.readings.adversarial import FAR, LN2
 
 MOVED = 0.05
 """Total variation distance from which on a prediction is said to have moved."""

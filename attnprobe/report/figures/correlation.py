@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from attnprobe.report.figures.grid import around, class_handles, counted, from_zero, grid, title
-from attnprobe.report.figures.marks import FEWEST
+from attnprobe.report.figures.marks import FEWEST, told_by_bin
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, INK
 from attnprobe.report.importances import facts_of
 from attnprobe.report.wide import Facet, facets, per_example, split_by_class
@@ -53,6 +53,7 @@ def histogram(pair: Pair, results: pd.DataFrame) -> Figure:
             if rows[metric].notna().any():
                 mean, top = float(rows[metric].mean()), step or max(one.max() for one in group_shares)
                 panel.plot([mean, mean], [base, base + top], color=colour, lw=0.8, ls=(0, (3, 2)))
+        told_by_bin(panel, EDGES, {name: share for (name, _), share in zip(groups, group_shares, strict=False)})
         _frame(panel, facet, facet.rows[metric])
         if step:
             without_scale(panel)

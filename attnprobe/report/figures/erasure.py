@@ -9,6 +9,7 @@ from matplotlib.patches import Patch
 
 from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
 from attnprobe.report.figures.marks import box
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.rankings import PROBE, look, paired, shown
 from attnprobe.report.wide import Facet, facets, per_example
@@ -42,8 +43,8 @@ def _boxes(axes: Axes, facet: Facet, names: list[str], looks: list[tuple[str, st
     common = ~np.logical_or.reduce([np.isnan(columns[name]) for name in names if name != "ascending"])
     for at, name in enumerate(names):
         values = columns[name]
-        box(axes, values, at - 0.18, 0.3, looks[at][1])
-        box(axes, values[common], at + 0.18, 0.3, FAINT)
+        box(axes, values, at - 0.18, 0.3, looks[at][1], f"{looks[at][0]}, where it flips: ")
+        box(axes, values[common], at + 0.18, 0.3, FAINT, f"{looks[at][0]}, where all flip: ")
         count = np.count_nonzero(~np.isnan(values))
         axes.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=NOTE_SIZE, color=FAINT)
     axes.set_ylim(-0.1, 1.02)
@@ -61,15 +62,18 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     columns = [facet.rows[metric].to_numpy() for facet in panels for metric in metrics[1:]]
     most = max((int(np.max(values[~np.isnan(values)], initial=3)) for values in columns), default=3)
     x = np.arange(most + 1)
+    ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
     for panel, facet in zip(axes, panels, strict=True):
         can_flip = (facet.rows["never_flips"] == 0).to_numpy()
         count = int(can_flip.sum())
         for name in names:
             known = np.sort(facet.rows[f"regret_{name}"][can_flip].dropna().to_numpy())
             share = np.searchsorted(known, x, side="right") / max(1, count)
-            panel.step(x + 1, share, where="post", color=look(results, name)[1], lw=1.0)
+            words, colour = look(results, name)
+            panel.step(x + 1, share, where="post", color=colour, lw=1.0)
+            for more in ticks:
+                note(panel, more + 1, share[more], f"{words}, at most {more} more: {share[more]:.1%}")
         panel.set_xscale("log")
-        ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
         panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
         panel.set_xticks([], minor=True)
         panel.set_ylim(0, 1.02)
@@ -89,11 +93,12 @@ def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         cells = (
             rows.pivot(index="first", columns="second", values="fewer").reindex(index=names, columns=names).to_numpy()
         )
+        words = [look(results, name)[0] for name in names]
         panel.imshow(np.ma.masked_invalid(cells), cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
         for (y, x), share in np.ndenumerate(cells):
             if not np.isnan(share):
                 panel.annotate(f"{100 * share:.0f}", (x, y), ha="center", va="center", fontsize=6)
-        words = [look(results, name)[0] for name in names]
+                note(panel, x, y, f"{words[y]} needs fewer than {words[x]}: {share:.1%}", width=1, height=1)
         panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
         panel.set_yticks(range(len(names)), words)
         panel.tick_params(length=0)

@@ -25,6 +25,7 @@ from attnprobe.report.figures.lines import (
     windows,
     wrap,
 )
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT, INK, TEXT_WIDTH, drawable, fonts
 from attnprobe.report.figures.telling import METRICS, SHORTEST, Choice, choose
 from attnprobe.report.wide import CLASSES, per_example
@@ -224,6 +225,7 @@ def _tokens(
         depth = 0.0 if gap else float(NORM(weight))
         if not gap:
             axes.add_patch(Rectangle((left + x, y + 0.5), width, LINE - 1, facecolor=blues(depth), linewidth=0))
+            note(axes, left + x + width / 2, y + LINE / 2, f"{word}: {weight:.4f}", width=width, height=LINE)
         colour = FAINT if gap else "white" if depth > 0.6 else INK
         axes.text(left + x + width / 2, y + LINE / 2 + 0.3, word, ha="center", va="center_baseline",
                   fontsize=FONT_SIZE, color=colour)  # fmt: skip

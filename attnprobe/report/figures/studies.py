@@ -13,6 +13,7 @@ from attnprobe.report.evidence import Evidence
 from attnprobe.report.figures.grid import NOTE_SIZE, around
 from attnprobe.report.figures.grid import title as panel_title
 from attnprobe.report.figures.marks import violin
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, TEXT_WIDTH, new_figure
 from attnprobe.report.wide import MAX_ATTENTION_BINS, max_attention_bin, split_by_class
 
@@ -31,8 +32,17 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
         if mean.n > 1:
             axes.plot([mean.low, mean.high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
         axes.plot([mean.value], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
+        note(
+            axes,
+            mean.value,
+            at - 0.12,
+            f"{name}: mean {mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}], {mean.n} seeds",
+        )
+        for value in sample.tolist():
+            note(axes, value, at + 0.14, f"{name}, one seed: {value:.3f}")
         if not np.isnan(marks[name]):
             axes.plot([marks[name]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
+            note(axes, marks[name], at, f"published: {marks[name]:.3f}")
     axes.set_yticks(range(len(groups)), list(groups))
     axes.set_ylim(len(groups) - 0.5, -0.5)
     # some air beside the outermost dots, but no axis beyond what F1 can be
@@ -67,7 +77,8 @@ def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> F
         bins = max_attention_bin(rows["max_attention"].to_numpy())
         for b in range(len(MAX_ATTENTION_BINS)):
             for place, (column, colour) in enumerate(columns):
-                violin(axes, rows[column].to_numpy()[bins == b], b + 0.27 - 0.27 * place, 0.25, colour)
+                at = b + 0.27 - 0.27 * place
+                violin(axes, rows[column].to_numpy()[bins == b], at, 0.25, colour, f"{known[column][0]}: ")
             count = int((bins == b).sum())
             axes.annotate(
                 f"n = {count:,}", (1.0, b + 0.45), xycoords=("axes fraction", "data"), fontsize=NOTE_SIZE, color=FAINT,
@@ -102,6 +113,8 @@ def curve(
     axes.errorbar(
         table["TVD"], table["JSD"], **errors, fmt="o-", ms=3.5, lw=0.9, color=colour, label="trained adversary"
     )
+    for one in table.to_dict("records"):
+        note(axes, one["TVD"], one["JSD"], f"λ = {one['lambda']:g}: TVD {one['TVD']:.4f}, JSD {one['JSD']:.3f}")
     for label, tvd, jsd in labels(table):
         # off the bars, which are straight above and beside the point; the rim keeps it legible on other points' lines
         axes.annotate(

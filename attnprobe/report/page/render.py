@@ -15,7 +15,7 @@ from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
 from attnprobe.shown import visible
 
 HERE = Path(__file__).parent
-SCRIPT = ("tables", "blocks", "examples", "search", "links", "browser", "pieces", "playground", "heatmaps")
+SCRIPT = ("tables", "blocks", "tips", "examples", "search", "links", "browser", "pieces", "playground", "heatmaps")
 """The parts of the script, each of which may use what stands before it. Every word from data goes through textContent."""
 STYLE = ("style", "glance", "playground")
 """The parts of its style sheet."""

@@ -102,7 +102,7 @@ def sections(
     said: set[str] = set()
     for reading in readings:
         own = [judged_claim for judged_claim in judged_claims if judged_claim.section == f"test-{reading.probe}"]
-        embedded = [one for one in drawn[reading.probe] if one.uri]
+        embedded = [one for one in drawn[reading.probe] if one.drawing]
         one = section(reading, groups, compared, embedded, own, in_words(own))
         if one.noted in said:  # several probes use the same numbers
             one = replace(one, noted="")

@@ -10,6 +10,7 @@ from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.erasure import NARROW
 from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.wide import facets, mean_in_columns, per_example
@@ -93,6 +94,7 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             if not np.isnan(tau):
                 shade = "white" if abs(tau) > 0.6 else "black"
                 panel.annotate(f"{tau:.2f}", (x, y), ha="center", va="center", fontsize=6, color=shade)
+                note(panel, x, y, f"{words[order[y]]} and {words[order[x]]}: τ = {tau:.3f}", width=1, height=1)
         panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=35, ha="right")
         panel.set_yticks(range(len(names)), [words[one] for one in order])
         panel.tick_params(length=0)

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of, share_of
 from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import INK
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
@@ -89,6 +90,8 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             for kind, fill in (("comprehensiveness", colour), ("sufficiency", "white")):
                 panel.plot([row[f"{kind}, low"], row[f"{kind}, high"]], [at, at], color=colour, lw=0.8)
                 panel.plot(row[kind], at, "o", ms=4, color=colour, mfc=fill)
+                mean, low, high = (row[f"{kind}{end}"] for end in ("", ", low", ", high"))
+                note(panel, mean, at, f"{row['importance']}, {kind}: {mean:.3f} [{low:.3f}, {high:.3f}]")
         panel.set_yticks(range(len(titles)), titles[::-1])
         panel.set_ylim(-0.6, len(titles) - 0.4)
         panel.axvline(0, lw=0.5, color=INK, zorder=0)

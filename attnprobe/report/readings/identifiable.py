@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FOUND, OPTIMUM
 from attnprobe.report.reading import Column, Drawing, Headline, Reading, Tabulation
 from attnprobe.report.wide import facets, per_example
@@ -60,6 +61,8 @@ def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         rows = facet.rows
         panel.vlines(rows["parts"], rows["top_low"], rows["top_high"], color=OPTIMUM, lw=0.6, alpha=0.5)
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
+        for parts, weight, low, high in rows[["parts", "top_weight", "top_low", "top_high"]].to_numpy():
+            note(panel, parts, weight, f"length {parts:.0f}: weight {weight:.3f}, possible {low:.3f} to {high:.3f}")
         panel.set_ylim(0, 1)
         unique = f"unique in {rows['unique'].mean():.0%}"
         title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of, share_of
 from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
@@ -63,6 +64,9 @@ def _hexagons(axes: Axes, facet: Facet) -> PolyCollection | None:
             weight, np.clip(js, low, high), gridsize=(32, 20), extent=(0, 1, low, high), mincnt=1, cmap=SHADES,
             edgecolors="none",
         )  # fmt: skip
+        for (x, y), count in zip(np.asarray(hexagons.get_offsets()), np.asarray(hexagons.get_array()), strict=True):
+            words = f"difference of the weights {x:.2f}, ΔJS {y:.3f}: n = {count:,.0f}"
+            note(axes, x, y, words, width=1 / 32, height=(high - low) / 40)
     axes.axhline(0, lw=0.5, color=INK)
     quarter = np.clip(np.digitize(weight, EDGES) - 1, 0, len(EDGES) - 2)
     for number, start in enumerate(EDGES[:-1]):
@@ -122,6 +126,7 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     Serrano & Smith's table 2.
     """
     table = flip_table(results)
+    flipping = [["both flip", "only the top one flips"], ["only the other one flips", "neither flips"]]
     figure, axes = grid(len(table), panel_height=1.5)
     records: list[Any] = table.to_dict("records")
     for panel, row in zip(axes, records, strict=True):
@@ -129,6 +134,7 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         panel.imshow(cells, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")
         for (y, x), share in np.ndenumerate(cells):
             panel.annotate(f"{100 * share:.1f}", (x, y), ha="center", va="center", fontsize=8)
+            note(panel, x, y, f"{flipping[y][x]}: {share:.1%} of {row['n']:,}", width=1, height=1)
         panel.set_xticks([0, 1], ["flips", "does not"])
         panel.set_yticks([0, 1], ["flips", "does not"], rotation=90, va="center")
         panel.tick_params(length=0)

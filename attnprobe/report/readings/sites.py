@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from attnprobe.errors import UserError
 from attnprobe.report.figures.grid import DOT, around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, HeatMap, Reading, Tabulation
 from attnprobe.report.wide import RUN, by_run
@@ -120,6 +121,8 @@ def draw(panel: Axes, table: pd.DataFrame, metric: str) -> None:
         if not np.isnan(value):
             shade = "white" if abs(value) > 0.6 * largest else "black"
             panel.annotate(short(value), (x, y), ha="center", va="center", fontsize=5.5, color=shade)
+            which = f"head {x}" if x <= heads - 1 else "all heads"
+            note(panel, x, y, f"layer {y}, {which}: {value:.4g}", width=1, height=1)
     numbers = range(heads) if heads <= 16 else range(0, heads, 4)
     panel.set_xticks([*numbers, heads + 1], [*map(str, numbers), "all"])
     panel.set_yticks(range(len(shown)))

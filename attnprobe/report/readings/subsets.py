@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
@@ -62,6 +63,8 @@ def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
                 [row["between its limits, low"], row["between its limits, high"]], [at, at], color=colour, lw=0.8
             )
             panel.plot(row["between its limits"], at, "o", ms=4, color=colour)
+            mean, low, high = (row[f"between its limits{end}"] for end in ("", ", low", ", high"))
+            note(panel, mean, at, f"{row['importance']}: {mean:.3f} [{low:.3f}, {high:.3f}], n = {row['n']:,}")
         panel.set_yticks(range(len(titles)), titles[::-1])
         panel.set_ylim(-0.6, len(titles) - 0.4)
         panel.set_xlim(0, 1)

@@ -11,6 +11,7 @@ from attnprobe.report.calibration.collect import collected
 from attnprobe.report.calibration.models import FOLLOWS, RIGHT, RIGHTNESS, SOLVED, WRONG
 from attnprobe.report.calibration.rates import held_out, power_curve, rates, separations
 from attnprobe.report.figures.grid import around, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.studies import StudyReading
 
 VERSIONS = {"published": "as published", "current": "this version"}
@@ -114,6 +115,9 @@ def curves(table: pd.DataFrame) -> Figure:
             span = [ordered["rate"] - ordered["low"], ordered["high"] - ordered["rate"]]
             look: dict[str, Any] = {"marker": "o", "ms": 3, "lw": 1, "color": f"C{number}"}
             panel.errorbar(ordered["rightness"], ordered["rate"], yerr=span, **look)
+            for rightness, rate, low, high in ordered[["rightness", "rate", "low", "high"]].to_numpy():
+                words = f"{encoder}, rightness {rightness:.2f}: {rate:.1%} [{low:.1%}, {high:.1%}]"
+                note(panel, rightness, rate, words)
             handles[str(encoder)] = Line2D([], [], label=str(encoder), **look)
         panel.set_ylim(-0.02, 1.02)
         panel.set_xlim(-0.2, 1.05)

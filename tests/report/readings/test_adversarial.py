@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.readings.adversarial import exclusivity_by_epsilon, shares_along
+from attnprobe.report.figures.adversarial import exclusivity_by_epsilon, shares_along
 
 
 def along(seeds=1, texts=40):

@@ -1,8 +1,6 @@
 // The browser: the list, the filters and one example's numbers.
 
 const index = JSON.parse($("browser-index").textContent);
-const tip = element("div", { className: "tip", hidden: true });
-tip.setAttribute("aria-hidden", "true");
 const state = {
   examples: null,
   query: queryOf(""),

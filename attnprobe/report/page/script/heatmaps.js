@@ -63,12 +63,7 @@ function showTip(token) {
   const list = element("dl");
   for (const [title, value] of lines) list.append(element("dt", {}, title), element("dd", {}, value));
   tip.replaceChildren(element("b", { dir: "auto" }, text), list);
-  tip.hidden = false;
-  const at = token.getClientRects()[0];
-  const [width, height] = [tip.offsetWidth, tip.offsetHeight];
-  const below = at.bottom + 6 + height < innerHeight;
-  tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
-  tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - height - 6)}px`;
+  placeTip(token.getClientRects()[0]);
   const alike = token.lines ? [] : [...$("browser-maps").querySelectorAll(`.token[data-i="${token.dataset.i}"]`)];
   const inner = token.lines ? false : isInner(token.parentElement.dataset.map);
   for (const other of alike) if (isInner(other.parentElement.dataset.map) === inner) other.classList.add("same");
@@ -176,7 +171,6 @@ function listen() {
 
 async function start() {
   if (!index.runs.length) return;
-  document.body.append(tip);
   for (const swatch of document.querySelectorAll("[data-weight]")) {
     const depth = Math.sqrt(Number(swatch.dataset.weight));
     swatch.style.setProperty("--depth", depth.toFixed(3));
