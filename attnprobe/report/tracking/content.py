@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 import wandb
 
+from attnprobe.report.claims import findings
 from attnprobe.report.numbers import Numbers, StoredNumbers, numbers_of
 from attnprobe.report.quality import quality_of
+from attnprobe.report.reading import present
 from attnprobe.report.terminal import headline
 from attnprobe.report.tracking.examples import example_table
-from attnprobe.report.verdicts import NOT_TESTED, verdicts_of
+from attnprobe.report.verdicts import NOT_TESTED, first_sentence, verdict_rows, verdicts_of
 from attnprobe.report.wide import RUN, class_of, per_example
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.metrics import Scale
@@ -70,11 +72,14 @@ def digest(content: bytes) -> str:
 def tables(
     run_dir: Path, results: StoredNumbers, compared: pd.DataFrame, *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The run's tables with their names: one per probe, units and ranges, chosen examples, and published versus measured."""
+    """The run's tables with their names: one per probe, verdicts and findings, units and ranges, chosen examples, and
+    published versus measured."""
     for probe in sorted(results.probes):
         table = probe_table(results, probe)
         if not table.empty:
             yield f"tables/{probe}", table
+    yield "tables/verdicts", verdict_table(run_dir, log_text=log_text)
+    yield "tables/findings", finding_rows(results)
     yield "tables/metrics", metric_table(RunDirectory(run_dir).manifest()["tables"])
     split = results.split
     if split is not None:
@@ -83,6 +88,37 @@ def tables(
     names = class_names(run_dir, log_text=log_text)
     groups = [group if group == "overall" else class_of(group, names) for group in compared["group"]]
     yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
+
+
+def finding_rows(results: Numbers) -> pd.DataFrame:
+    """Every claim of the probes put to the test: its sentence, what is asked for, its number with interval, and whether it
+    holds."""
+    lines = [
+        {"claim": one.claim.name, "criterion": one.claim.criterion, "level": one.claim.level}
+        | {"statement": one.claim.statement, "quantity": one.claim.quantity, "source": one.claim.source}
+        | {"holds": one.verdict, "value": one.evidence.value, "low": one.evidence.low, "high": one.evidence.high}
+        | {"n": one.evidence.n, "asked for": one.claim.threshold + one.claim.smallest}
+        for reading in present(results)
+        for one in findings(reading.claims, results, reading.probe)
+    ]
+    return pd.DataFrame(lines)
+
+
+def sentence(run_dir: Path, *, log_text: bool) -> str:
+    """What a reader of the run has to know first."""
+    return unnamed(run_dir, first_sentence(verdicts_of(run_dir)), log_text=log_text)
+
+
+def verdict_table(run_dir: Path, *, log_text: bool) -> pd.DataFrame:
+    """The lines of the run's card, with what is asked and why something is not decided."""
+    table = verdict_rows(verdicts_of(run_dir))
+    return table.assign(reason=[unnamed(run_dir, reason, log_text=log_text) for reason in table["reason"]])
+
+
+def unnamed(run_dir: Path, text: str, *, log_text: bool) -> str:
+    """A sentence on the classifier; without words, one that says the same class of every text is not quoted with its name."""
+    measured = None if log_text else quality_of(run_dir)
+    return text if measured is None or measured.only is None else text.replace(measured.only, "name not logged")
 
 
 def metric_table(tables: Mapping[str, Any]) -> pd.DataFrame:

@@ -22,7 +22,8 @@ from attnprobe.results.directory import RunDirectory
 EXAMPLES = 200
 """Rows of the examples' table, unless said otherwise."""
 LOGGED = "logged"
-"""In the run's summary: a fingerprint of everything that was logged, so that nothing is logged twice."""
+"""In the run's settings: a fingerprint of everything that was logged, so that nothing is logged twice. Every entry of the
+summary is a column of everybody's table of runs."""
 
 
 def log_run(
@@ -87,6 +88,7 @@ def log_results(
     if examples < 0:
         raise UserError(f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200")
     results = read_numbers(run_dir)
+    define_metrics(run)
     if "train/loss" not in dict(run.summary):
         log_curves(run, results, content.class_names(run_dir, log_text=log_text))
     with tempfile.TemporaryDirectory() as folder:
@@ -98,12 +100,14 @@ def log_results(
         for name, table in content.tables(run_dir, results, compared, log_text=log_text, examples=examples):
             logged[name] = content.as_table(table, [name for name in map(str, table) if is_heatmap(name, results)])
             left_out |= {f"{name}_rows_left_out": count} if (count := table.attrs.get(content.LEFT_OUT)) else {}
-        known = dict(run.summary.get(LOGGED) or {})
+        known = dict(dict(run.config).get(LOGGED) or {})
         fresh = {name: make() for name, (print_, make) in logged.items() if known.get(name) != print_}
         if fresh:
             run.log(fresh)
-        summary = content.summary_of(run_dir, compared, log_text=log_text)
-        run.summary.update(summary | left_out | {LOGGED: {name: print_ for name, (print_, _) in logged.items()}})
+        run.summary.update(content.summary_of(run_dir, compared, log_text=log_text) | left_out)
+        # whole: an update of one entry would keep those that are gone
+        run.config.update({LOGGED: {name: print_ for name, (print_, _) in logged.items()}}, allow_val_change=True)
+        run.notes = content.sentence(run_dir, log_text=log_text)
         if log_model:
             checkpoint = model_artifact(run_dir, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
@@ -113,11 +117,17 @@ def log_results(
     forget_unsent(run, run_dir)
 
 
+def define_metrics(run: "wandb.Run") -> None:
+    """Say what W&B cannot know: curves go by epoch, and a verdict's number has its last value in the summary, whatever is
+    logged again."""
+    for curves in ("train/*", "validation/*"):
+        run.define_metric(curves, step_metric="epoch")
+    run.define_metric("verdict/*", summary="last")
+
+
 def log_curves(run: "wandb.Run", results: Numbers, classes: Sequence[str]) -> None:
     """The training's metrics by epoch, under the names that they have while training."""
     curves = results.rows("training", stepped=("*",))
-    run.define_metric("train/*", step_metric="epoch")
-    run.define_metric("validation/*", step_metric="epoch")
     for epoch, rows in curves.groupby("step", sort=True):
         values = zip(rows["metric"].astype(str), rows["value"], strict=True)
         named = {content.curve(name.replace("_", "/", 1), classes): float(value) for name, value in values}

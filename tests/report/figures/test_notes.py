@@ -29,7 +29,11 @@ def test_a_note_is_where_its_mark_is_drawn_also_on_an_axis_upside_down():
         note(axes, np.nan, 1, "nowhere")
         cell, mark = laid_out(figure)
     # the axes are 144 by 54 points, their upper left corner 72 from the left and 54 from the top
-    assert (mark.words, mark.left, mark.top) == ("a mark", pytest.approx(144 - REACH / 2), pytest.approx(67.5 - REACH / 2))
+    assert (mark.words, mark.left, mark.top) == (
+        "a mark",
+        pytest.approx(144 - REACH / 2),
+        pytest.approx(67.5 - REACH / 2),
+    )
     assert (mark.width, mark.height) == (REACH, REACH)
     assert (cell.words, cell.left, cell.top) == ("a cell", pytest.approx(72), pytest.approx(54))
     assert (cell.width, cell.height) == (pytest.approx(72), pytest.approx(54))

@@ -92,6 +92,8 @@ def test_what_the_training_logged_is_logged_once(offline, tmp_path, no_figures):
     written = finished_records(path)
     steps = [values(history.item) for history in of_kind(written, "history")]
     assert sum(("train/loss",) in step for step in steps) == 2  # one per epoch
+    curves = [value for step in steps for name, value in step.items() if name[0].startswith(("train/", "validation/"))]
+    assert all(-50 < value < 1000 for value in curves if isinstance(value, int | float))  # none stands for none
     assert set(artifacts_of(written)) == {"model", "results"}
 
 
