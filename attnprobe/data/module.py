@@ -17,9 +17,10 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.files import find_path
 from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.looks import Check
+from attnprobe.data.once import prepared_from
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
-from attnprobe.data.prepare import Counts, prepare
+from attnprobe.data.prepare import Counts
 from attnprobe.data.sampling import BucketSampler, SortedSampler
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Source
@@ -78,10 +79,9 @@ class TextDataModule(LightningDataModule):
         """
         if self.splits:
             return
-        prepared = prepare(self.settings, self.source.load())
+        prepared, self.notes = prepared_from(self.settings, self.source)
         self.pipeline, self.class_weight, self.counts = prepared.pipeline, prepared.class_weight, prepared.counts
-        self.checks, self.notes = prepared.checks, self.source.notes
-        self.splits = prepared.splits
+        self.checks, self.splits = prepared.checks, prepared.splits
         # the texts as they were read are no longer needed; Arrow would keep their memory for itself
         pa.default_memory_pool().release_unused()
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from attnprobe.data.once import read_once
 from attnprobe.data.sources import SPLITS
 from attnprobe.errors import UserError, answering_disk
 from attnprobe.overrides import quoted
@@ -137,6 +138,7 @@ class Study(ABC):
 
 
 @answering_disk()
+@read_once()
 def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
     """Carry out all members of a study, or what is left of them.
 

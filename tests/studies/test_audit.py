@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from attnprobe.data.sources import FileSource
 from attnprobe.overrides import quoted
 from attnprobe.report.claims import CRITERIA
 from attnprobe.report.publish import publish_study
@@ -61,12 +62,16 @@ def with_holes(path):
 
 
 @pytest.mark.parametrize("shape", [binary, five_uneven, with_holes])
-def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys):
+def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
+    reads = []
+    load = FileSource.load
+    monkeypatch.setattr(FileSource, "load", lambda source: reads.append(source.path) or load(source))
     # the file's name goes into directories, and from there into other settings
     path = shape(tmp_path / "Отзывы = März (1).csv")
     read = ["data=files", f"data.path={quoted(str(path))}", "data.text=review", "data.label=verdict"]
     command = ["+experiment=audit", *read, *QUICK]
     directory = carry_out_study([*command, f"output={tmp_path / 'runs'}"], compose)
+    assert len(reads) == 1  # for the estimate and all trainings
     said = capsys.readouterr().out
     assert "audit: 4 trainings of 2 epochs on " in said
     assert "on this machine (cpu)" in said
