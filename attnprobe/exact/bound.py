@@ -12,64 +12,29 @@ from attnprobe.exact.region import Incumbent, Region, term
 
 NEGLIGIBLE = 1e-7
 """Gap in nats at which no further programme is worth its time."""
-TANGENTS = (0.0, 0.05, 0.15, 0.35, 0.65, 1.0)
-"""Where exp is touched from below: at p_c + so much of ε."""
-TINY = np.finfo(np.float64).tiny
 SHRINKINGS = (0.7, 0.4, 0.1, 0.0)
 """Shares of ε tried in turn where the bound's programme does not lead to a feasible attention (many classes)."""
 
 
 class Polytope:
-    """The outer polytope as rows of a linear programme over (a, s, rises, falls)."""
+    """The outer polytope with the weights' sum, and the programmes over it."""
 
     def __init__(self, example: Region) -> None:
-        seq, classes = example.shift.shape
         self.example = example
-        low, high = example.log_ratio_range()
-        p = np.exp(example.log_p)
-        x = np.zeros((classes, seq + 1 + 3 * classes))  # ln(q_c / p_c) as a function of the variables
-        x[:, :seq], x[:, seq] = example.shift.T, -1
-        q, rises, falls = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
-        for number, part in enumerate((q, rises, falls)):
-            part[:, seq + 1 + number * classes : seq + 1 + (number + 1) * classes] = np.eye(classes)
-        bounded = np.isfinite(low)
-        # q_c ≤ chord: through the box's two ends, or its top where the bottom is 0
-        width = np.where(bounded, high - low, 1)
-        floor, ceiling = np.exp(example.log_p + low), np.exp(example.log_p + high)
-        steep = np.where(bounded, floor * np.expm1(width) / width, 0)
-        base = np.where(bounded, floor - steep * np.where(bounded, low, 0), ceiling)
-        rows = [
-            (x, high),
-            (-x[bounded], -low[bounded]),
-            *_tangents(example, x, q),
-            (q.sum(0), 1),
-            (-(steep @ x), base.sum() - 1),  # Σ chords ≥ 1
-            (q - rises, p),
-            ((-steep[:, None] * x - falls)[bounded], (base - p)[bounded]),
-            (rises.sum(0), example.epsilon),
-            (falls.sum(0), example.epsilon),
-        ]
-        total = np.r_[np.ones(seq), np.zeros(1 + 3 * classes)]
-        self.rows = np.vstack([*(np.atleast_2d(row) for row, _ in rows), total])
-        limits = np.concatenate([np.atleast_1d(limit) for _, limit in rows]) + example.rounding
-        self.limits = np.r_[limits, example.mass]
-        # |s| ≤ the largest change of a logit: the logarithm of Σ exp changes by no more
-        largest = example.mass * np.abs(example.shift).max() + 1e-9
-        moves = [0.0, example.epsilon + example.rounding]
-        self.extra = np.array([[-largest, largest], *[[0.0, 1.0]] * classes, *[moves] * (2 * classes)])
+        rows, limits, self.extra = example.outer()
+        total = np.r_[np.ones(len(example.alpha)), np.zeros(len(self.extra))]
+        self.rows, self.limits = np.vstack([rows, total]), np.r_[limits, example.mass]
         self.programme: Programme | None = None
 
     def highest(self) -> Float[np.ndarray, "seq"]:
-        """u_t: the most that one position may get, by each pairwise log-odds alone."""
+        """u_t: the most that one position may get, by each constraint on the weights alone."""
         example = self.example
-        low, high = example.log_ratio_range()
-        over, under = np.nonzero((np.isfinite(low)[None, :]) & ~np.eye(len(low), dtype=bool))
-        odds = example.shift[:, over] - example.shift[:, under]
-        # a_t odds_t + (mass − a_t) · (lowest odds) ≤ high − low
+        odds, room = example.halfspaces()
+        # a_t odds_t + (mass − a_t) · (lowest odds) ≤ room
         least = odds.min(0, initial=np.inf)
         above = odds - least
-        room = high[over] - low[under] - example.mass * least
-        share = np.divide(room, above, out=np.full_like(above, np.inf), where=above > 0).min(1, initial=np.inf)
+        left = room - example.mass * least
+        share = np.divide(left, above, out=np.full_like(above, np.inf), where=above > 0).min(1, initial=np.inf)
         return np.clip(share, 0, example.mass)
 
     def maximise(self, lowest: np.ndarray, highest: np.ndarray) -> tuple[float, Float[np.ndarray, "seq"]] | None:
@@ -101,23 +66,6 @@ class Polytope:
         else:
             self.programme.bound(least, most)
         return self.programme.minimise(cost)
-
-
-def _tangents(
-    example: Region, x: Float[np.ndarray, "classes variables"], q: Float[np.ndarray, "classes variables"]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows that keep q_c above the tangents of exp(x_c), and their limits.
-
-    One tangent, at p_c, says next to nothing of a class whose probability is far below ε: it may grow a hundredfold.
-    """
-    p = np.exp(example.log_p)
-    tangents = []
-    for share in TANGENTS:
-        at = p + share * example.epsilon
-        there = (at > TINY) & (at < 1)
-        ratio = np.log(np.where(there, at, 1)) - example.log_p
-        tangents.append(((at[:, None] * x - q)[there], (at * (ratio - 1))[there]))
-    return tangents
 
 
 def branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
@@ -182,7 +130,7 @@ def repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray, 
     moved = a @ example.shift
     centred = example.shift[used] - example.shift[used].mean(0)  # directions that keep the sum
     change = np.linalg.lstsq(
-        np.vstack([centred.T - centred.T.mean(0), np.ones(len(used))]), np.r_[-(moved - moved.mean()), 0], rcond=None
+        np.vstack([example.telling(centred).T, np.ones(len(used))]), np.r_[-example.telling(moved), 0], rcond=None
     )[0]
     steps = np.linspace(0, 1, 65)[:, None]
     weights = a[used] + steps * change

@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
-from scipy.special import softmax
 
 from attnprobe.exact.bound import NEGLIGIBLE
 from attnprobe.exact.region import Incumbent, Region, moved_term
@@ -17,16 +16,15 @@ PAIR_TESTS = 100_000
 def pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
     """Pairs of positions at the ends of their feasible range, the most promising ones.
 
-    Within the pairwise log-odds a pair's shares form an interval; JSD is convex, so its ends bound the pair. Where an
-    end misses the true TVD, bisection from the interval's middle finds the last share that does not.
+    Within the constraints on the weights a pair's shares form an interval; JSD is convex, so its ends bound the pair. Where
+    an end misses the true distance, bisection from the interval's middle finds the last share that does not.
     """
-    low, high = example.log_ratio_range()
-    over, under = np.nonzero((np.isfinite(low)[None, :]) & ~np.eye(len(low), dtype=bool))
-    chosen = _pair_positions(example, len(over))
+    odds, limit = example.halfspaces()
+    chosen = _pair_positions(example, len(limit))
     first, second = (chosen[index] for index in np.triu_indices(len(chosen), 1))
-    odds = example.mass * (example.shift[:, over] - example.shift[:, under])
-    # share · odds[first] + (1 − share) · odds[second] ≤ room
-    slope, room = odds[first] - odds[second], (high[over] - low[under]) - odds[second]
+    odds = example.mass * odds
+    # share · odds[first] + (1 − share) · odds[second] ≤ limit
+    slope, room = odds[first] - odds[second], limit - odds[second]
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = room / slope
     least = np.where(slope < 0, crossing, 0).max(1, initial=0)
@@ -79,19 +77,19 @@ def polish(example: Region, best: Incumbent) -> None:
     The JSD is convex, so it never falls on the way towards a programme's solution; the prediction is linearised, and a
     step that leaves the true region is shortened.
     """
-    p, classes = np.exp(example.log_p), len(example.log_p)
+    classes = example.shift.shape[1]
     steps = np.r_[np.linspace(1, 0.05, 20), np.geomspace(0.05, 1e-4, 20)[1:]][:, None]
     for _ in range(POLISHINGS):
         a, before = best.attention, best.jsd
         used = np.flatnonzero(a > 0)
-        q = softmax(example.log_p + a @ example.shift)
-        effect = q * (example.shift[used] - example.shift[used] @ q[:, None])  # of each weight on each probability
+        away, effect, budget = example.linearised(a @ example.shift)
+        effect = effect[used]
         gradient = np.log(2 * a[used] / (example.alpha[used] + a[used])) / 2
         both = np.r_[effect.T, -effect.T]
         rows = np.c_[both, np.tile(-np.eye(classes), (2, 1))]
         rows = np.r_[rows, np.r_[np.zeros(len(used)), np.ones(classes)][None]]
-        moved = q - p - a[used] @ effect  # what the linearised prediction adds to effect · new weights
-        limits = np.r_[-moved, moved, 2 * example.epsilon]
+        moved = away - a[used] @ effect  # what the linearised prediction adds to effect · new weights
+        limits = np.r_[-moved, moved, budget]
         cost = np.r_[-gradient, np.zeros(classes)]
         total = np.r_[np.ones(len(used)), np.zeros(classes)][None]
         solution = linprog(

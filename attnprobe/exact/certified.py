@@ -1,4 +1,4 @@
-"""How far an attention can be for three or more classes: the best one found, and a bound that none exceeds.
+"""How far an attention can be for three or more classes, or several labels: the best one found, and a bound above all.
 
 The feasible set {a : TVD(softmax(Σ a_t z_t), p) ≤ ε} is not a polytope here, so the optimum has no closed form. One linear
 programme bounds it, its solution points at good attentions, and branching brings the two together.
@@ -16,6 +16,8 @@ larger of the two halves' bounds, closes the gap (branch and bound, the loosest 
 
 *Lower bound.* Single positions, pairs that reach the rim, and every programme's solution, moved towards the model's own
 prediction within its few positions until its true TVD is at most ε; the best of them then climbs to the true rim.
+
+Several labels have another outer polytope (`attnprobe.exact.labels`); all else is the same.
 """
 
 import numpy as np
@@ -26,6 +28,8 @@ from torch import Tensor
 
 from attnprobe.exact.bound import NEGLIGIBLE, branch_and_bound
 from attnprobe.exact.candidates import pairs, polish
+from attnprobe.exact.classes import ClassRegion
+from attnprobe.exact.labels import LabelRegion
 from attnprobe.exact.region import Incumbent, Region, moved_term
 
 
@@ -35,8 +39,10 @@ def certified_interval(
     content: Bool[Tensor, "batch seq"],
     epsilon: float,
     effort: int,
+    *,
+    exclusive: bool = True,
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch"]]:
-    """The farthest attention found within TVD ε, and an upper bound (nats) on the JSD of all that are.
+    """The farthest attention found within ε, and an upper bound (nats) on the JSD of all that are.
 
     Args:
         attention: sums to 1 exactly; float64, as `attnprobe.exact.arguments.checked` gives it.
@@ -45,6 +51,7 @@ def certified_interval(
         epsilon: 0 or more; infinite where everything is allowed.
         effort: how many linear programmes the bound of an example may take (about 0.3 ms each at 6 classes and 30
             positions). 0 takes none and leaves the unconstrained maximum as the bound.
+        exclusive: one class per text; else any of the labels.
     """
     arrays = (tensor.cpu().numpy() for tensor in (attention, position_logits, content))
     farthest, bounds = attention.clone(), []
@@ -52,9 +59,14 @@ def certified_interval(
         alpha, kept = weights[keep], logits[keep]
         mass = float(alpha.sum())
         matters = keep | (weights > 0)  # sums over padding would round differently in another batch
-        own = log_softmax(weights[matters] @ logits[matters])
-        centre = alpha @ kept / mass if mass > 0 else kept.mean(0)
-        best, bound = _interval(Region(alpha, kept - centre, own, mass, epsilon), effort)
+        own = weights[matters] @ logits[matters]
+        shift = kept - (alpha @ kept / mass if mass > 0 else kept.mean(0))
+        example = (
+            ClassRegion(alpha, shift, mass, epsilon, log_softmax(own))
+            if exclusive
+            else LabelRegion(alpha, shift, mass, epsilon, own)
+        )
+        best, bound = _interval(example, effort)
         farthest[row, content[row]] = torch.from_numpy(best).to(farthest)
         bounds.append(bound)
     return farthest, attention.new_tensor(bounds)

@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnprobe.batch import Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
 from attnprobe.exact.arguments import checked
 from attnprobe.exact.certified import certified_interval
 from attnprobe.exact.region import TVD_MARGIN
-from attnprobe.measures import LN2, jensen_shannon, total_variation
+from attnprobe.measures import LN2, jensen_shannon
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs evaluated in one go: 2 MB per intermediate tensor, which stays in the cache, whatever the length."""
@@ -52,6 +53,7 @@ def farthest_attention(
     *,
     epsilon: float,
     effort: int = 64,
+    exclusive: bool = True,
 ) -> FarthestAttention:
     """Maximise JSD(α, a) over all attentions a whose prediction stays within TVD ε of the model's.
 
@@ -66,6 +68,8 @@ def farthest_attention(
             everything is allowed. Met with a margin of 1e-12, and below that up to float64's rounding.
         effort: for three or more classes, how many linear programmes the bound of an example may take; more close the
             gap further, 0 takes none.
+        exclusive: a text has one of the classes. False: it may have several labels, each a sigmoid of its own logit, and the
+            distance is the mean over the labels of |p − q|.
 
     Returns:
         Everything in float64, on the tensors' device.
@@ -89,20 +93,22 @@ def farthest_attention(
     attention, position_logits, content = checked(attention, position_logits, content)
     if epsilon >= 1:
         epsilon = math.inf  # not even a prediction turned into its opposite is too far
-    if position_logits.shape[-1] == 2:
+    if position_logits.shape[-1] == 2 and exclusive:
         farthest, bound = _farthest_two_classes(attention, position_logits, content, epsilon), None
     else:
-        farthest, bound = certified_interval(attention, position_logits, content, epsilon, effort)
+        farthest, bound = certified_interval(attention, position_logits, content, epsilon, effort, exclusive=exclusive)
     jsd = jensen_shannon(attention, farthest, content)
-    tvd = total_variation(_predict(attention, position_logits), _predict(farthest, position_logits))
+    task = Task.SINGLE_LABEL if exclusive else Task.MULTI_LABEL
+    own, moved = (probabilities(_logits(one, position_logits), task) for one in (attention, farthest))
+    tvd = prediction_distance(own, moved, task)
     upper_bound = jsd.clone() if bound is None else torch.maximum(bound, jsd)
     return FarthestAttention(farthest, jsd, tvd, upper_bound, upper_bound - jsd < CLOSED)
 
 
-def _predict(
+def _logits(
     attention: Float[Tensor, "batch seq"], position_logits: Float[Tensor, "batch seq classes"]
 ) -> Float[Tensor, "batch classes"]:
-    return (attention[..., None] * position_logits).sum(1).softmax(-1)
+    return (attention[..., None] * position_logits).sum(1)
 
 
 def _farthest_two_classes(

@@ -1,26 +1,58 @@
-"""The attentions of one text whose predictions stay within a total variation distance, and how far away each is."""
+"""The attentions of one text whose predictions stay within a distance, and how far away each is."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import softmax, xlogy
+from scipy.special import xlogy
 
 TVD_MARGIN = 1e-12
 """How far inside ε a solution is sought, so that whoever recomputes its TVD finds it at most ε; at an ε below this,
 how far rounding may take it."""
 
 
+class Outer(NamedTuple):
+    """A polytope around the region, as rows of a linear programme over the weights and some variables of its own:
+    rows · v ≤ limits, v between `least` and `most` from the weights' end on."""
+
+    rows: Float[np.ndarray, "rows variables"]
+    limits: Float[np.ndarray, "rows"]
+    extra: Float[np.ndarray, "more 2"]
+
+
 @dataclass(frozen=True)
-class Region:
+class Region(ABC):
     """One text, its content positions only. `shift[t]` is z_t minus the own attention's mean of z: for every a of mass
     `mass`, Σ a_t shift_t is by how much its logits differ from the model's."""
 
     alpha: Float[np.ndarray, "seq"]
     shift: Float[np.ndarray, "seq classes"]
-    log_p: Float[np.ndarray, "classes"]
     mass: float
     epsilon: float
+
+    @abstractmethod
+    def distance(self, moved: Float[np.ndarray, "*samples classes"]) -> Float[np.ndarray, "*samples"]:
+        """How far a prediction is from the model's own, 0 to 1, given by how much the logits differ."""
+
+    @abstractmethod
+    def halfspaces(self) -> tuple[Float[np.ndarray, "seq constraints"], Float[np.ndarray, "constraints"]]:
+        """Linear constraints on the weights alone that every attention of the region meets: a · odds ≤ room."""
+
+    @abstractmethod
+    def outer(self) -> Outer:
+        """A tighter polytope around the region, with variables of its own."""
+
+    @abstractmethod
+    def linearised(
+        self, moved: Float[np.ndarray, "classes"]
+    ) -> tuple[Float[np.ndarray, "classes"], Float[np.ndarray, "seq classes"], float]:
+        """q − p there, the effect of each weight on each probability, and what Σ |q − p| may be."""
+
+    @abstractmethod
+    def telling(self, logits: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "*any classes"]:
+        """The part of a change of the logits that the prediction notices."""
 
     def jsd(self, a: Float[np.ndarray, "*samples seq"]) -> Float[np.ndarray, "*samples"]:
         """Jensen-Shannon divergence from the model's attention, in nats."""
@@ -28,28 +60,16 @@ class Region:
 
     def feasible(self, a: Float[np.ndarray, "*samples seq"]) -> Bool[np.ndarray, "*samples"]:
         """Whether the prediction stays within ε."""
-        return self.tvd(a @ self.shift) <= max(self.epsilon - TVD_MARGIN / 2, TVD_MARGIN)
+        return self.distance(a @ self.shift) <= max(self.epsilon - TVD_MARGIN / 2, TVD_MARGIN)
 
     def well_within(self, moved: Float[np.ndarray, "*samples classes"]) -> Bool[np.ndarray, "*samples"]:
         """Whether logits that differ by so much from the model's are feasible, whatever their last digits."""
-        return self.tvd(moved) <= max(self.epsilon - TVD_MARGIN, TVD_MARGIN / 2)
-
-    def tvd(self, moved: Float[np.ndarray, "*samples classes"]) -> Float[np.ndarray, "*samples"]:
-        """Total variation distance from the model's prediction, given by how much the logits differ."""
-        return np.abs(softmax(self.log_p + moved, -1) - np.exp(self.log_p)).sum(-1) / 2
+        return self.distance(moved) <= max(self.epsilon - TVD_MARGIN, TVD_MARGIN / 2)
 
     @property
     def rounding(self) -> float:
         """What float64 may lose in the logits: the outer polytope is wider by so much, never narrower."""
         return 1e-12 * (1 + self.mass * float(np.abs(self.shift).max()))
-
-    def log_ratio_range(self) -> tuple[Float[np.ndarray, "classes"], Float[np.ndarray, "classes"]]:
-        """Lowest and highest ln(q_c / p_c) within ε; −∞ where q_c may vanish."""
-        p = np.exp(self.log_p)
-        positive = p > self.epsilon
-        low = np.where(positive, np.log(np.where(positive, p - self.epsilon, 1)) - self.log_p, -np.inf)
-        high = np.minimum(np.logaddexp(self.log_p, np.log(self.epsilon) if self.epsilon else -np.inf), 0) - self.log_p
-        return low - self.rounding, high + self.rounding
 
 
 class Incumbent:

@@ -23,8 +23,8 @@ METRICS = (
     Metric("optimum_tvd", TVD, "its prediction's distance, at most ε"),
     Metric("optimum_jsd_within", JSD, "the exact optimum at ε and along `curve`, with two classes", step="ε",
            higher_is_better=False, only=LINEAR),
-    Metric("upper_bound", JSD, "proved: no attention within ε is farther. Questions and several labels: no attention at all "
-           "is farther, whatever it predicts (all weight on the least attended position)"),
+    Metric("upper_bound", JSD, "proved: no attention within ε is farther. Questions: no attention at all is farther, "
+           "whatever it predicts (all weight on the least attended position)"),
     Metric("is_exact", TRUTH, "`optimum_jsd` is the optimum; else the optimum lies between it and `upper_bound`"),
     Metric("found_jsd", JSD, "what the gradient search found", higher_is_better=False, source=SOURCE, only=SEARCHED),
     Metric("found_tvd", TVD, "its prediction's distance", only=SEARCHED),
@@ -53,9 +53,10 @@ class Adversarial(ReadoutProbe):
     `content_length`; per content position (step) `found_attention` and `optimum_attention`; and with two classes, where it
     is exact, `optimum_jsd_within` at ε and at every other tolerance of `curve` (step).
 
-    Where the decoder is not linear in the attention (question answering), or the task is multi-label, nothing is exact:
-    the gradient adversary's result stands as the optimum's lower bound, and the upper bound is the one that holds
-    whatever the prediction.
+    With several labels at once the distance is the mean over the labels, and the optimum is bracketed as it is for three
+    classes and more. Where the decoder is not linear in the attention (question answering) the gradient adversary's result
+    stands as the optimum's lower bound, and the upper bound is the one that holds whatever the prediction: a tighter one
+    would need linear limits of that decoder, which are not computed.
 
     Attributes:
         epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question answering 0.05).
@@ -153,8 +154,11 @@ def optimum_within(readout: Readout, epsilon: float, found: Found | None) -> Opt
 
     Where the solver only brackets the optimum, a better attention from the search is a better lower bound.
     """
-    if readout.position_logits is not None and readout.task is Task.SINGLE_LABEL:
-        solved = farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=epsilon)
+    if readout.position_logits is not None:
+        solved = farthest_attention(
+            readout.attention, readout.position_logits, readout.content, epsilon=epsilon,
+            exclusive=readout.task is Task.SINGLE_LABEL,
+        )  # fmt: skip
         everywhere = torch.ones_like(solved.is_exact)
         best = Optimum(solved.attention, solved.jsd, solved.tvd, solved.upper_bound, solved.is_exact, everywhere)
     else:

@@ -8,8 +8,8 @@ import torch
 from attnprobe.exact import bound, farthest_attention
 from attnprobe.exact.bound import Polytope
 from attnprobe.exact.certified import certified_interval
+from attnprobe.exact.classes import ClassRegion
 from attnprobe.exact.programme import Stalled
-from attnprobe.exact.region import Region
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
 
@@ -132,7 +132,7 @@ def test_every_true_attention_is_inside_the_outer_polytope():
         attention, logits, _ = (x[0] for x in texts(1, 6, classes, seed=seed, scale=1.5))
         own = (attention @ logits).log_softmax(-1)
         for epsilon in (0.05, 0.3):
-            example = Region(attention.numpy(), (logits - attention @ logits).numpy(), own.numpy(), 1.0, epsilon)
+            example = ClassRegion(attention.numpy(), (logits - attention @ logits).numpy(), 1.0, epsilon, own.numpy())
             polytope = Polytope(example)
             others = (torch.randn(4000, 6, generator=generator, dtype=torch.float64) * 2).softmax(-1)
             others = attention + torch.rand(4000, 1, generator=generator) ** 2 * (others - attention)
@@ -181,6 +181,6 @@ def test_classes_that_hardly_count_do_not_loosen_the_bound(monkeypatch):
         return (result.upper_bound - result.jsd).mean().item()
 
     several = gap()
-    monkeypatch.setattr(bound, "TANGENTS", (0.0,))
+    monkeypatch.setattr("attnprobe.exact.classes.TANGENTS", (0.0,))
     assert several < 0.01
     assert several < 0.8 * gap()

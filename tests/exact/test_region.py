@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from attnprobe.exact.candidates import pairs
-from attnprobe.exact.region import Region
+from attnprobe.exact.classes import ClassRegion
 
 
 def region(seq, classes, epsilon, seed, mass=1.0):
@@ -12,12 +12,12 @@ def region(seq, classes, epsilon, seed, mass=1.0):
     logits = generator.normal(size=(seq, classes)) * 3
     shift = logits - alpha @ logits / mass
     own = alpha @ logits
-    return Region(alpha, shift, own - np.log(np.exp(own).sum()), mass, epsilon)
+    return ClassRegion(alpha, shift, mass, epsilon, own - np.log(np.exp(own).sum()))
 
 
 def test_rounding_grows_with_the_largest_logit_and_not_with_the_smallest():
     own = np.log(np.array([0.5, 0.5]))
-    example = Region(np.array([0.25, 0.25]), np.array([[0.0, 1e4], [0.0, -1e4]]), own, 0.5, 0.1)
+    example = ClassRegion(np.array([0.25, 0.25]), np.array([[0.0, 1e4], [0.0, -1e4]]), 0.5, 0.1, own)
     assert example.rounding == pytest.approx(1e-12 * 5001)
 
 
@@ -33,5 +33,5 @@ def test_pairs_are_attentions_on_two_positions_within_epsilon(epsilon, mass):
         assert (candidates >= 0).all()
         assert ((candidates > 0).sum(-1) <= 2).all()
         np.testing.assert_allclose(candidates.sum(-1), mass, rtol=1e-12)
-        assert (example.tvd(candidates @ example.shift) <= epsilon + 1e-12).all()
+        assert (example.distance(candidates @ example.shift) <= epsilon + 1e-12).all()
     assert found > 40

@@ -74,13 +74,13 @@ READING = Reading(
     order=20,
     title="Adversarial attention: how different can it be with the same prediction?",
     about=(
-        "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's attention "
-        "and any other attention whose prediction is the same within a small total variation distance ε. The gradient "
-        "search of the paper is compared with the optimum: exact where there are two classes, else bracketed by the farthest "
-        "attention known and a certified upper bound; the share solved exactly is among the numbers. Where the decoder is "
-        "not linear (questions), or a text may have several labels, nothing but the search looks for it, and the bound is "
-        "that of any attention at all, whatever it predicts. Near ln 2, an attention on wholly other words would do "
-        "as well. The known critique (Wiegreffe & "
+        "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's "
+        "attention and any other attention whose prediction is the same within a small total variation distance ε. The "
+        "gradient search of the paper is compared with the optimum: exact where there are two classes, else bracketed "
+        "by the farthest attention known and a certified upper bound; the share solved exactly is among the numbers. "
+        "Where the decoder is not linear (questions) nothing but the search looks for it, and the bound is that of any "
+        "attention at all, whatever it predicts: a tighter one would need linear limits of that decoder, which are not "
+        "computed. Near ln 2, an attention on wholly other words would do as well. The known critique (Wiegreffe & "
         "Pinter 2019): such an attention exists for one text at a time and no trained model need ever produce it, so "
         "existence alone is weak evidence; compare it with the spread over seeds."
     ),
