@@ -110,7 +110,7 @@ def test_questions_and_candidates():
     assert "d &lt;i&gt; → v (p = 1.000)" in explained._repr_html_()
 
 
-def test_sentences(tmp_path):
+def test_a_hierarchical_run_explains_sentences_and_their_words(tmp_path):
     directory = run(small_run(tmp_path, "model=hanrnn", "data.sentences=rule", probes="[]"))
     loaded = attnprobe.load_run(directory)
     explained = loaded.explain(["a fine film . the plot is dull .", "fine ."])

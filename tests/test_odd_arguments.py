@@ -26,7 +26,7 @@ def test_texts_that_are_none_are_named(texts):
 
 
 @pytest.mark.parametrize("texts", [["a film"], ("a", "b"), [["one sentence", "two"]], np.array(["a", "b"])])
-def test_texts_pass(texts):
+def test_texts_as_they_should_be_pass(texts):
     check_texts(texts)
 
 

@@ -30,7 +30,7 @@ VERDICTS = {"exclusivity": "fails", "agreement": "cannot decide"}
         ("agreement == cannot decide", True),
     ],
 )
-def test_conditions(text, holds):
+def test_a_condition_holds_or_does_not(text, holds):
     one = condition(text)
     assert one.holds(one.found(NUMBERS, VERDICTS)) is holds
 

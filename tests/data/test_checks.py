@@ -85,7 +85,7 @@ def test_the_same_text_with_two_labels(tmp_path):
     assert "no model can get both right" in found["contradicting labels"].sentence
 
 
-def test_imbalance(tmp_path):
+def test_a_dominant_class_is_warned_of(tmp_path):
     frame = clean()
     frame["label"] = ["rare" if n % 33 == 0 else "common" for n in range(1000)]
     found = checked(tmp_path, frame)
@@ -105,7 +105,7 @@ def test_a_class_of_three_rows_and_empty_cells(tmp_path):
     assert found["empty cells"].sentence.startswith("100 of 1,000 rows have no text or no label (text is null: 100)")
 
 
-def test_sixty_rows(tmp_path):
+def test_too_few_rows_are_warned_of(tmp_path):
     found = checked(tmp_path, clean(60))
     assert {"training rows", "test rows"} <= set(warned(found))
     assert "12 test rows: a share of one half is known to ± 28 points only" in found["test rows"].sentence
@@ -128,7 +128,7 @@ def test_numbers_instead_of_text(tmp_path):
     assert "is data.text the right column?" in found["non-text"].sentence
 
 
-def test_cut_texts(tmp_path):
+def test_texts_that_are_cut_are_warned_of(tmp_path):
     found = checked(tmp_path, clean(), max_tokens=5)
     assert found["cut texts"].value == 1
     assert found["cut texts"].warns

@@ -69,7 +69,7 @@ def test_fingerprint_sees_every_change_of_the_examples():
     assert ready(test={**OTHER, "text": ["bad", "unheard good"]}).fingerprint != first
 
 
-def test_multi_label():
+def test_several_labels_become_rows_of_zeros_and_ones():
     train = {"text": ["x", "y", "z", "w"], "label": ["flu;cold", " cold ", "flu ; cold", "flu"]}
     other = {"text": ["x", "y"], "label": ["cold", "flu"]}
     data = ready(train, other, other, multi_label=True, class_weight="balanced_positive")
@@ -95,7 +95,7 @@ def test_rationale_as_mask_and_as_spans():
     assert data.splits["test"].rationale(1) == [False, False]
 
 
-def test_embeddings(tmp_path):
+def test_vectors_are_random_by_seed_or_those_of_a_file(tmp_path):
     data = ready(seed=3)
     assert data.embeddings().shape == (8, 4)
     assert torch.equal(data.embeddings(), ready(seed=3).embeddings())

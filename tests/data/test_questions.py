@@ -208,7 +208,7 @@ def test_new_questions_that_cannot_be_answered(pipeline, arguments, message):
         pipeline.batch_of(*arguments)
 
 
-def test_questions_nobody_asked_for():
+def test_a_question_to_a_run_without_questions_is_refused():
     with pytest.raises(UserError, match="trained on texts without a question"):
         TextPipeline(TextRules(), Vocabulary(["a"]), ["b", "c"]).batch_of(["a"], ["b"])
 

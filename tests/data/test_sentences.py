@@ -25,7 +25,7 @@ from tests.data.given import ready
         ["one"],
     ],
 )
-def test_where_sentences_end(sentences):
+def test_texts_are_split_where_their_sentences_end(sentences):
     text = " ".join(sentences).replace("\n ", "\n")
     assert [sentence.strip() for sentence in split_sentences(text)] == [sentence.strip() for sentence in sentences]
 
@@ -47,7 +47,7 @@ def test_sentences_joined_are_the_text(text):
         ("", []),
     ],
 )
-def test_rule_on_tokens(text, numbers):
+def test_the_rule_numbers_the_sentences_of_tokens(text, numbers):
     assert sentence_numbers(text.split()) == numbers
 
 
@@ -123,7 +123,7 @@ def test_limits_that_cannot_be(change, message):
         ready(TEXTS | {"text": ["a b", "c d", "e f"]}, TEXTS, TEXTS, **change)
 
 
-def test_fifty_sentences_beside_one():
+def test_texts_of_fifty_sentences_and_of_one_share_a_batch():
     texts = {"text": ["a b sea. " * 50, "oh."], "label": [0, 1]}
     batch = ready(texts, texts, texts, sentences="spacy").splits["train"][[0, 1]]
     assert batch.sentence.amax(1).tolist() == [49, 0]

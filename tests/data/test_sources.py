@@ -100,7 +100,7 @@ def test_unusable_files(tmp_path, name, content, message):
         FileSource(tmp_path / name).load()
 
 
-def test_unusable_paths(tmp_path, monkeypatch):
+def test_a_path_that_cannot_be_used_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
     with pytest.raises(UserError, match=r"nowhere\.csv does not exist .*ATTNPROBE_DATA_DIR"):
         FileSource("nowhere.csv").load()

@@ -20,7 +20,7 @@ from attnprobe.errors import UserError
         ("keras_marks", "don't: (a-b)\tc.", "don't   a b  c "),
     ],
 )
-def test_cleaning(step, text, cleaned):
+def test_each_cleaning_step_does_what_it_says(step, text, cleaned):
     assert CLEANING[step](text) == cleaned
 
 
@@ -34,7 +34,7 @@ def test_cleaning(step, text, cleaned):
         ("repeated_marks", ["_", "_", "__", "a", "--", "b"], ["_", "a", "-", "b"]),
     ],
 )
-def test_token_rules(rule, tokens, expected):
+def test_each_token_rule_does_what_it_says(rule, tokens, expected):
     assert TOKEN_RULES[rule](tokens) == expected
 
 
@@ -57,7 +57,7 @@ def test_whitespace_only_text_has_no_token():
         ({"token_rules": ["stem"]}, r"data\.token_rules: there is no step 'stem'"),
     ],
 )
-def test_unknown_steps(arguments, message):
+def test_a_step_that_there_is_not_is_refused(arguments, message):
     with pytest.raises(UserError, match=message):
         TextRules(**arguments)
 

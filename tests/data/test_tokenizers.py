@@ -42,7 +42,7 @@ def test_tokens_are_the_text_again_and_plain_text_is_as_spacy_splits_it():
         ("zh", "iPhone 很好", ["iPhone", "很", "好"]),
     ],
 )
-def test_languages(language, text, words):
+def test_each_language_is_split_by_its_own_rules(language, text, words):
     for library in {"zh": ["jieba"], "ja": ["sudachipy", "sudachidict_core"]}.get(language, []):
         pytest.importorskip(library, reason="needs attnprobe[languages]")
     assert TextRules(language=language).words(text) == [word.lower() for word in words]

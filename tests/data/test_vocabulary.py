@@ -10,7 +10,7 @@ from attnprobe.data.vocabulary import Vocabulary, build_vocabulary, document_fre
 from attnprobe.errors import UserError
 
 
-def test_layout():
+def test_markers_come_first_then_the_words_in_order():
     vocabulary = Vocabulary(["pear", "apple", "pear", "<EOS>"])
     assert vocabulary.ids == {"<PAD>": 0, "<UNK>": 1, "<SOS>": 2, "<EOS>": 3, "apple": 4, "pear": 5}
     assert len(vocabulary) == 6

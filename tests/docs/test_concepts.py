@@ -54,7 +54,7 @@ def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_r
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ],
 )
-def test_the_thresholds(name, sentence):
+def test_every_threshold_on_the_page_is_the_codes(name, sentence):
     assert sentence in " ".join(SECTIONS[name].split())
 
 

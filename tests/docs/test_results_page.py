@@ -132,7 +132,7 @@ def test_the_metrics_of_layers_and_heads():
     assert {name for name, one in found.items() if one.step} == {"attention"}
 
 
-def test_the_columns(results, directory):
+def test_the_page_lists_the_columns_of_a_table(results, directory):
     listed = [name for cells in lines_of(section("## The long table")) for name in names(cells[0])]
     assert listed == [*COLUMNS, SITE] == list(results.columns)
     table = pq.read_table(directory / "tables" / "correlation.parquet").to_pandas()
@@ -143,7 +143,7 @@ def in_order(column):
     return column.astype(str) if column.name == "metric" else column.fillna(-1)
 
 
-def test_the_files(directory):
+def test_the_page_lists_the_files_of_a_run(directory):
     listed = [name for cells in lines_of(PAGE.split("## The long table")[0]) for name in names(cells[0])]
     patterns = [re.sub(r"<\w+>", "*", name) for name in listed if not name.endswith("/")]
     patterns = [f"examples/{name}" if name in ("validation.parquet", "test.parquet") else name for name in patterns]
@@ -154,7 +154,7 @@ def test_the_files(directory):
     assert set.union(*found) == there
 
 
-def test_the_examples(directory):
+def test_the_page_lists_the_columns_of_the_examples(directory):
     columns = {name for cells in lines_of(section("## `examples/<split>.parquet`")) for name in names(cells[0])}
     for split in ("train", "validation", "test"):
         table = read_examples(directory, split=split)

@@ -136,7 +136,7 @@ def test_padding_and_batch_change_no_count():
         assert int(erase_in_order(alone, alone.attention).count) == int(expected.count[row])
 
 
-def test_texts_of_one_item_side_by_side_never_flip():
+def test_a_batch_of_one_item_texts_never_flips():
     one = torch.ones(3, 1, dtype=torch.float64)
     logits = torch.randn(3, 1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     readout = Readout(one, one.bool(), torch.arange(3), position_logits=logits)

@@ -49,7 +49,7 @@ def test_without_a_search_the_bounds_hold():
     assert not all(exact)
 
 
-def test_by_hand():
+def test_the_smallest_winning_sets_of_small_problems_are_those_found_by_hand():
     # alone, either rival is beaten by erasing one position; both together only by erasing two
     margins = np.array([[-3.0, 1.0, 1.0], [1.0, -3.0, 1.0]])
     assert smallest_winning_set(margins) == WinningSet(2, 2)

@@ -136,7 +136,7 @@ def test_a_plain_loop_over_all_vertices_agrees():
         assert result.jsd[row].item() == pytest.approx(best, abs=1e-9)
 
 
-def test_edge_cases():
+def test_corner_cases_have_the_answers_found_by_hand():
     def solve(attention, margin, epsilon, content=None):
         attention, margin = torch.tensor([attention]).double(), torch.tensor([margin]).double()
         content = torch.ones_like(attention, dtype=torch.bool) if content is None else torch.tensor([content])

@@ -33,6 +33,6 @@ def test_it_is_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
 
 
 @pytest.mark.parametrize(("setting", "value"), [("width", 0.0), ("alpha", 0.0), ("samples", 0)])
-def test_settings_above_0(setting, value):
+def test_a_setting_of_0_or_less_is_refused(setting, value):
     with pytest.raises(UserError, match=rf"importance.lime.{setting}={value}: expected"):
         Lime(**{setting: value})

@@ -22,7 +22,7 @@ def row(*numbers):
     return torch.tensor([[9.0, *numbers, 9.0]])
 
 
-def test_by_hand():
+def test_the_measures_of_a_short_text_are_those_computed_by_hand():
     assert float(covered(RATIONALE, CONTENT)) == 0.5
     assert float(top_hit(row(1, 5, 2, 0), RATIONALE, CONTENT)) == 1
     assert float(top_hit(row(6, 5, 2, 0), RATIONALE, CONTENT)) == 0

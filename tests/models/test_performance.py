@@ -28,7 +28,7 @@ def test_equals_scikit_learn_whatever_the_batches(classes):
     assert float(result["pr_auc"]) == pytest.approx(precision, abs=1e-6)
 
 
-def test_multi_label():
+def test_metrics_of_several_labels_are_scikit_learns():
     generator = torch.Generator().manual_seed(0)
     probability = torch.rand(100, 3, generator=generator)
     labels = torch.randint(0, 2, (100, 3), generator=generator).float()

@@ -45,7 +45,7 @@ def test_a_layer_is_pytorchs_own():
         torch.testing.assert_close(states[batch.mask], expected[batch.mask], atol=1e-12, rtol=0)
 
 
-def test_positions_by_hand():
+def test_the_position_signals_are_those_computed_by_hand():
     found = sinusoids(3, torch.zeros(1, 3, 4).double())
     for position in range(3):
         near, far = torch.tensor(float(position)).double(), torch.tensor(position / 100).double()

@@ -66,7 +66,7 @@ def test_what_agrees_stands_together():
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
 
 
-def test_wrong_settings():
+def test_settings_that_cannot_be_used_are_refused():
     with pytest.raises(UserError, match=r"importances=\['attention'\]: expected two or more to compare"):
         AgreementMatrix(importances=["attention"])
     with pytest.raises(UserError, match=r"agreement_matrix.top=0: expected the length"):

@@ -133,6 +133,6 @@ def test_an_undefined_importance_has_no_numbers():
         ({"operators": []}, "expected one operator or more"),
     ],
 )
-def test_wrong_settings(settings, message):
+def test_settings_that_cannot_be_used_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         Faithfulness(**settings)

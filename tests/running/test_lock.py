@@ -47,7 +47,7 @@ def test_a_killed_owner_holds_nothing(tmp_path, capfd):
     assert not list(tmp_path.iterdir())
 
 
-def test_many_take_turns(tmp_path):
+def test_several_processes_hold_the_lock_one_at_a_time(tmp_path):
     """A counter that is read, then written: only one at a time gets it right, whoever removes the lock's file."""
     code = """
 import time

@@ -42,7 +42,7 @@ def test_never_more_than_asked_for(make_run, most, rows):
     assert len(example_table(read_results(run), RunDirectory(run), "test", most=most, log_text=True)) == rows
 
 
-def test_columns(make_run):
+def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run):
     run = make_run(count=6)
     results, examples = read_results(run), read_examples(run)
     table = example_table(results, RunDirectory(run), "test", most=6, log_text=True)

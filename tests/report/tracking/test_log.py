@@ -214,7 +214,7 @@ def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(make_run, m
     assert (used.type, logged.type) == ("model", "results")
 
 
-def test_the_group(make_run, monkeypatch):
+def test_runs_of_one_experiment_share_a_group_unless_another_is_named(make_run, monkeypatch):
     done: dict[str, Any] = {}
     monkeypatch.setattr(session.wandb, "init", lambda **given: done.update(given))
     monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
