@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "--text", required=True, metavar="COLUMN", help="column of the texts; doc.body for one within another"
     )
     made.add_argument("--label", required=True, metavar="COLUMN", help="column of the labels")
-    made.add_argument("--model", metavar="NAME", help="lstm (default), cnn, average, ... (conf/model)")
+    made.add_argument("--model", metavar="NAME", help="lstm (default), cnn, average, transformer, ... (conf/model)")
     made.add_argument("--language", metavar="CODE", help="of the texts: en (default), de, zh, ja, ar, ...")
     made.add_argument("--minutes", type=float, metavar="N", help="about what it may take (default: 30)")
     made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")

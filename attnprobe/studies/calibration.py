@@ -37,6 +37,7 @@ ENCODERS: dict[str, tuple[str, ...]] = {
     "average": ("model=average", "model.width=48"),
     "cnn": ("model=cnn", "model.encoder.filters=16"),
     "lstm": ("model=lstm", "model.width=32"),
+    "transformer": ("model=transformer", "model.width=32"),
 }
 """Small on purpose: a rate needs many models."""
 WITHOUT_CONTEXT = ("average",)
