@@ -1,4 +1,4 @@
-"""How long the probes will take, measured on a few texts and said before they begin, where they may take long."""
+"""How long training and probing will take, measured on a few texts and said beforehand, where they may take long."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
+from torch.optim import Optimizer
 
 from attnprobe.batch import Batch
 from attnprobe.data.batching import TextSplit
@@ -17,12 +18,55 @@ from attnprobe.randomness import Draws
 from attnprobe.running.training import examined_precisely
 from attnprobe.shown import duration
 
-GROUPS, EACH = 3, 2
-"""Texts that are timed: that many groups, short, middling and long ones, of that many texts each."""
+GROUPS, PROBED, TRAINED = 3, 2, 8
+"""Texts that are timed: that many groups, short, middling and long ones, of that many texts each, in probing and in
+training."""
 FEWEST = 50
 """Of fewer texts nothing is said: timing some of them would take a good part of the whole."""
 LEAST = 60.0
 """Seconds below which nothing is said."""
+
+
+def tell_expected_training(
+    classifier: TrainedModel, split: TextSplit, epochs: int, hardware: Mapping[str, Any]
+) -> None:
+    """Print how long the training of a pretrained model will take, if that is a minute or more. It stays as it was, and so
+    does the state of the random numbers.
+
+    Args:
+        classifier: before its training.
+        split: what it is trained on.
+        epochs: how often.
+        hardware: the trainer's settings.
+    """
+    if classifier.reader is None or len(split) < FEWEST:
+        return
+    training, before, device = classifier.training, classifier.device, device_of(hardware["accelerator"])
+    try:
+        with torch.random.fork_rng():
+            classifier.train().to(device)
+            groups = [split[rows].to(device) for rows in groups_of(split.words.lengths, TRAINED)]
+            training_seconds(classifier, groups[0])  # pays for what is set up once
+            per_text = [training_seconds(classifier, batch) for batch in groups]
+    finally:
+        classifier.train(training).to(before)
+    seconds = epochs * len(split) * float(np.mean(per_text))
+    if seconds >= LEAST:
+        print(
+            f"training for {epochs} epochs will take about {duration(seconds)} on this machine ({device}): "
+            f"{len(split):,} texts, {GROUPS * TRAINED} of them timed",
+            flush=True,
+        )
+
+
+def training_seconds(classifier: TrainedModel, batch: Batch, optimizer: Optimizer | None = None) -> float:
+    """Seconds per example of one step, without the update of the weights where there is no optimizer."""
+    start = now(classifier)
+    classifier.losses(classifier(batch), batch)["loss"].mean().backward()
+    if optimizer is not None:
+        optimizer.step()
+    classifier.zero_grad()
+    return (now(classifier) - start) / len(batch)
 
 
 def may_take_long(classifier: TrainedModel, probes: Sequence[Probe], texts: int) -> bool:
@@ -58,7 +102,7 @@ def tell_expected(
         names = ", ".join(probe.name for probe in probes)
         print(
             f"probing with {names} will take about {duration(seconds)} on this machine "
-            f"({device_of(accelerator)}): {len(split):,} texts, {GROUPS * EACH} of them timed",
+            f"({device_of(accelerator)}): {len(split):,} texts, {GROUPS * PROBED} of them timed",
             flush=True,
         )
 
@@ -76,7 +120,7 @@ def expected_seconds(
     classifier.eval().to(device)
     try:
         with examined_precisely(classifier):
-            groups = [split[rows].to(device) for rows in groups_of(split.words.lengths)]
+            groups = [split[rows].to(device) for rows in groups_of(split.words.lengths, PROBED)]
             probing_seconds(classifier, groups[0], probes, words, importances)  # pays for what is set up once
             per_text = [probing_seconds(classifier, batch, probes, words, importances) for batch in groups]
     finally:
@@ -84,15 +128,15 @@ def expected_seconds(
     return len(split) * float(np.mean(per_text))
 
 
-def groups_of(lengths: Int[np.ndarray, " texts"]) -> list[list[int]]:
-    """Rows of texts from the middle of each third, by length.
+def groups_of(lengths: Int[np.ndarray, " texts"], each: int) -> list[list[int]]:
+    """Rows of that many texts from the middle of each third, by length.
 
-    >>> groups_of(np.array([9, 1, 8, 2, 7, 3, 6, 4, 5, 5, 5, 5]))
-    [[5, 7], [9, 10], [4, 2]]
+    >>> groups_of(np.array([9, 1, 8, 2, 7, 3, 6, 4, 5, 5, 5, 5]), 2)
+    [[3, 5], [9, 10], [4, 2]]
     """
     order = np.argsort(lengths, kind="stable")
-    middles = [round((2 * group + 1) * len(order) / (2 * GROUPS)) for group in range(GROUPS)]
-    return [order[middle : middle + EACH].tolist() for middle in middles]
+    starts = [round((2 * group + 1) * len(order) / (2 * GROUPS)) - each // 2 for group in range(GROUPS)]
+    return [order[start : start + each].tolist() for start in starts]
 
 
 def device_of(accelerator: str) -> str:

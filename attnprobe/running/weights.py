@@ -22,6 +22,8 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.ownership import OwnRunDirectory
 from attnprobe.running.collecting import PredictionCollector
+from attnprobe.running.devices import is_worker_rank
+from attnprobe.running.expecting import tell_expected_training
 from attnprobe.running.logger import name_curves
 from attnprobe.running.prepare import input_records
 from attnprobe.running.progress import ExampleProgress
@@ -52,6 +54,9 @@ def train(
     if settings.config["training"]["epochs"]:
         directory.folder(CHECKPOINTS)
         name_curves(logger, data.classes)
+        if not is_worker_rank():
+            epochs = settings.config["training"]["epochs"]
+            tell_expected_training(classifier, data.splits["train"], epochs, settings.config["trainer"])
         epoch, curve = fit(
             classifier,
             data,

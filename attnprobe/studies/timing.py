@@ -12,9 +12,8 @@ from torch.utils.data import DataLoader
 from attnprobe.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.section import tell_section
-from attnprobe.models.trained import TrainedModel
 from attnprobe.running.build import importances_of, untrained
-from attnprobe.running.expecting import device_of, now, probing_seconds
+from attnprobe.running.expecting import device_of, probing_seconds, training_seconds
 from attnprobe.running.training import examined_precisely
 
 BATCHES = 5
@@ -64,7 +63,10 @@ def measured_costs(config: DictConfig) -> Costs:
         importance.prepare(data, "test")
     device = device_of(content["trainer"]["accelerator"])
     classifier.to(device)
-    steps = [training_seconds(classifier.train(), batch.to(device)) for batch in some(data.train_dataloader())]
+    assert classifier.recipe is not None
+    optimizer = classifier.recipe.optimizer([{"params": [p for p in classifier.parameters() if p.requires_grad]}])
+    classifier.train()
+    steps = [training_seconds(classifier, batch.to(device), optimizer) for batch in some(data.train_dataloader())]
     with examined_precisely(classifier.eval()):
         words = data.vocabulary.words
         passes = [
@@ -81,15 +83,3 @@ def some(loader: DataLoader[Batch]) -> list[Batch]:
     batches = list(loader)
     places = sorted({round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)})
     return [batches[len(batches) // 2], *(batches[place] for place in places)]
-
-
-def training_seconds(classifier: TrainedModel, batch: Batch) -> float:
-    """Seconds per example of one step, without the update's effect on later ones being of interest."""
-    assert classifier.recipe is not None
-    groups = [{"params": [p for p in classifier.parameters() if p.requires_grad]}]
-    optimizer = classifier.recipe.optimizer(groups)
-    start = now(classifier)
-    optimizer.zero_grad()
-    classifier.losses(classifier(batch), batch)["loss"].mean().backward()
-    optimizer.step()
-    return (now(classifier) - start) / len(batch)

@@ -1,0 +1,54 @@
+"""Fine-tuning in mixed precision and on several devices, and what is examined afterwards."""
+
+import random
+
+import pytest
+
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.finding import find_runs
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.running.run import run
+from tests.launching.test_sweep import finish
+from tests.models.pretrained.families import checkpoint
+from tests.models.pretrained.test_audit import SIGNS, text
+from tests.runs import composed
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.slow
+PROBES = "probe=[permutation,gradient]"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Of fine-tuning a tiny BERT on four classes, each with a word of its own."""
+    draw, path = random.Random(0), tmp_path / "reviews.csv"
+    rows = [f"{text(number % 4, draw)},{SIGNS[number % 4]}" for number in range(240)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    return [
+        "model=pretrained", f"model.path={checkpoint('bert')}", "training=finetune", "training.epochs=4",
+        "training.recipe.optimizer.lr=0.003", "data=files", f"data.path={path}", "data.batch_size=16",
+        "trainer.accelerator=cpu", "figures=false", PROBES,
+    ]  # fmt: skip
+
+
+def test_two_devices_fine_tune_together_and_one_examines(settings, tmp_path):
+    status, output = finish(tmp_path, *settings, "trainer.devices=2", "data.eval_batch_size=7")
+    assert status == 0, output
+    assert "unused parameters" not in output
+    (directory,) = find_runs(tmp_path / "runs")
+    examples, results = read_examples(directory), read_results(directory)
+    per_example = results[results["metric"] == "median_tvd"]["example_id"]
+    assert sorted(per_example) == sorted(examples["example_id"])
+    assert (examples["label"] == examples["prediction"]).mean() > 0.4  # of four
+    assert RunDirectory(directory).manifest()["model_facts"]["differences"]["replaced"] == 0
+
+
+def test_mixed_precision_trains_and_what_is_examined_is_computed_in_full(settings, tmp_path):
+    directory = run(composed(*settings, f"output={tmp_path / 'runs'}", "trainer.precision=bf16-mixed"))
+    examples = read_examples(directory)
+    assert (examples["label"] == examples["prediction"]).mean() > 0.4  # of four
+    sums = examples["attention"].map(sum)
+    assert (sums - 1).abs().max() < 1e-6  # bfloat16 keeps 3 digits
+    differences = RunDirectory(directory).manifest()["model_facts"]["differences"]
+    assert differences["replaced"] == 0
+    assert differences["short way"] < 1e-6
