@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from attnprobe.errors import UserError
-from attnprobe.results.checksums import LARGEST_JSON, is_signed
+from attnprobe.results.checksums import LARGEST_JSON, damaged, is_signed, read_sealed
 from attnprobe.results.directory import CONFIG, PIPELINE, RunDirectory
 from attnprobe.results.untrusted import MAX_YAML, read_bytes, read_json, read_yaml
 
@@ -24,7 +24,36 @@ class SavedPipeline(TypedDict, total=False):
     candidates_pattern: str | None
 
 
+class SavedMember(TypedDict):
+    """One run of a study: `directory` is relative to the study's own."""
+
+    role: str
+    seed: int
+    parameter: float | None
+    run_id: str
+    directory: Annotated[str, Field(pattern=r"^[^\x00]+$")]
+
+
+class SavedSettings(TypedDict, total=False):
+    """Those of a study's settings that its reading goes by."""
+
+    tests: list[str]
+    above: float
+
+
+class SavedStudy(TypedDict, total=False):
+    """What study.json holds (`attnprobe.studies.base.carry_out_study`)."""
+
+    study: Required[str]
+    data: Required[str]
+    model: Required[str]
+    settings: Required[SavedSettings]
+    plan: str
+    members: Required[Annotated[list[SavedMember], Field(min_length=1)]]
+
+
 PIPELINES = TypeAdapter(SavedPipeline)
+STUDIES = TypeAdapter(SavedStudy)
 
 
 def read_pipeline(directory: Path) -> SavedPipeline:
@@ -39,9 +68,27 @@ def read_pipeline(directory: Path) -> SavedPipeline:
     try:
         return PIPELINES.validate_python(content, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is not the pipeline.json of a run: {place}: {first['msg']}") from None
+        raise UserError(f"{path} is not the pipeline.json of a run: {first_fault(error)}") from None
+
+
+def read_members(path: Path) -> dict[str, Any]:
+    """A study.json, every entry that is read of its type.
+
+    Raises:
+        DamagedRun: it is missing or changed, or an entry is of another type.
+    """
+    content = read_sealed(path)
+    try:
+        STUDIES.validate_python(content, strict=True)
+    except ValidationError as error:
+        raise damaged(path, f"it is not as a study writes it: {first_fault(error)}") from None
+    return content
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first entry of another type, and what was expected there."""
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
 
 
 def read_settings(directory: Path) -> dict[str, Any]:

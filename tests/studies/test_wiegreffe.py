@@ -77,7 +77,8 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path
 
 
 def test_the_studys_statements_have_numbers_and_words(finished):
-    (reading,) = find_studies(finished.parent)
+    ((reading,), skipped) = find_studies(finished.parent)
+    assert not skipped
     assert [f.claim.criterion for f in reading.findings] == [
         "necessity", "stability", "stability", "transfer", "transfer", "exclusivity",
     ]  # fmt: skip

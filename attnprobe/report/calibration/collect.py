@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from attnprobe.errors import UserError
 from attnprobe.report.calibration.models import answers, label_of, model_facts
 from attnprobe.report.studies import STUDY
-from attnprobe.results.checksums import read_sealed
 from attnprobe.results.directory import MANIFEST, RunDirectory
 from attnprobe.results.files import write_atomically
+from attnprobe.results.saved import read_members
 
 SHIPPED = ["criterion", "level", "encoder", "rightness", "models", "meets", "asked", "claim"]
 """Columns of `attnprobe/report/calibration.parquet`."""
@@ -40,7 +40,7 @@ def models_in(places: Iterable[Path]) -> list[Path]:
 def members(place: Path) -> list[Path]:
     """The directories of one place's models."""
     if (place / STUDY).exists():
-        content = read_sealed(place / STUDY)
+        content = read_members(place / STUDY)
         if content.get("study") != "calibration":
             raise UserError(f"{place} is of the study {content.get('study')!r}: expected calibration")
         return [place / one["directory"] for one in content["members"]]

@@ -63,7 +63,7 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     )
     claim = statement("adversary_escapes", "exclusivity", text, "section 4", quantity, "neither")
     runs = dict(zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True))
-    weight = float(runs[choose(list(runs), float(members.content["settings"]["above"]))])
+    weight = float(runs[choose(list(runs), members.above)])
     best = table[table["lambda"] == weight].iloc[0]
     if best["JSD low"] > FAR:
         values = (allowed - best["TVD"], allowed - best["TVD high"], allowed - best["TVD low"])

@@ -11,6 +11,8 @@ import pandas as pd
 
 from attnprobe.report.figures.draw import class_names
 from attnprobe.report.joint import confusion
+from attnprobe.report.studies import STUDY
+from attnprobe.results.checksums import damaged
 from attnprobe.results.table import read_results
 
 MARGIN = 0.01
@@ -23,6 +25,10 @@ class Members:
 
     directory: Path
     content: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not any(member["role"] == "base" for member in self.content["members"]):
+            raise damaged(self.directory / STUDY, "it lists no run that the others are compared with")
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -83,9 +89,16 @@ class Members:
         """The names of the base's classes."""
         return class_names(Path(self.of("base")["path"].iloc[0]))
 
+    @property
+    def above(self) -> float:
+        """The JSD to the base that an adversary has to exceed, as the study was told (`study.above`)."""
+        if "above" not in self.content["settings"]:
+            raise damaged(self.directory / STUDY, "it does not say study.above, by which its adversary is chosen")
+        return float(self.content["settings"]["above"])
+
     def has(self, test: str) -> bool:
         """Whether the study made this test."""
-        return test in self.content["settings"]["tests"]
+        return test in self.content["settings"].get("tests", ())
 
 
 def f1(run: Path) -> float:

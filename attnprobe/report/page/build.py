@@ -61,7 +61,7 @@ def write_report(
     tell("reading runs")
     runs, skipped = read_sound_runs(places)
     with paper_style():
-        studies = find_studies(places)
+        studies, unread = find_studies(places)
     folder = output.with_name(f"{output.stem}_files")
     folder.mkdir(parents=True, exist_ok=True)
     tell("numbers and their intervals")
@@ -85,7 +85,7 @@ def write_report(
         cards=shown_cards,
         glances=glances(shown_cards, words=words),
         **about_runs(runs, said),
-        skipped=[str(error) for error in skipped],
+        skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
         folder=folder.name,
         written=[(kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names],

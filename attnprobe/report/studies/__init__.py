@@ -19,10 +19,11 @@ from attnprobe.errors import UserError
 from attnprobe.report.claims import Finding
 from attnprobe.report.figures.style import paper_style, save
 from attnprobe.report.tables import csv_table
-from attnprobe.results.checksums import DamagedRun, damaged, read_sealed
+from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import write_atomically
-from attnprobe.results.finding import directories_with, named_places, warn_of
+from attnprobe.results.finding import directories_with, named_places
+from attnprobe.results.saved import read_members
 
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""
@@ -59,17 +60,18 @@ class StudyReading:
     notes: list[str] = field(default_factory=list)
 
 
-def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[StudyReading]:
-    """Every sound finished study at or below these directories or glob patterns; none is no error, and a warning names
-    those that are damaged."""
+def find_studies(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+) -> tuple[list[StudyReading], list[UserError]]:
+    """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others; none is
+    no error."""
     studies, skipped = [], []
     for directory in directories_with(STUDY, named_places(places)):
         try:
             studies.append(read_study(directory))
-        except DamagedRun as error:
+        except UserError as error:
             skipped.append(error)
-    warn_of(skipped)
-    return studies
+    return studies, skipped
 
 
 def read_study(directory: str | os.PathLike) -> StudyReading:
@@ -77,14 +79,13 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
 
     Raises:
         UserError: it is not finished, or nothing here knows how to read it.
+        DamagedRun: its study.json or one of its runs is not as it was written.
     """
     directory = Path(directory)
     path = directory / STUDY
     if not path.exists():
         raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
-    content = read_sealed(path)
-    if not isinstance(content.get("study"), str) or not isinstance(content.get("members"), list):
-        raise damaged(path, "it does not say which study it is of, or lists no runs")
+    content = read_members(path)
     for member in content["members"]:
         run = RunDirectory(directory / member["directory"])
         if run.manifest().get("run_id") != member["run_id"]:

@@ -206,7 +206,7 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
     )  # fmt: skip
     run_dir = make_run()
     study.runs.append(run_dir)
-    monkeypatch.setattr(build, "find_studies", lambda places: [study])
+    monkeypatch.setattr(build, "find_studies", lambda places: ([study], []))
     text = build.write_report(run_dir, tmp_path / "report.html").read_text(encoding="utf-8")
     for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
                  "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
@@ -233,7 +233,7 @@ def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, mon
             )
         )
     make_run("c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2})
-    monkeypatch.setattr(build, "find_studies", lambda places: studies)
+    monkeypatch.setattr(build, "find_studies", lambda places: (studies, []))
     text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(encoding="utf-8")
     cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
     necessity = {
