@@ -69,6 +69,26 @@ def selected(values: Any, chosen: Int[np.ndarray, " chosen"]) -> Any:
     return values[chosen]
 
 
+def joined(parts: Sequence[Examples]) -> Examples:
+    """All these rows, in this order; the parts hold the same columns."""
+    columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(Examples)}
+    return Examples(**{name: joined_column(values) for name, values in columns.items()})
+
+
+def joined_column(parts: Sequence[Any]) -> Any:
+    """One column of all the parts, however it is stored."""
+    match parts[0]:
+        case None:
+            return None
+        case Ragged():
+            return Ragged.joined(parts)
+        case dict():
+            return {name: Ragged.joined([part[name] for part in parts]) for name in parts[0]}
+        case list():
+            return [value for part in parts for value in part]
+    return np.concatenate(parts)
+
+
 @dataclass(slots=True)
 class Example:
     """One text, tokenised and truncated; the fields are those of `Examples`. What belongs to each word is missing where it

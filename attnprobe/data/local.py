@@ -133,6 +133,7 @@ def load_afresh(builder: str, path: Path, options: dict) -> datasets.Dataset:
                 builder, data_files=str(link), split="train", cache_dir=scratch, keep_in_memory=True, **options
             )
     finally:
+        pa.default_memory_pool().release_unused()  # Arrow would keep what reading took, several times the rows
         datasets.logging.set_verbosity(level)
         if bars:
             datasets.enable_progress_bars()

@@ -25,6 +25,13 @@ class Ragged:
         flat = np.concatenate(sequences) if len(sequences) else np.empty(0)
         return cls(flat.astype(dtype, copy=False), offsets)
 
+    @classmethod
+    def joined(cls, parts: Sequence["Ragged"]) -> "Ragged":
+        """The sequences of all the parts, each of which begins its own `flat`."""
+        ends = np.cumsum([0, *(len(part.flat) for part in parts)])
+        offsets = [part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+        return cls(np.concatenate([part.flat for part in parts]), np.concatenate([ends[:1], *offsets]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,17 @@ from tqdm import tqdm
 
 from attnprobe.data import rows
 from attnprobe.data.columns import Columns
-from attnprobe.data.examples import Example, Examples, Lexicon
+from attnprobe.data.examples import Example, Examples, Lexicon, joined
 from attnprobe.data.marks import MOST_ANNOTATORS, marked, packed, places_of
 from attnprobe.data.patterns import matching
 from attnprobe.data.ragged import Ragged
 from attnprobe.data.text import TextRules
 from attnprobe.errors import UserError
+
+AT_ONCE = 1024
+"""Rows of which every cell is an object in memory at a time: what is kept of them are a few long arrays."""
+PERHAPS = ("sentence", "annotators")
+"""What is not there for every text is not counted as lost: of few texts there may be several annotators."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +41,32 @@ class Reader:
         Raises:
             UserError: a column is not there or holds something else, or no row is left.
         """
-        cells = self.cells(table)
+        self.cells(table.select(range(min(1, len(table)))))  # whether all columns are there
         passed = self.passed(split, table, count)
-        needed = [name for name in ("text", "label", "question") if name in cells]
+        needed = [name for name in ("text", "label", "question") if getattr(self.columns, name) is not None]
         dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
         if "question" in needed:
             dropped |= Counter(dict.fromkeys(["question is null", "question is empty"], 0))
-        kept: dict[int, Example] = {}
-        for number in progress(np.flatnonzero(passed).tolist(), f"read {split}"):
-            one = {name: values[number] for name, values in cells.items()}
-            missing = next((name for name in needed if one[name] is None), None)
-            row = f"{missing} is null" if missing else self.example(one, lexicon, f"row {number} of {split}")
-            if isinstance(row, str):
-                dropped[row] += 1
-            else:
-                kept[number] = row
+        lost = Counter(dict.fromkeys(self.losses, 0))
+        parts: list[Examples] = []
+        labels: dict[tuple[str, ...], list[str]] = {}
+        with progress(int(passed.sum()), f"read {split}") as bar:
+            for start, cells in self.pieces(table):
+                kept: dict[int, Example] = {}
+                for number in (start + np.flatnonzero(passed[start : start + AT_ONCE])).tolist():
+                    one = {name: values[number - start] for name, values in cells.items()}
+                    missing = next((name for name in needed if one[name] is None), None)
+                    row = f"{missing} is null" if missing else self.example(one, lexicon, f"row {number} of {split}")
+                    if isinstance(row, str):
+                        dropped[row] += 1
+                    else:
+                        row.labels = labels.setdefault(tuple(row.labels), row.labels)
+                        kept[number] = row
+                    bar.update()
+                if kept:
+                    parts.append(self.examples(kept, lost))
         count["dropped"] |= dropped
-        if not kept:
+        if not parts:
             why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
             asked_for = f", data.question={self.columns.question}" if "question" in needed else ""
             raise UserError(
@@ -60,7 +74,13 @@ class Reader:
                 f"data.text={self.columns.text} and data.label={self.columns.label}{asked_for}, or other cleaning steps "
                 f"than data.clean={list(self.rules.clean)}"
             )
-        return self.examples(kept, count)
+        count |= lost
+        return joined(parts)
+
+    def pieces(self, table: datasets.Dataset) -> Iterator[tuple[int, dict[str, list[Any]]]]:
+        """`AT_ONCE` rows after the other: the number of the first, and their cells."""
+        for start in range(0, len(table), AT_ONCE):
+            yield start, self.cells(table.select(range(start, min(start + AT_ONCE, len(table)))))
 
     def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
         """The columns that are asked for, by what they hold.
@@ -177,20 +197,29 @@ class Reader:
                 found["annotators"] = packed(fitting)
         return found
 
-    def examples(self, kept: Mapping[int, Example], count: dict[str, Any]) -> Examples:
-        """All rows, column by column."""
-        every = list(kept.values())
-        split_up = self.rules.sentences is not None
-        kinds: dict[str, type] = {"sentence": np.int32} if split_up else {}
+    @property
+    def kinds(self) -> dict[str, type]:
+        """What belongs to each word, by name, and as what it is stored."""
+        kinds: dict[str, type] = {} if self.rules.sentences is None else {"sentence": np.int32}
         kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
         kinds |= {} if self.columns.annotators is None else {"annotators": np.int32}
         kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
-        kinds |= dict.fromkeys(self.columns.per_word, np.float64)
+        return kinds | dict.fromkeys(self.columns.per_word, np.float64)
+
+    @property
+    def losses(self) -> list[str]:
+        """Why what belongs to the words of a row may be left out, in the words of the counts."""
+        unfit = [f"{name} does not fit" for name in self.kinds if name not in PERHAPS]
+        return unfit + (["rationale lost by truncation"] if self.columns.rationale is not None else [])
+
+    def examples(self, kept: Mapping[int, Example], lost: Counter[str]) -> Examples:
+        """These rows, column by column; `lost` counts what was left out of them."""
+        every, kinds, split_up = list(kept.values()), self.kinds, self.rules.sentences is not None
         for name in kinds:
-            if name not in ("sentence", "annotators"):  # of few texts there may be several
-                count[f"{name} does not fit"] = sum(name not in row.per_word for row in every)
+            if name not in PERHAPS:
+                lost[f"{name} does not fit"] += sum(name not in row.per_word for row in every)
         if self.columns.rationale is not None:
-            count["rationale lost by truncation"] = sum(row.rationale_lost for row in every)
+            lost["rationale lost by truncation"] += sum(row.rationale_lost for row in every)
         return Examples(
             example_id=np.array(list(kept), np.int64),
             words=Ragged.of([row.words for row in every], np.int32),
@@ -229,8 +258,8 @@ def some_values(values: Sequence[Any]) -> str:
     return ", ".join(f"{value} ({number} ×)" for value, number in common)
 
 
-def progress(items: list[int], title: str) -> "tqdm[int]":
+def progress(total: int, title: str) -> "tqdm[Any]":
     """A progress bar that knows its total; a log file gets a line every half minute, and short work none."""
     quiet = os.environ.get("TQDM_DISABLE") == "1"
     interval = 0.1 if sys.stderr.isatty() else 30.0
-    return tqdm(items, desc=title, unit=" texts", leave=False, delay=1.0, mininterval=interval, disable=quiet)
+    return tqdm(total=total, desc=title, unit=" texts", leave=False, delay=1.0, mininterval=interval, disable=quiet)

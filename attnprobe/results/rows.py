@@ -12,8 +12,8 @@ from attnprobe.results.files import write_groups
 from attnprobe.results.schema import IDENTITY, SCHEMA, SITE, SITED
 from attnprobe.results.spill import RECORD, Spill, in_order, ordered
 
-ROW_GROUP = 1 << 17
-"""Rows of a table in one piece."""
+ROW_GROUP = 1 << 15
+"""Rows of a table in one piece: with four times as many, writing and reading take 70 MB more, and the file is no smaller."""
 HELD = 1 << 15
 """Rows of a table that are kept in memory before they go to the disk."""
 OF_SITE = "\x1f"
@@ -211,7 +211,8 @@ def widen(extremes: Extremes, group: pa.Table) -> None:
     for name in pc.unique(group["metric"].cast(pa.string())).to_pylist():
         extremes.setdefault(name, None)
     known = group.select(["metric", "value"]).filter(pc.invert(pc.is_nan(group["value"])))
-    ends = known.group_by("metric").aggregate([("value", "min"), ("value", "max")])
+    # in this thread: each of Arrow's own would keep memory of its own
+    ends = known.group_by("metric", use_threads=False).aggregate([("value", "min"), ("value", "max")])
     for end in ends.to_pylist():
         low, high = extremes[end["metric"]] or (np.inf, -np.inf)
         extremes[end["metric"]] = min(low, end["value_min"]), max(high, end["value_max"])
