@@ -82,6 +82,7 @@ def in_processes(case: Callable[[int], str | None], number: int, workers: int = 
             except BrokenProcessPool:
                 found.append(f"cases {piece.start} to {piece.stop - 1}, or those after them: the process died")
                 break
-            if piece.stop % 1000 == 0 or piece.stop == number:
-                print(f"{piece.stop:,} cases, {len(found)} failures", flush=True)
+            print(
+                f"{piece.stop:,} cases, {len(found)} failures", flush=True
+            )  # a campaign that is ended still says how far
     return found
