@@ -17,7 +17,7 @@ def job(folder, name, code, **extra):
 
 
 def local(folder, **parameters):
-    return cluster_slots(2, "local", {"timeout_min": 2, "slurm_partition": None, **parameters}, folder / "submitit")
+    return cluster_slots(2, "local", {"timeout_min": 60, "slurm_partition": None, **parameters}, folder / "submitit")
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # submitit leaves its processes' ends to the collector

@@ -1,5 +1,7 @@
 """What a sweep finds out before it starts a job."""
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,23 @@ def test_a_sweep_of_finished_jobs_starts_nothing_and_shows_their_numbers(finishe
     accuracy = read_results(finished, probe="performance").set_index("metric")["value"]["accuracy"]
     assert f"{accuracy:.3f}" in shown
     assert "done before" in shown
+
+
+def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypatch, capsys):
+    """As the system does where memory is short: no word of the job itself, no chance to put anything in order."""
+    monkeypatch.setattr("attnprobe.launching.sweep.command", lambda code, options=(): (sys.executable, "-c", code[0]))
+    codes = ("import os; os.kill(os.getpid(), 9)", "import pathlib; pathlib.Path('other').touch()")
+    planned = [Planned((code,), f"seed={number}", str(number), None, False) for number, code in enumerate(codes)]
+    monkeypatch.chdir(tmp_path)
+    outcomes = run_sweep(
+        planned, launcher={"name": "local", "workers": 1}, on_gpu=False, logs=Path("logs"), output=Path("runs")
+    )
+    assert [outcome.status for outcome in outcomes] == [-9, 0]
+    assert (tmp_path / "other").exists()
+    shown = capsys.readouterr().out
+    assert re.search(r"\nFAILED seed=0 after \d+ s: killed by SIGKILL \(out of memory\?\)", shown)
+    assert "FAILED seed=1" not in shown
+    assert "the same command again runs what is missing" in shown
 
 
 def test_the_closing_table_has_the_means_of_the_tables(finished):

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,24 @@ def hostile(settings: dict, generator: random.Random) -> tuple[str, dict]:
     return f"{target!r} at {place}, {form}", placed(settings, place, ask)
 
 
+STARTED = ("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "socket.connect", "shutil.rmtree")
+"""Events by which code that settings asked for would show."""
+watching: list[list[str]] = []
+"""Where such events are noted, as long as somebody watches."""
+
+
+@cache
+def watch() -> None:
+    """Begin to note events. A hook stays as long as the process, so that there is one for all tests."""
+
+    def note(event: str, _: tuple) -> None:
+        if watching and event in STARTED:
+            for one in watching:
+                one.append(event)
+
+    sys.addaudithook(note)
+
+
 @contextmanager
 def calls() -> Iterator[list[str]]:
     """What Hydra calls for settings, or starts a process, meanwhile.
@@ -185,33 +204,22 @@ def calls() -> Iterator[list[str]]:
     """
     made: list[str] = []
     original = _instantiate2._call_target
-    watching = True
 
     def spy(target: Any, *rest: Any) -> Any:
         made.append(repr(target))
         return original(target, *rest)
 
-    def hook(event: str, _: tuple) -> None:
-        if watching and event in (
-            "os.system",
-            "subprocess.Popen",
-            "os.exec",
-            "os.posix_spawn",
-            "socket.connect",
-            "shutil.rmtree",
-        ):
-            made.append(event)
-
     gc.collect()
     gc.disable()
     _instantiate2._call_target = spy
-    sys.addaudithook(hook)
+    watch()
+    watching.append(made)
     try:
         yield made
     finally:
+        watching.pop()
         gc.enable()
         _instantiate2._call_target = original
-        watching = False
 
 
 def attempt(directory: Path, settings: dict, config: Any) -> list[bool]:

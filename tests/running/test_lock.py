@@ -10,35 +10,50 @@ from attnprobe.errors import UserError
 from attnprobe.running.lock import locked
 
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from attnprobe.running.lock import locked
 
 with locked(Path("run")):
     print("held", flush=True)
-    time.sleep(float(sys.argv[1]))
+    sys.stdin.read()
     Path("left").touch()
 """
 
 
-def holder(folder, seconds):
+def holder(folder):
+    """A process that holds the lock until its standard input is closed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(seconds)], cwd=folder, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def test_the_second_waits_for_the_first_and_says_for_whom(tmp_path, capfd):
-    with holder(tmp_path, 0.5) as first:
-        with locked(tmp_path / "run"):
-            assert (tmp_path / "left").exists()
-        assert f"attnprobe: waiting for process {first.pid} on " in capfd.readouterr().err
+def test_the_second_waits_for_the_first_and_says_for_whom(tmp_path, monkeypatch):
+    said = []
+    with holder(tmp_path) as first:
+
+        class Told:
+            """Standard error; the first lets go once the second has said that it waits."""
+
+            def write(self, text):
+                said.append(text)
+                first.stdin.close()
+
+            def flush(self):
+                pass
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stderr", Told())
+            with locked(tmp_path / "run"):
+                assert (tmp_path / "left").exists()
+        assert "".join(said).startswith(f"attnprobe: waiting for process {first.pid} on ")
     assert {path.name for path in tmp_path.iterdir()} == {"left"}
 
 
 def test_a_killed_owner_holds_nothing(tmp_path, capfd):
-    with holder(tmp_path, 60) as first:
+    with holder(tmp_path) as first:
         first.kill()
     assert (tmp_path / ".run.lock").exists()
     with locked(tmp_path / "run"):
