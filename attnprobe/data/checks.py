@@ -242,7 +242,7 @@ def asked(split: TextSplit) -> Ragged | None:
 
 
 def spaceless(subject: Subject) -> tuple[str | None, float]:
-    """The language in whose script most words stand without spaces between them, if any, and the share of the training
+    """The language in whose script most words are written without spaces between them, if any, and the share of the training
     words that have it."""
     train = subject.train
     counts = np.bincount(train.words.flat, minlength=len(train.spelling))

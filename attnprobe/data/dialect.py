@@ -45,7 +45,7 @@ class Reading:
     Attributes:
         separator: one character between the cells of a .csv or .tsv file.
         encoding: of a .csv or .tsv file, such as `cp1252`.
-        decimal: `,` or `.`, which stands before a number's decimals in a .csv or .tsv file.
+        decimal: `,` or `.`, which comes before a number's decimals in a .csv or .tsv file.
         sheet: name of an .xlsx file's sheet; the first.
     """
 
@@ -72,7 +72,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one file is written: its encoding, the separator of its cells, and how many lines stand before the header."""
+    """How one file is written: its encoding, the separator of its cells, and how many lines come before the header."""
 
     encoding: str
     separator: str

@@ -34,7 +34,7 @@ OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
 
 
 def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator) -> list[str]:
-    """The words that say this class, in the order in which they stand in the text."""
+    """The words that say this class, in the order in which they occur in the text."""
     if kind == "token":
         return [WORDS[label]]
     if kind == "ordered_pair":

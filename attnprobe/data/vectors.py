@@ -132,7 +132,7 @@ def are_numbers(fields: list[str]) -> bool:
 
 
 def split_line(line: str, size: int, number: int, path: Path) -> tuple[str, list[str]]:
-    """Word and values of one line; the word takes all that stands before the last `size` fields."""
+    """Word and values of one line; the word takes all that comes before the last `size` fields."""
     word, *values = line.rsplit(" ", size)
     # "0.1 0.2" before the values is not a word of two parts but a vector that is too long
     extra = word.split(" ")[1:]

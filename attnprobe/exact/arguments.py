@@ -15,7 +15,7 @@ def checked(
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq classes"], Bool[Tensor, "batch seq"]]:
     """Attention summing to exactly 1 and position logits, both float64 and detached, and content as it came.
 
-    Position logits that can have no effect (no content, no weight: padding) become 0, so that whatever stands there
+    Position logits that can have no effect (no content, no weight: padding) become 0, so that whatever is there
     stays out of the arithmetic.
 
     Raises:

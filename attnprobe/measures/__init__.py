@@ -1,7 +1,7 @@
 """Distances between distributions and agreement between rankings, one number per row.
 
 Every function reduces the last axis (positions or classes) and broadcasts the leading ones. A boolean `mask` (True =
-keep) says which entries count; what stands in the others never matters, to the value or to the gradient. Rows that are
+keep) says which entries count; what the others hold never matters, to the value or to the gradient. Rows that are
 distributions sum to 1 over their mask. What is undefined for a row is NaN, to be counted and reported by the caller.
 """
 

@@ -1,6 +1,6 @@
 """What the report knows of importances: their titles, colours and signs, as the manifests of the runs say them.
 
-So one that an outside package brings stands in tables and figures under its own title, and nothing of that package, nor
+So one that an outside package brings appears in tables and figures under its own title, and nothing of that package, nor
 torch, is imported.
 """
 

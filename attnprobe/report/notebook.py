@@ -55,7 +55,7 @@ class Strip:
     """One measure over one text.
 
     Attributes:
-        name: stands before the strip.
+        name: shown before the strip.
         values: per position, 0 to 1, NaN where undefined; more is a deeper colour.
         tokens: the words at these positions; None shows the positions' numbers in their place.
         ends: positions after which a new line begins.

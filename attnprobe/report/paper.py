@@ -16,7 +16,7 @@ PAPERS = {
     "Serrano and Smith (2019)": ("single_weight", "erasure"),
     "DeYoung et al. (2020), ERASER": ("plausibility", "faithfulness"),
 }
-"""Who asked first → the probes that ask it; the others' numbers stand in a last table."""
+"""Who asked first → the probes that ask it; the others' numbers are in a last table."""
 OTHERS = "this work"
 PREAMBLE = r"""% Compiles as it is: pdflatex paper.tex. A table of it needs the packages booktabs, longtable and array.
 \documentclass[10pt]{article}

@@ -113,7 +113,7 @@ class Tabulation:
     is made of.
 
     `parts(outline)` → the metrics of each part that can be built by itself, so that only these are in memory; lines with
-    the same first cell then stand together, in the order of the parts. None: all at once.
+    the same first cell are then put together, in the order of the parts. None: all at once.
     """
 
     name: str
@@ -153,7 +153,7 @@ class HeatMap:
 class Column:
     """A metric with a number per example that the page's browser and W&B show next to the texts.
 
-    `sorts`: the list of examples can be sorted by it. `leads`: it stands first there, and W&B's examples are chosen by it.
+    `sorts`: the list of examples can be sorted by it. `leads`: it comes first there, and W&B's examples are chosen by it.
     `one_minus`: the number shown is 1 − the metric, large for disagreement. `truth`: it is 1 or 0, for yes or no. `digits`
     after the point.
     """

@@ -125,7 +125,7 @@ def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
     """A DataFrame as a LaTeX table (package booktabs), without its index.
 
     Numbers are rounded to three decimals, whole ones stay whole, undefined ones are a dash; all words are escaped, and
-    stand to the left where numbers stand to the right.
+    are aligned to the left, numbers to the right.
     """
     records = rows.astype(object).to_numpy().tolist()
     sides = ["r" if all(isinstance(cell, Real) for cell in column) else "l" for column in zip(*records, strict=True)]

@@ -119,7 +119,7 @@ def print_summary(
     Args:
         results: the numbers of one run, or of several; a long table will do.
         classes: the names of the classes.
-        directory: where the results are; stands below the table, on one line that can be copied.
+        directory: where the results are; printed below the table, on one line that can be copied.
         stream: standard output if None. Characters that its encoding does not know are shown as `?`.
     """
     stream = sys.stdout if stream is None else stream

@@ -17,7 +17,7 @@ LARGEST_JSON = 256 << 20
 SEAL = "checksum"
 """The key under which a sealed JSON file holds the SHA-256 of the rest of it."""
 SIGNATURE = "# sha256: "
-"""What stands before the SHA-256 of a text in its last line."""
+"""What comes before the SHA-256 of a text in its last line."""
 SETTLED = 2_000_000_000
 """Nanoseconds. A file that changed more recently than this may change again within the same tick of its time stamp."""
 
@@ -96,7 +96,7 @@ def check(path: Path, record: Record) -> None:
 
 
 def sealed(content: dict[str, Any]) -> str:
-    """Indented JSON whose last entry is the SHA-256 of what stands before it.
+    """Indented JSON whose last entry is the SHA-256 of what comes before it.
 
     >>> json.loads(sealed({"a": 1}))["checksum"][:8]
     '81646698'
@@ -108,7 +108,7 @@ def sealed(content: dict[str, Any]) -> str:
 
 
 def signed(text: str) -> str:
-    """A text whose last line, a comment, is the SHA-256 of what stands before it.
+    """A text whose last line, a comment, is the SHA-256 of what comes before it.
 
     >>> signed("a: 1\\n")[:23]
     'a: 1\\n# sha256: 37b128c5'

@@ -68,7 +68,7 @@ def read_playground(run: RunDirectory) -> list[dict[str, Any]]:
             )
         classes.add(len(row["position_logits"]) // len(row["attention"]))
     if len(classes) > 1 or len({row["example_id"] for row in rows}) < len(rows):
-        raise damaged(path, "its texts have different classes, or one stands there twice")
+        raise damaged(path, "its texts have different classes, or one is there twice")
     return rows
 
 

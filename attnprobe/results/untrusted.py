@@ -26,7 +26,7 @@ MAX_NODES = 50_000
 
 
 class NotRegular(OSError):
-    """A link, a folder or a device stands where a run writes a file; `strerror` says which."""
+    """A link, a folder or a device is where a run writes a file; `strerror` says which."""
 
 
 def open_regular(path: str | os.PathLike) -> BufferedReader:
@@ -101,7 +101,7 @@ def read_json(path: str | os.PathLike, *, limit: int = MAX_JSON, nan: bool = Fal
     Args:
         path: the file.
         limit: bytes it may have.
-        nan: whether NaN and infinities may stand in it, as in a training curve; they are no JSON.
+        nan: whether NaN and infinities may occur in it, as in a training curve; they are no JSON.
 
     Raises:
         FileNotFoundError, NotADirectoryError: there is nothing.
@@ -127,12 +127,12 @@ def read_json(path: str | os.PathLike, *, limit: int = MAX_JSON, nan: bool = Fal
 
 
 def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object's pairs as a dictionary; two readers of a key that stands twice may see different values."""
+    """A JSON object's pairs as a dictionary; two readers of a key that occurs twice may see different values."""
     content = dict(pairs)
     if len(content) < len(pairs):
         keys = [key for key, _ in pairs]
         double = next(key for number, key in enumerate(keys) if key in keys[:number])
-        raise ValueError(f"the key {double[:80]!r} stands twice")
+        raise ValueError(f"the key {double[:80]!r} occurs twice")
     return content
 
 
@@ -160,7 +160,7 @@ def read_yaml(path: str | os.PathLike, *, limit: int = MAX_YAML) -> dict[str, An
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML's safe loader: a key may stand once, `<<` is a key like others, and a date stays text, as it was written."""
+    """YAML's safe loader: a key may occur once, `<<` is a key like others, and a date stays text, as it was written."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
         first: [
@@ -177,7 +177,7 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True) if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key_node, yaml.ScalarNode) or key in seen:
-                problem = "a key is a list or mapping" if key is None else f"the key {str(key)[:80]!r} stands twice"
+                problem = "a key is a list or mapping" if key is None else f"the key {str(key)[:80]!r} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -76,7 +76,7 @@ def check_classes(settings: Mapping[str, Any], path: Path, trusted: Sequence[str
             runs its code, so that no other is imported.
 
     Raises:
-        UserError: a class that may not be constructed, or that stands where another kind belongs.
+        UserError: a class that may not be constructed, or that is used where another kind belongs.
     """
     if isinstance(trusted, str) or not all(isinstance(one, str) and one.isidentifier() for one in trusted):
         raise UserError(f"trusted={trusted!r}: expected a list of packages' names, such as [attnprobe_extra]")
@@ -109,7 +109,7 @@ def check_object(
             raise UserError(f"{path}: {shown((*place, key))} is refused: no settings of attnprobe use it")
     if content.get("_partial_", False) is not partial or content.get("_convert_", "all") != "all":
         form = "with _partial_: true" if partial else "without _partial_"
-        raise UserError(f"{path}: {shown(place)} has to stand {form}, and with no _convert_ but all")
+        raise UserError(f"{path}: {shown(place)} has to be {form}, and with no _convert_ but all")
     arguments = parameters(kind)
     for key, value in content.items():
         here = (*place, str(key))
@@ -152,7 +152,7 @@ def allowed_class(target: str, base: type, where: str, trusted: Sequence[str]) -
     except ImportError as error:
         raise UserError(f"{refused} cannot be imported: {error}") from None
     if not issubclass(type(named), type):
-        raise UserError(f"{refused} is not a class: only subclasses of {full(base)} may stand here")
+        raise UserError(f"{refused} is not a class: only subclasses of {full(base)} may be used here")
     own_module = str(vars(named).get("__module__"))
     same = own_module == module if package == OWN else own_module.split(".")[0] == package
     if not same or named.__qualname__ != name or (module in TORCH and not own_module.startswith(TORCH[0])):
@@ -160,7 +160,7 @@ def allowed_class(target: str, base: type, where: str, trusted: Sequence[str]) -
             f"{refused} is only another name for {own_module}.{named.__qualname__}: it is not defined there"
         )
     if base not in named.__mro__ or inspect.isabstract(named):
-        raise UserError(f"{refused} is not a concrete subclass of {full(base)}: nothing else may stand here")
+        raise UserError(f"{refused} is not a concrete subclass of {full(base)}: nothing else may be used here")
     assert isinstance(named, type)
     return named
 

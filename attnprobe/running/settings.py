@@ -176,7 +176,7 @@ def check_resolved(content: Any, place: tuple[str, ...] = ()) -> None:
         here = (*place, str(key))
         if "${" in str(key) or (isinstance(value, str) and "${" in value):
             raise UserError(
-                f"{shown(here)}: the characters ${{ may stand in no setting's name or value: leave them out"
+                f"{shown(here)}: the characters ${{ may not be used in a setting's name or value: leave them out"
             )
         check_resolved(value, here)
 
@@ -215,8 +215,8 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
         raise UserError(
             f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
-            f"may stand: probe, importances, trusted, +experiment (its probes), teacher, trainer, logger, figures, "
-            f"on_finished, {' '.join(free)}"
+            f"only these may be given: probe, importances, trusted, +experiment (its probes), teacher, trainer, logger, "
+            f"figures, on_finished, {' '.join(free)}"
         )
     if config.teacher == "auto" and "teacher" in given.values():
         raise UserError(f"run={config.run} with teacher=auto: name the teacher, a finished run's directory")

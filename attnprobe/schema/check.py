@@ -130,8 +130,8 @@ def check_keys(
     """The keys and values of one mapping.
 
     Args:
-        path: where it stands, `training`; "" at the top.
-        given: what stands there.
+        path: where it is, `training`; "" at the top.
+        given: what is given there.
         known: key → type.
         needed: keys that must be there.
         others: keys that are not known are taken as they are.
@@ -167,7 +167,7 @@ def check_value(setting: str, value: Any, kind: Any) -> None:
     if isinstance(value, list):
         hint = next((close for one in value if isinstance(one, str) and (close := nearest(one, literals(kind)))), "")
     if isinstance(value, bool | int | float) and str in (kind, *get_args(kind)):
-        hint = f"; as text it stands in two pairs of quotes: '{setting}=\"{shown(value)}\"'"
+        hint = f"; as text it is written in two pairs of quotes: '{setting}=\"{shown(value)}\"'"
     raise UserError(f"{visible(setting)}={shown(value)}: expected {expected}{hint}")
 
 
@@ -219,7 +219,7 @@ def check_part(path: str, part: Mapping[str, Any]) -> None:
 
 
 def check_target(path: str, target: str) -> None:
-    """That there is such a class, and that it can stand here, as far as its source says."""
+    """That there is such a class, and that it can be used here, as far as its source says."""
     module, name = source.home_of(target)
     where = f"{visible(path)}._target_={shown(target)}"
     if not all(part.isidentifier() for part in target.split(".")) or not module:
@@ -241,7 +241,7 @@ def check_target(path: str, target: str) -> None:
 
 
 def example(path: str) -> str:
-    """A class that may stand in a place."""
+    """A class that may be used in a place."""
     examples = {
         "data": "attnprobe.data.module.TextDataModule",
         "data.source": "attnprobe.data.sources.FileSource",

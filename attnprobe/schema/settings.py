@@ -1,4 +1,4 @@
-"""The schema of conf/config.yaml: what may stand at its top, and in training, trainer, logger, launcher and task.
+"""The schema of conf/config.yaml: what it may hold at its top, and in training, trainer, logger, launcher and task.
 
 The parts that are constructed (`_target_`) are described by their classes; see `attnprobe.schema.check`.
 """

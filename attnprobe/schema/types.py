@@ -28,7 +28,7 @@ def type_of(node: ast.expr | None, *, ours: bool) -> Any:
 
     Args:
         node: the annotation's expression.
-        ours: it stands in this package, where a name that is not a plain type is a class of ours, and so a part.
+        ours: it is defined in this package, where a name that is not a plain type is a class of ours, and so a part.
     """
     if node is None:
         return Any

@@ -222,7 +222,10 @@ def test_an_experiment_gives_a_named_run_its_probes_and_its_name(finished):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["seed=1"], r"has its own data, model, training and seed: leave out seed=1\. Beside run= may stand: probe"),
+        (
+            ["seed=1"],
+            r"has its own data, model, training and seed: leave out seed=1\. Beside run= only these may be given:",
+        ),
         (["model/attention=dot", "data=sst"], "leave out model/attention=dot data=sst"),
         (["teacher=auto"], "teacher=auto: name the teacher"),
         (["on_finished=replace"], "would remove that model and all its tables: on_finished=remeasure"),

@@ -112,7 +112,7 @@ NAMES = {"amax": "amin", "amin": "amax", "argmax": "argmin", "any": "all", "all"
 
 
 def mutations(node: ast.AST) -> list[tuple[str, ast.AST]]:
-    """What may stand in a node's place, each with the words for it."""
+    """What may take a node's place, each with the words for it."""
     found: list[tuple[str, ast.AST]] = []
 
     def offer(**changes: object) -> None:

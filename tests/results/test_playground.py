@@ -72,7 +72,7 @@ def test_texts_of_different_classes_or_twice_the_same_are_refused(made):
     run, row = made
     more = row | {"example_id": 4000, "position_logits": [0.0] * 3 * len(row["attention"])}
     for other in (row, more):
-        with pytest.raises(DamagedRun, match="different classes, or one stands there twice"):
+        with pytest.raises(DamagedRun, match="different classes, or one is there twice"):
             read_playground(written(run, row, other))
 
 

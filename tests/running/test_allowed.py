@@ -279,5 +279,5 @@ def test_places_of_other_settings_may_be_named():
     config.experiment = "${data.name}-${oc.select:nowhere,default}"
     assert Settings.of(config).config["experiment"] == "testbed-default"
     config.experiment = "\\${data.name}"
-    with pytest.raises(UserError, match="may stand in no setting"):
+    with pytest.raises(UserError, match="may not be used in a setting"):
         Settings.of(config)

@@ -33,7 +33,7 @@ CONF = Path(__file__).parent.parent.parent / "conf"
         (["data.clean=[htm]"], r'data.clean=\["htm"\]: expected .* did you mean html\?'),
         (["data.tokenizer=spacey"], r"data.tokenizer=spacey: expected spacy or whitespace; did you mean spacy\?"),
         (["+data.most={tran: 5}"], "data.most="),
-        (["data.text=3"], """data.text=3: expected text; as text it stands in two pairs of quotes: 'data.text="3"'"""),
+        (["data.text=3"], """data.text=3: expected text; as text it is written in two pairs of quotes: 'data.text="3"'"""),
         (["data.class_weight=[1,-1]"], "expected none, balanced_positive, inverse_frequency or a list of numbers above 0"),
         (["+model.encoder.hiden_size=3"], r"LSTMEncoder takes no such argument; did you mean hidden_size\?"),
         (["model.encoder._target_=attnprobe.models.encoders.LSTMEncodr"], r"no such class; did you mean LSTMEncoder\?"),

@@ -59,7 +59,7 @@ SHORTEST, LONGEST = 6, 40
 
 
 FRAMED = 0.2
-"""Probability that a clause stands in a frame."""
+"""Probability that a clause is put in a frame."""
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ def generate_reviews(
         weighing: probability that no clause is about the whole, and two aspects are told apart by degree.
         counting: probability, otherwise, that three clauses about the whole are counted.
         order: probability, otherwise, that an earlier sentence judges the whole as well.
-        contrast: probability, otherwise, that the clause that counts stands beside a conceded one.
+        contrast: probability, otherwise, that the clause that counts is put beside a conceded one.
         asides: probability of each of two further sentences about aspects.
         remarks: probability of each of two sentences without opinion.
 

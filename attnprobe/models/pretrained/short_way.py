@@ -23,7 +23,7 @@ class ShortWay:
         module: the attention of its last layer.
 
     Raises:
-        LookupError: the attention stands in no list of layers.
+        LookupError: the attention is in no list of layers.
     """
 
     def __init__(self, network: nn.Module, module: nn.Module) -> None:
@@ -36,7 +36,7 @@ class ShortWay:
                 self.place, self.name = network.get_submodule(".".join(parts[: end - 1])), parts[end - 1]
                 self.layers, self.layer = layers, layers[int(parts[end])]
                 return
-        raise LookupError("the attention stands in no list of layers")
+        raise LookupError("the attention is in no list of layers")
 
     @contextmanager
     def state_in(self, keep: list[Tensor] | None = None, put: Tensor | None = None) -> Iterator[None]:

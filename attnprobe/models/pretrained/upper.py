@@ -19,7 +19,7 @@ class UpperLayers:
         modules: the attention of each of its layers, in the order in which they are called.
 
     Raises:
-        LookupError: the layers do not stand in one list, each with one attention, in this order.
+        LookupError: the layers are not in one list, each with one attention, in this order.
     """
 
     def __init__(self, network: nn.Module, modules: Sequence[nn.Module]) -> None:
@@ -28,7 +28,7 @@ class UpperLayers:
         if len(layers) != len(modules) or any(
             part.layers is not layers or part.layer is not layers[number] for number, part in enumerate(self.parts)
         ):
-            raise LookupError("its layers do not stand in one list, each with one attention")
+            raise LookupError("its layers are not in one list, each with one attention")
 
     @contextmanager
     def starting(self, number: int, state: Float[Tensor, "batch pieces hidden"]) -> Iterator[None]:

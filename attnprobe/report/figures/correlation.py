@@ -34,7 +34,7 @@ def words_of(pair: Pair, results: pd.DataFrame) -> tuple[str, str]:
 
 def histogram(pair: Pair, results: pd.DataFrame) -> Figure:
     """Histogram of Kendall's τ per predicted class, one panel per data set and model; 40 bins from −1 to 1, a dashed line
-    at the mean. More than three classes stand in rows above each other, all to one scale.
+    at the mean. More than three classes are drawn in rows above each other, all to one scale.
 
     Jain & Wallace's figures 2 and 3.
     """
@@ -101,7 +101,7 @@ def shuffled(pair: Pair) -> str | None:
 def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Density of Kendall's τ per predicted class for each pair of measures, beside that of a shuffled attention.
 
-    Gaussian kernel estimates (Scott's bandwidth), cut at the smallest and largest value. More than three classes stand in
+    Gaussian kernel estimates (Scott's bandwidth), cut at the smallest and largest value. More than three classes are drawn in
     rows above each other, all to one scale. The shuffled attention (grey) is compared with the measure that the attention
     is: what an order without meaning gets.
     """

@@ -1,4 +1,4 @@
-"""A text laid out in lines of a figure: how wide its words are drawn, what of a long one is shown, where each word stands."""
+"""A text laid out in lines of a figure: how wide its words are drawn, what of a long one is shown, where each word goes."""
 
 from collections.abc import Sequence
 from itertools import pairwise

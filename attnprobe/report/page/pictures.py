@@ -18,7 +18,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import write_atomically
 
 MOST_HEATMAPS = 4
-"""Figures with texts stand in the page for the first run of this many groups; every run's is a PDF."""
+"""Figures with texts are shown in the page for the first run of this many groups; every run's is a PDF."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from attnprobe.shown import visible
 
 HERE = Path(__file__).parent
 SCRIPT = ("tables", "blocks", "tips", "examples", "search", "links", "browser", "pieces", "playground", "heatmaps")
-"""The parts of the script, each of which may use what stands before it. Every word from data goes through textContent."""
+"""The parts of the script, each of which may use what comes before it. Every word from data goes through textContent."""
 STYLE = ("style", "glance", "playground")
 """The parts of its style sheet."""
 

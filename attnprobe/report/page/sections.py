@@ -1,4 +1,4 @@
-"""What stands in the page about each probe: its headline numbers side by side, and the published ones next to ours."""
+"""What the page shows of each probe: its headline numbers side by side, and the published ones next to ours."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -61,7 +61,7 @@ def rows(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def clustered(matrix: np.ndarray) -> list[int]:
-    """An order in which what agrees stands together: average linkage on 1 − agreement.
+    """An order that puts together what agrees: average linkage on 1 − agreement.
 
     >>> clustered(np.array([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]]))
     [1, 0, 2]

@@ -158,7 +158,7 @@ READING = Reading(
     about=(
         "Items (words, in the hierarchical models sentences) are erased in the order of a ranking, the rest renormalised "
         "after each, until the decision flips; the number is the share of the items that had to go, 0 to 1, small for a "
-        "ranking that knows what the decision rests on. Beside every ranking stands the smallest set that flips the decision "
+        "ranking that knows what the decision rests on. Beside every ranking is the smallest set that flips the decision "
         "at all, found exactly; regret is how many items more a ranking needs. Decisions that no set flips are counted "
         "apart. Flips are coarse, an attended state with half of its weights erased is unlike what the decoder was trained "
         "on, and with a contextual encoder an item's state also tells of its neighbours."

@@ -19,7 +19,7 @@ METRICS = ("median_tvd", "max_attention", "predicted_class")
 def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Distribution of the median TVD under permutation, by bins of the largest attention weight and predicted class.
 
-    Jain & Wallace's figure 6. One panel per data set and model; the number of examples stands beside every
+    Jain & Wallace's figure 6. One panel per data set and model; the number of examples is given beside every
     violin. More than six classes are drawn as one.
     """
     panels = facets(per_example(results, "permutation", METRICS))

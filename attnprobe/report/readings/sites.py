@@ -28,7 +28,7 @@ MEASURES = {
     "special_mass": "share on special tokens",
     "auprc_rationale": "AUPRC of the rationale",
 }
-"""Metric → what its map is called, in the order in which the maps stand; one of every `tau_X` follows."""
+"""Metric → what its map is called, in the order of the maps; one of every `tau_X` follows."""
 ALL = -1
 """The column of a layer's heads together."""
 

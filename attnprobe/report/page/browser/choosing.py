@@ -13,7 +13,7 @@ def choose(
     """Which examples keep their weights per position: all where `share` is 1.
 
     Half of `share · count` is spread evenly over the split; the others are those with the largest and smallest values of
-    the columns that the list can be sorted by, taken in turn, so that what stands at either end of a sorted list can be
+    the columns that the list can be sorted by, taken in turn, so that what is at either end of a sorted list can be
     looked at.
 
     Args:

@@ -20,7 +20,7 @@ OWN_MAPS = (
     HeatMap("attention", "Attention", "the model's own; the weights of a text sum to 1"),
     HeatMap("word_attention", "Attention to words", "within each sentence; sums to 1 there"),
 )
-"""The maps of the examples' table: the first stands before all others, the second after them."""
+"""The maps of the examples' table: the first comes before all others, the second after them."""
 INNER = "word_attention"
 """The map over the words of a text whose items are sentences."""
 OWN_COLUMNS = (
