@@ -29,6 +29,7 @@ from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.untrusted import MAX_JSON, read_bytes, read_json
 from attnprobe.running.run import run
 from attnprobe.running.settings import Settings, check_references
+from attnprobe.shown import duration
 
 PLAN = "plan.json"
 """Written before a study begins."""
