@@ -104,7 +104,7 @@ def test_the_page_shows_each(mine, made, study):
 def test_wandb_is_sent_each(mine, made):
     (path,) = made.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
-    (start,) = of_kind(written, "run")
+    start, *_ = of_kind(written, "run")
     assert {"watched", "neighbours_cosine", "sufficiency"} <= set(start.tags)
     config = {item.key: json.loads(item.value_json) for item in start.config.update}
     assert config["model"]["encoder"]["_target_"] == "attnprobe_extra.encoders.NeighbourEncoder"

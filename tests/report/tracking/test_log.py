@@ -29,7 +29,7 @@ def test_an_offline_run_holds_numbers_tables_figures_config_group_and_tags(make_
     assert wandb.run is None  # finished, so that the next run of this process is another one
     (path,) = run.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
-    (start,) = of_kind(written, "run")
+    start, *_ = of_kind(written, "run")
     assert start.project == "attention"
     assert start.display_name == "jain/sst #1: permutation, adversarial"
     assert start.run_group == "jain_adversarial"
@@ -102,7 +102,7 @@ def test_an_added_probe_joins_what_is_there(offline, tmp_path, no_figures):
         directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]"))
     (path,) = directory.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
-    (start,) = of_kind(written, "run")
+    start, *_ = of_kind(written, "run")
     assert {"permutation", "gradient"} <= set(start.tags)
     assert start.display_name.endswith(": permutation, gradient")
     steps = [{name[0] for name in values(history.item)} for history in of_kind(written, "history")]
@@ -172,7 +172,7 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     log.log_run(run, project="attention", mode="offline", group="mine")
     (left,) = run.glob("wandb/offline-run-*")
     assert left != second
-    (start,) = of_kind(finished_records(next(left.glob("*.wandb"))), "run")
+    start, *_ = of_kind(finished_records(next(left.glob("*.wandb"))), "run")
     assert start.run_group == "mine"
     (left / "run.wandb.synced").touch()
     sent = left.rename(second)
