@@ -239,10 +239,12 @@ def undefined_names(folder):
 
 
 def in_text(one):
-    """Whether the linter points into a string."""
+    """Whether the linter points into a string; what an f-string computes is code."""
     at = (one["location"]["row"], one["location"]["column"] - 1)
     tree = ast.parse(Path(one["filename"]).read_text(encoding="utf-8"))
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    composed = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [node for node in strings if id(node) not in composed]
     return any((n.lineno, n.col_offset) <= at < (n.end_lineno, n.end_col_offset) for n in texts)
 
 
@@ -252,6 +254,7 @@ def test_every_name_is_defined(folder):
 
 
 def test_an_undefined_name_is_seen_and_a_shape_is_not(tmp_path):
-    (tmp_path / "one.py").write_text('def f(x: Float[Tensor, "batch seq"]) -> None:\n    lost()\n')
+    lines = 'def f(x: Float[Tensor, "batch seq"]) -> None:\n    lost()\n    print(f"{1 / gone} s")\n'
+    (tmp_path / "one.py").write_text(lines)
     found = undefined_names(tmp_path)
-    assert [line.split("`")[1] for line in found] == ["Float", "Tensor", "lost"]
+    assert [line.split("`")[1] for line in found] == ["Float", "Tensor", "lost", "gone"]
