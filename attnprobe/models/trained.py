@@ -124,6 +124,17 @@ class TrainedModel(Model):
         """What the manifest should say about this model, in addition to its settings."""
         return {}
 
+    def stages(self) -> dict[str, list[str]]:
+        """The names of the parameters by the part that they belong to, parts from the output down."""
+        found: dict[str, list[str]] = {}
+        for name, _ in reversed(list(self.named_parameters())):
+            found.setdefault(self.part_of(name), []).append(name)
+        return found
+
+    def part_of(self, name: str) -> str:
+        """What a parameter belongs to."""
+        return name.partition(".")[0]
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """What the optimizer is given; a model with parts of different settings extends it."""
         return [{"params": [p for p in self.parameters() if p.requires_grad]}]

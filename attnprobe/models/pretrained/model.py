@@ -20,7 +20,7 @@ from attnprobe.models.pretrained.removing import without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
 from attnprobe.models.pretrained.rows import lifted, masses, mean_row, membership, shown
 from attnprobe.models.pretrained.short_way import ShortWay
-from attnprobe.models.pretrained.site import Queries, Selection, Site
+from attnprobe.models.pretrained.site import Queries, Selection, Site, part_of
 from attnprobe.models.pretrained.upper import UpperLayers
 from attnprobe.models.trained import TrainedModel
 from attnprobe.readout import Readout
@@ -281,6 +281,10 @@ class PretrainedClassifier(TrainedModel):
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without the word at `position`: its pieces gone, or masked (`removal`)."""
         return without_word(batch, example, position, self.mask if self.removal == "mask" else None)
+
+    def part_of(self, name: str) -> str:
+        """`head`, `layer_N` or `embeddings`."""
+        return part_of(name, [one for one, _ in self.named_parameters()])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""

@@ -115,3 +115,17 @@ class Selection:
         """The same for the batch `times` times, one after the other."""
         query = None if self.query is None else self.query.repeat(times)
         return Selection(self.heads, query, self.mask.repeat(times, 1))
+
+
+def part_of(name: str, names: Sequence[str]) -> str:
+    """What a parameter belongs to: `layer_N`; `embeddings`, before the first layer; or `head`, after it.
+
+    >>> names = ["network.bert.embeddings.weight", "network.bert.layer.0.bias", "network.classifier.bias"]
+    >>> [part_of(name, names) for name in names]
+    ['embeddings', 'layer_0', 'head']
+    """
+    layers = [next((word for word in one.split(".") if word.isdigit()), None) for one in names]
+    place = list(names).index(name)
+    if layers[place] is not None:
+        return f"layer_{layers[place]}"
+    return "head" if any(one is not None for one in layers[:place]) else "embeddings"

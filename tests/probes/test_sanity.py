@@ -1,0 +1,89 @@
+"""Importances of random models: known answers, and a model that stays as it was."""
+
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Subject
+from attnprobe.measures import spearman
+from attnprobe.probes.base import Measurement
+from attnprobe.probes.sanity import Sanity, random_parts, shuffled
+from attnprobe.randomness import Draws
+from attnprobe.report.readings.sanity import depth, rows
+from attnprobe.report.studies import read_study
+from attnprobe.results.table import read_results
+from attnprobe.studies.base import carry_out_study
+from tests.runs import SMALL, composed
+from tests.toys import toy_batch, toy_classifier, toy_readout
+
+NAMES = ("attention", "position", "gradient", "random")
+
+
+def of(classifier, batch, probe):
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    return {one.metric: one.value for one in probe.measure(subject, Draws(0, "sanity")) if isinstance(one, Measurement)}
+
+
+def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
+    classifier, batch = toy_classifier(spread=4), toy_batch([9, 12, 7] * 8)
+    before = {name: one.clone() for name, one in classifier.state_dict().items()}
+    found = of(classifier, batch, Sanity(importances=NAMES, samples=2))
+    assert all(torch.equal(one, before[name]) for name, one in classifier.state_dict().items())
+    parts = list(classifier.stages())
+    assert parts == ["decoder", "attention", "encoder", "embedding"]
+    for part in parts:
+        for known in ("position", "random"):  # they read no parameter
+            torch.testing.assert_close(found[f"similarity_{known}_down_to_{part}"], torch.ones(24, dtype=torch.float64))
+    assert (found["similarity_attention_down_to_decoder"] == 1).all()  # it is computed before the decoder
+    for changed in ("attention", "gradient"):
+        left = found[f"similarity_random_{changed}"]
+        assert left.mean().abs() < 0.3
+        assert torch.equal(left, found[f"similarity_{changed}_down_to_embedding"])
+    assert (found["similarity_ceiling_attention"] == 1).all()
+    assert found["similarity_ceiling_random"].mean() < 0.5
+    assert found["similarity_floor_position"].mean().abs() < 0.3
+
+
+def test_one_random_model_by_hand():
+    classifier, batch = toy_classifier(spread=4), toy_batch([6, 8])
+    own = classifier(batch).attention.detach().double()
+    found = of(classifier, batch, Sanity(importances=("attention",), samples=1))
+    for _, numbers in random_parts(classifier, torch.Generator().manual_seed(0))[:2]:
+        for name, values in numbers.items():
+            assert torch.equal(
+                values.flatten().sort().values, classifier.get_parameter(name).detach().flatten().sort().values
+            )
+            classifier.get_parameter(name).data.copy_(values)
+    left = spearman(own, classifier(batch).attention.detach().double(), batch.content)
+    torch.testing.assert_close(found["similarity_attention_down_to_attention"], left)
+
+
+def test_paddings_vector_stays_zero():
+    classifier = toy_classifier()
+    moved = shuffled(classifier, "embedding.weight", torch.Generator().manual_seed(0))
+    assert (moved[0] == 0).all()
+    assert not torch.equal(moved, classifier.embedding.weight)
+
+
+def test_no_random_model_is_refused():
+    with pytest.raises(UserError, match=r"probe.sanity.samples=0: expected 1"):
+        Sanity(samples=0)
+
+
+def test_parts_stand_from_the_output_down():
+    names = ["embeddings", "layer_0", "layer_11", "layer_2", "head"]
+    assert sorted(names, key=depth) == ["head", "layer_11", "layer_2", "layer_0", "embeddings"]
+    assert sorted(["embedding", "encoder", "attention", "decoder"], key=depth)[:2] == ["decoder", "attention"]
+
+
+def test_the_study_from_training_to_its_table(tmp_path):
+    names = "importances=[attention,gradient,idf]"
+    command = ["+experiment=sanity", *SMALL, names, "probe.sanity.samples=1", f"output={tmp_path}"]
+    reading = read_study(carry_out_study(command, lambda changes: composed(*changes)))
+    table = rows(read_results(reading.runs[0])).set_index("importance")
+    assert table.loc["rarity (idf)", "depends on the model"] == "no"
+    assert table.loc["rarity (idf)", "labels by a coin"] == pytest.approx(1)
+    assert table.loc["attention", "labels by a coin"] < 1
+    probe, other = Sanity(twin=str(reading.runs[0])), toy_classifier()
+    with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
+        probe.refuse(other)
