@@ -1,0 +1,143 @@
+"""Which method finds the words that decide: every importance by encoder and data set, over models, and what it costs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnprobe.report.calibration.models import FOLLOWS, SOLVED
+from attnprobe.report.figures.grid import around, grid, title
+from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.studies import StudyReading
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.statistics import student
+from attnprobe.results.table import read_results
+
+AT_A_LOSS = 0.65
+"""Where no text has its reason changed: accuracy (of two even classes) without the words that decide, up to which a model
+goes by them."""
+MEASURES = {"auprc": ("auprc_rationale_", "auprc_chance"), "precision": ("f1_rationale_", "rationale_share")}
+"""Column → the metric of an importance, and what chance has of it."""
+
+
+def read(directory: Path, content: dict[str, Any]) -> StudyReading:
+    """Means over models, with intervals; models that do not go by the known reason are counted and left out."""
+    every = pd.concat([of_model(directory / one["directory"]) for one in content["members"]], ignore_index=True)
+    solved = every[every["solved"]]
+    models = every.drop_duplicates("run_id")
+    table = summary(solved)
+    shown = directory / content["members"][0]["directory"]
+    out = models.groupby(["data", "encoder"], observed=True)["solved"].agg(["size", "sum"]).reset_index()
+    out.columns = pd.Index(["data", "encoder", "models", "go by the known reason"])
+    return StudyReading(
+        title="Which method finds the words that decide?",
+        about=(
+            f"{len(models)} small models trained on data whose reason is known; {int(models['solved'].sum())} of them go by "
+            f"it (accuracy of at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed, or at most {AT_A_LOSS:g} without "
+            "it) and are counted. AUPRC: average precision of the words that decide in each method's ranking; precision at "
+            "k: their share of as many top words as there are. 1 is perfect; the line of random is chance. Means over "
+            "models, with Student's 95 % interval over them; milliseconds are a text's, on the machine of the study."
+        ),
+        data=", ".join(dict.fromkeys(models["data"])),
+        model=", ".join(dict.fromkeys(models["encoder"])),
+        directory=directory,
+        findings=[],
+        runs=[shown],
+        tables={
+            "All data sets together: mean over the models, and over the data sets that each encoder has": overall(
+                solved
+            ),
+            "AUPRC and precision at k of every method, by data set and encoder": table,
+            "Models": out,
+        },
+        figures=[
+            (
+                "methods_auprc",
+                "Average precision of the words that decide, mean over the models that go by them; methods by their mean.",
+                heat(table),
+            )
+        ],
+        notes=[
+            f"{int((~models['solved']).sum())} of {len(models)} models do not go by the known reason and are left out."
+        ],
+    )
+
+
+def of_model(directory: Path) -> pd.DataFrame:
+    """A row per importance of one model."""
+    manifest = RunDirectory(directory).manifest()
+    known = read_results(directory, probe="known_answer").groupby("metric", observed=True)["value"].mean()
+    results = read_results(directory, probe="plausibility")
+    means = results.groupby("metric", observed=True)["value"].mean()
+    texts = int(results["example_id"].nunique())
+    told = manifest["tables"]["plausibility"]["importances"]
+    follows = known.get("correct_contradicted", np.nan)
+    by_reason = known["correct_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
+    solved = known["correct"] >= SOLVED and by_reason
+    return pd.DataFrame(
+        {
+            "data": manifest["data"],
+            "encoder": manifest["model"],
+            "run_id": manifest["run_id"],
+            "seed": manifest["seed"],
+            "solved": bool(solved),
+            "method": facts_of(name, results, "plausibility").title,
+            "ms": 1000 * told[name]["seconds"] / texts,
+            "chance": means["auprc_chance"],
+            **{column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()},
+        }
+        for name in importances_in(results, "plausibility", "f1_rationale_")
+    )
+
+
+def summary(models: pd.DataFrame) -> pd.DataFrame:
+    """A row per data set, encoder and method."""
+    rows = []
+    for (data, encoder, method), own in models.groupby(["data", "encoder", "method"], sort=False):
+        rows.append({"data": data, "encoder": encoder, "method": method, "models": len(own)} | numbers(own))
+    return pd.DataFrame(rows)
+
+
+def overall(models: pd.DataFrame) -> pd.DataFrame:
+    """A row per encoder and method, best first; a model of each data set with the same seed counts as one."""
+    rows = []
+    for (encoder, method), own in models.groupby(["encoder", "method"], sort=False):
+        means = own.groupby("seed")[[*MEASURES, "ms", "chance"]].mean()
+        rows.append({"encoder": encoder, "method": method, "models": len(own), "seeds": len(means)} | numbers(means))
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    table["place"] = pd.factorize(table["encoder"])[0]
+    return table.sort_values(["place", "auprc"], ascending=[True, False]).drop(columns="place").reset_index(drop=True)
+
+
+def numbers(own: pd.DataFrame) -> dict[str, float]:
+    """Means with intervals."""
+    found: dict[str, float] = {}
+    for column in MEASURES:
+        mean, low, high = student(own[column].to_numpy(), low=0, high=1)
+        found |= {column: mean, f"{column} low": low, f"{column} high": high}
+    return found | {"ms per text": float(own["ms"].mean())}
+
+
+def heat(table: pd.DataFrame) -> Figure:
+    """Average precision, a panel per data set: methods by encoder."""
+    names = list(dict.fromkeys(table["data"])) if len(table) else []
+    order = table.groupby("method")["auprc"].mean().sort_values(ascending=False).index if len(table) else []
+    figure, axes = grid(max(1, len(names)), panel_height=0.6 + 0.16 * max(1, len(order)), columns=2)
+    for panel, data in zip(axes, names, strict=False):
+        wide = table[table["data"] == data].pivot_table(index="method", columns="encoder", values="auprc", sort=False)
+        wide = wide.reindex(order)
+        panel.imshow(np.ma.masked_invalid(wide.to_numpy()), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for (y, x), value in np.ndenumerate(wide.to_numpy()):
+            if not np.isnan(value):
+                shade = "white" if value > 0.6 else "black"
+                panel.annotate(f"{value:.2f}", (x, y), ha="center", va="center", fontsize=6, color=shade)
+        panel.set_xticks(range(len(wide.columns)), list(wide.columns))
+        panel.set_yticks(range(len(order)), list(order))
+        panel.tick_params(length=0)
+        title(panel, str(data))
+    around(figure)
+    return figure

@@ -1,0 +1,41 @@
+"""The study of methods from training to its table."""
+
+import pytest
+
+from attnprobe.errors import UserError
+from attnprobe.report.publish import publish_study
+from attnprobe.report.studies import read_study
+from attnprobe.studies.base import carry_out_study
+from attnprobe.studies.methods import Methods
+from tests.runs import composed
+
+TINY = (
+    "+experiment=methods", "study.encoders=[average]", "study.data=[token]", "study.seeds=[0,1]",
+    "importances=[attention,gradient,random]",
+    "study.settings=['data.source.train_size=600','data.source.validation_size=60','data.source.test_size=60',"
+    "'data.embedding_size=16','training.epochs=8','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
+)  # fmt: skip
+
+
+def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
+    directory = carry_out_study([*TINY, f"output={tmp_path}"], lambda changes: composed(*changes))
+    reading = read_study(directory)
+    table = next(iter(reading.tables.values())).set_index("method")
+    assert table["seeds"].tolist() == [2, 2, 2]
+    assert table.index[-1] == "random"
+    assert table.loc["gradient", "auprc"] > 0.9 > 0.5 > table.loc["random", "auprc"]
+    low, high = table.loc["random", ["auprc low", "auprc high"]]
+    assert low < table.loc["random", "auprc"] < high
+    assert (table["ms per text"] >= 0).all()
+    publish_study(directory)
+    assert "Which method finds the words that decide" in (directory / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"seeds": [0], "encoders": ["gru"]}, r"study.encoders=\['gru'\]: expected one or more of average"),
+    ({"seeds": [0], "data": []}, r"study.data=\[\]: expected"),
+    ({}, r"study.seeds is empty"),
+])  # fmt: skip
+def test_what_a_study_cannot_do_is_said_first(settings, message):
+    with pytest.raises(UserError, match=message):
+        Methods(**settings)
