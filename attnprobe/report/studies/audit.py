@@ -1,16 +1,19 @@
-"""The audit of one's own data: is attention needed, and is it stable?"""
+"""The audit of one's own data: is attention needed, is it stable, and what to show instead?"""
 
 from pathlib import Path
 from typing import Any
 
+from attnprobe.report.four_tests.instead import instead
 from attnprobe.report.four_tests.members import Members
 from attnprobe.report.four_tests.necessity import uniform
 from attnprobe.report.four_tests.stability import seeds
 from attnprobe.report.studies import StudyReading
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import read_results
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
-    """Both questions, which need several runs; the other tests are in the first run's tables."""
+    """The questions that need several runs or several methods; the other tests are in the first run's tables."""
     members = Members(directory, content)
     data, model = str(content["data"]), str(content["model"])
     reading = StudyReading(
@@ -30,4 +33,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     if not members.of("uniform").empty:
         uniform(reading, members, {})
     seeds(reading, members)
+    base = members.of("base")["path"].iloc[0]
+    if "faithfulness" in RunDirectory(base).manifest()["tables"]:
+        instead(reading, read_results(base, probe="faithfulness"))
     return reading

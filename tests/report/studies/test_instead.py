@@ -1,0 +1,75 @@
+"""What to show instead of attention: chosen on one half of the texts, measured on the other."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnprobe.report.four_tests.instead import beside_attention, chosen, instead
+from attnprobe.report.studies import StudyReading
+from attnprobe.report.wide import per_example
+
+
+def table_of(**values):
+    """A long table of comprehensiveness by importance, words deleted and replaced by zeros."""
+    rows = []
+    for name, numbers in values.items():
+        for operator in ("delete", "zeros"):
+            rows += [
+                {"metric": f"comprehensiveness_{name}_by_{operator}", "example_id": place, "value": value}
+                for place, value in enumerate(numbers)
+            ]
+    return pd.DataFrame(rows).assign(
+        step=np.nan, probe="faithfulness", data="d", model="m", seed=0, run_id="r", split="test", experiment="x"
+    )
+
+
+def read(results):
+    reading = StudyReading("", "", "d", "m", Path(), [])
+    instead(reading, results)
+    return reading
+
+
+def drawn(mean, seed, texts=200):
+    return np.clip(np.random.default_rng(seed).normal(mean, 0.1, texts), -1, 1)
+
+
+def test_a_better_method_is_named_with_its_gain_on_the_other_half():
+    attention = drawn(0.2, 0)
+    better = attention + drawn(0.1, 1)
+    results = table_of(attention=attention, random=drawn(0.02, 2), gradient_input=better, lime=attention - 0.05)
+    reading = read(results)
+    words = reading.readings["another_method_is_more_faithful"]
+    assert words.startswith("Instead of attention, show gradient input: ")
+    gain = reading.findings[0].evidence
+    assert gain.n == 100
+    assert gain.value == pytest.approx((better - attention)[1::2].mean())
+    assert gain.low > 0.05
+    assert reading.findings[0].verdict == "holds"
+
+
+def test_of_twenty_methods_that_are_no_better_none_is_shown():
+    attention = drawn(0.2, 0)
+    others = {f"method{number}": drawn(0.2, 10 + number) for number in range(20)}
+    results = table_of(attention=attention, random=drawn(0.02, 2), **others)
+    assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing to show instead")
+    frame = per_example(results, "faithfulness", results["metric"].unique().tolist())
+    # the best of twenty does look better on the half that it was chosen on
+    best = chosen(frame, results, list(others), ["zeros"]).name
+    first = frame.iloc[::2]
+    apart = first[f"comprehensiveness_{best}_by_delete"] - first["comprehensiveness_attention_by_delete"]
+    assert apart.mean() > 0.01
+    assert len(beside_attention(frame, results, ["attention", *others])) == 21
+
+
+def test_what_another_way_of_taking_words_out_denies_is_not_shown():
+    attention = drawn(0.2, 0)
+    results = table_of(attention=attention, random=drawn(0.02, 2), lime=attention + drawn(0.1, 1))
+    denied = results["metric"] == "comprehensiveness_lime_by_zeros"
+    results.loc[denied, "value"] = attention - 0.1
+    assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing to show instead")
+
+
+def test_nothing_is_said_without_the_null():
+    assert not read(table_of(attention=drawn(0.2, 0), lime=drawn(0.4, 1))).tables
