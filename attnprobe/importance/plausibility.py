@@ -68,6 +68,51 @@ def average_precision(
     return torch.where((scores.isnan() & content).any(-1) | (total == 0), torch.nan, mean)
 
 
+def spans_of(mask: Bool[Tensor, " seq"]) -> list[tuple[int, int]]:
+    """[start, end) of each run of True."""
+    edges = torch.nn.functional.pad(mask.int(), (1, 1)).diff()
+    return list(zip((edges > 0).nonzero()[:, 0].tolist(), (edges < 0).nonzero()[:, 0].tolist(), strict=True))
+
+
+def matched_spans(
+    chosen: Bool[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], least: float = 0.5
+) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
+    """Precision and recall of the chosen spans, 0 to 1: one is found where its intersection over union with a span of the
+    rationale is `least` or more (DeYoung et al. 2020, section 4.1). 0 where there are no spans to count.
+
+    Note:
+        As in ERASER's released code, recall counts the chosen spans that match over the rationale's spans. No span of one
+        side matches two of the other from `least` = 0.5 on, but for halves.
+    """
+    precision, recall = [], []
+    for own, truth in zip(chosen, rationale, strict=True):
+        theirs, ours = spans_of(truth), spans_of(own)
+        hits = sum(any(overlap(one, other) >= least for other in theirs) for one in ours)
+        precision.append(hits / len(ours) if ours else 0.0)
+        recall.append(hits / len(theirs) if theirs else 0.0)
+    return torch.tensor(precision, dtype=torch.float64), torch.tensor(recall, dtype=torch.float64)
+
+
+def overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
+    """Intersection over union of two spans that are not empty."""
+    inside = max(0, min(a[1], b[1]) - max(a[0], b[0]))
+    return inside / (a[1] - a[0] + b[1] - b[0] - inside)
+
+
+def iou_f1(
+    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """F1 of the spans that the top positions make, as many as the rationale has (of equal ones the earlier first), that match
+    the rationale's (`matched_spans`). NaN without a rationale, and where a score is."""
+    inside = rationale & content
+    order = scores.double().masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    chosen = (order.argsort(dim=-1) < inside.sum(-1, keepdim=True)) & content
+    precision, recall = matched_spans(chosen.cpu(), inside.cpu())
+    f1 = (2 * precision * recall / torch.where(precision + recall > 0, precision + recall, 1)).to(scores.device)
+    undefined = (scores.isnan() & content).any(-1) | ~inside.any(-1)
+    return torch.where(undefined, torch.nan, f1)
+
+
 def precision_at_size(
     scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:

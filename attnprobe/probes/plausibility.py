@@ -11,6 +11,7 @@ from attnprobe.importance.plausibility import (
     average_precision,
     average_precision_by_chance,
     covered,
+    iou_f1,
     mass_inside,
     precision_at_size,
     top_hit,
@@ -25,6 +26,8 @@ MEASURES = {
     "f1_rationale": precision_at_size,
     "auprc_rationale": average_precision,
 }
+IOU = "iou_f1_rationale"
+"""Of the rationale alone: what annotators mark need not be spans."""
 
 
 SEVERAL = "data with several annotators"
@@ -36,6 +39,8 @@ METRICS = (
     Metric("f1_rationale_{importance}", SCORE, "F1 of the highest-scored tokens, as many as the rationale has; chance: "
            "`rationale_share`", higher_is_better=True, source=SOURCE),
     Metric("auprc_rationale_{importance}", SCORE, "average precision", higher_is_better=True, source=SOURCE),
+    Metric("iou_f1_rationale_{importance}", SCORE, "F1 of the spans that these tokens make; found where intersection over "
+           "union with one of the rationale's is 0.5 or more", higher_is_better=True, source=SOURCE),
     Metric("auprc_chance", SCORE, "that of a random order, on average"),
     Metric("human_{measure}", SCORE, "what one annotator reaches against the others: `top`, `mass`, `f1` or `auprc`, mean "
            "over the annotators", only=SEVERAL),
@@ -53,7 +58,8 @@ class Plausibility(RankingProbe):
     Yields per example `rationale_share` (of the content: what chance would hit) and for each importance X (published:
     attention, gradient, leave_one_out; the size of one that is signed) `top_in_rationale_X` (whether the most important token
     is in it; 0 to 1 with ties), `mass_in_rationale_X` (share of the importance that lies on it), `f1_rationale_X` (of the
-    highest-scored tokens, as many as the rationale has: share that is in it) and `auprc_rationale_X` (average precision over
+    highest-scored tokens, as many as the rationale has: share that is in it), `iou_f1_rationale_X` (of the spans that these
+    make) and `auprc_rationale_X` (average precision over
     all numbers of tokens; `auprc_chance` is what a random order has on average, for the others `rationale_share`).
     Examples without a rationale get NaN, data sets without any no rows at all.
 
@@ -86,6 +92,8 @@ class Plausibility(RankingProbe):
             for metric, measure in MEASURES.items():
                 agreement = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, agreement, torch.nan))
+            spans = iou_f1(values, rationale, content)
+            yield Measurement(f"{IOU}_{name}", torch.where(given, spans, torch.nan))
             if subject.batch.annotators is not None:
                 for metric, measure in MEASURES.items():
                     agreement = against_others(values, subject.batch.annotators, content, measure)

@@ -1,0 +1,47 @@
+"""docs/conformance.md says what its command finds, and every difference has a reason."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnprobe.importance.plausibility import iou_f1
+from benchmarks.conformance import (
+    CLOSE,
+    MODELS,
+    erasure_metrics,
+    limits_of,
+    plausibility_metrics,
+    random_scores,
+    small_model,
+)
+
+PAGE = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
+
+
+def test_erasers_metrics_are_ours_or_the_reason_is_given():
+    for one in [*plausibility_metrics(random_scores()), *erasure_metrics(small_model())]:
+        assert one.same == one.numbers or one.reason, one
+        assert f"| {one.metric} | {one.numbers} | {one.same} |" in PAGE
+    assert [one.same < one.numbers for one in plausibility_metrics(random_scores())].count(True) == 2
+
+
+def test_spans_by_hand():
+    content = torch.ones(1, 8, dtype=torch.bool)
+    truth = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 0]]).bool()
+    scores = torch.tensor([[9.0, 8, 7, 0, 0, 0, 0, 6]])  # {0, 1, 2} meets {0, 1} by 2/3; {7} meets nothing
+    assert iou_f1(scores, truth, content).item() == pytest.approx(0.5)
+    assert iou_f1(scores, torch.zeros_like(truth), content).isnan().item()
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("model", MODELS)
+def test_limits_that_differ_are_named(model):
+    folder = Path(os.environ.get("ATTNPROBE_DATA_DIR", "")) / "naopc"
+    if "ATTNPROBE_DATA_DIR" not in os.environ or not folder.is_dir():
+        pytest.skip("no naopc below ATTNPROBE_DATA_DIR")
+    table = limits_of(folder, model)
+    apart = table[(table["upper"] - table["their_upper"]).abs() > CLOSE]
+    assert all(f"| {model} | {text} | " in PAGE for text in apart["text"])
+    assert (table["lower"] - table["their_lower"]).abs().max() <= CLOSE
