@@ -47,6 +47,17 @@ class Summed(NamedTuple):
     there: Bool[Tensor, "batch parts"]
 
 
+class Layers(NamedTuple):
+    """The self-attention of every layer on a batch, first layer first, all over the same parts.
+
+    `row` is the part of each text whose state decides; None: the mean of all. `mask` says which parts are no padding.
+    """
+
+    weights: Sequence[Float[Tensor, "batch heads parts parts"]]
+    row: Int[Tensor, "batch"] | None
+    mask: Bool[Tensor, "batch parts"]
+
+
 class Model(LightningModule, ABC):
     """A text classifier whose attention can be replaced.
 
@@ -80,6 +91,21 @@ class Model(LightningModule, ABC):
             NotImplementedError: there is only one.
         """
         raise NotImplementedError(f"{type(self).__name__} has one attention only")
+
+    def layers(self, batch: Batch) -> Layers | None:
+        """The attention of all layers; None for what is no stack of layers of self-attention."""
+        return None
+
+    def states_silencing(
+        self, batch: Batch, layer: int | None, part: int
+    ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
+        """The states before the first layer and after each, where the value of one part counts as 0 in one layer; None: in
+        none.
+
+        Raises:
+            NotImplementedError: the model has no `layers`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no layers of self-attention")
 
     @property
     def is_summed(self) -> bool:

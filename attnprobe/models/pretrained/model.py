@@ -16,6 +16,7 @@ from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, 
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.doors import Pass, during, embedded
 from attnprobe.models.pretrained.every import at_every_site, every_site
+from attnprobe.models.pretrained.layers import arguments, layers_of, states_silencing
 from attnprobe.models.pretrained.removing import without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
 from attnprobe.models.pretrained.rows import lifted, masses, mean_row, membership, shown
@@ -118,12 +119,10 @@ class PretrainedClassifier(TrainedModel):
 
     def run(self, batch: Batch, one: Pass) -> Float[Tensor, "batch classes"]:
         """Logits of the data's classes, in one pass."""
-        ids, mask = padded(batch, self.padding)
-        kinds = {"token_type_ids": batch.piece_kind} if self.has_kinds else {}
         if self.found is not None and self.uniform is not None:
             one.even = range(self.found.calls) if self.uniform == "all" else [self.found.calls - 1]
         with during(one):
-            logits: Tensor = self.network(input_ids=ids, attention_mask=mask.long(), **kinds).logits
+            logits: Tensor = self.network(**arguments(self, batch)).logits
         return logits[:, self.order]
 
     def prepare(self, batch: Batch) -> None:
@@ -262,6 +261,9 @@ class PretrainedClassifier(TrainedModel):
             short: take the short way past the last attention where there is one.
         """
         return readout_of(self, batch, outputs, self.tail if short else None)
+
+    layers = layers_of
+    states_silencing = states_silencing
 
     @property
     def is_summed(self) -> bool:
