@@ -25,12 +25,12 @@ SOURCE = "Adebayo et al. 2018, section 3"
 METRICS = (
     Metric("similarity_{importance}_down_to_{part}", CORRELATION, "Spearman's correlation of the sizes of the scores with "
            "those of the same model whose parts from the output down to this one are random", source=SOURCE),
-    Metric("similarity_random_{importance}", CORRELATION, "with the one all of whose parts are random",
+    Metric("random_weights_similarity_{importance}", CORRELATION, "with the one all of whose parts are random",
            higher_is_better=False, source=SOURCE),
-    Metric("similarity_shuffled_labels_{importance}", CORRELATION, "with a model trained on labels by a coin",
+    Metric("shuffled_labels_similarity_{importance}", CORRELATION, "with a model trained on labels by a coin",
            higher_is_better=False, source=SOURCE, only="with twin"),
-    Metric("similarity_floor_{importance}", CORRELATION, "with the same scores in random order: what no relation looks like"),
-    Metric("similarity_ceiling_{importance}", CORRELATION, "with itself under other random numbers; 1 where it draws none"),
+    Metric("floor_similarity_{importance}", CORRELATION, "with the same scores in random order: what no relation looks like"),
+    Metric("ceiling_similarity_{importance}", CORRELATION, "with itself under other random numbers; 1 where it draws none"),
     *DESCRIPTION,
 )  # fmt: skip
 """See `Sanity`."""
@@ -45,9 +45,9 @@ class Sanity(RankingProbe):
 
     - `similarity_X_down_to_P` for each part P (`TrainedModel.stages`): Spearman's correlation, −1 to 1, of the sizes of X's
       scores in the trained model and in the one whose parts from the output down to P are random, mean over `samples` random
-      models; `similarity_random_X`, the same with all parts random;
-    - `similarity_shuffled_labels_X`: with the `twin`;
-    - `similarity_floor_X`: X against itself in random order; `similarity_ceiling_X`: against itself with other random
+      models; `random_weights_similarity_X`, the same with all parts random;
+    - `shuffled_labels_similarity_X`: with the `twin`;
+    - `floor_similarity_X`: X against itself in random order; `ceiling_similarity_X`: against itself with other random
       numbers.
 
     An importance that hardly changes when everything is random explains the words or the architecture, not what the model has
@@ -105,14 +105,14 @@ class Sanity(RankingProbe):
         noise = draws.uniform(1, content, subject.batch.example_id)
         for name, values in own.items():
             in_random_order = permute_attention(values, content, noise)[0]
-            yield Measurement(f"similarity_floor_{name}", alike(values, in_random_order, content))
+            yield Measurement(f"floor_similarity_{name}", alike(values, in_random_order, content))
             again = size(other.scores(name), name, other) if subject.importance(name).drawn else values
-            yield Measurement(f"similarity_ceiling_{name}", alike(values, again, content))
+            yield Measurement(f"ceiling_similarity_{name}", alike(values, again, content))
         yield from self.when_random(subject, own, draws.seed)
         if self._twin:
             with replaced(subject.classifier, self._twin):
                 for name, value in compared(same_texts(subject), own).items():
-                    yield Measurement(f"similarity_shuffled_labels_{name}", value)
+                    yield Measurement(f"shuffled_labels_similarity_{name}", value)
         yield from description(subject.readout)
         yield from self.notes(subject)
 
@@ -135,7 +135,7 @@ class Sanity(RankingProbe):
             for name, value in similarity.items():
                 yield Measurement(f"similarity_{name}_down_to_{part}", value)
         for name, value in similarity.items():
-            yield Measurement(f"similarity_random_{name}", value)
+            yield Measurement(f"random_weights_similarity_{name}", value)
 
 
 def compared(other: Subject, own: Mapping[str, Float[Tensor, "batch seq"]]) -> dict[str, Float[Tensor, "batch"]]:

@@ -9,7 +9,7 @@ from attnprobe.measures import spearman
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.sanity import Sanity, random_parts, shuffled
 from attnprobe.randomness import Draws
-from attnprobe.report.readings.sanity import depth, rows
+from attnprobe.report.readings.sanity import depth, lines_down, rows
 from attnprobe.report.studies import read_study
 from attnprobe.results.table import read_results
 from attnprobe.studies.base import carry_out_study
@@ -36,12 +36,12 @@ def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
             torch.testing.assert_close(found[f"similarity_{known}_down_to_{part}"], torch.ones(24, dtype=torch.float64))
     assert (found["similarity_attention_down_to_decoder"] == 1).all()  # it is computed before the decoder
     for changed in ("attention", "gradient"):
-        left = found[f"similarity_random_{changed}"]
+        left = found[f"random_weights_similarity_{changed}"]
         assert left.mean().abs() < 0.3
         assert torch.equal(left, found[f"similarity_{changed}_down_to_embedding"])
-    assert (found["similarity_ceiling_attention"] == 1).all()
-    assert found["similarity_ceiling_random"].mean() < 0.5
-    assert found["similarity_floor_position"].mean().abs() < 0.3
+    assert (found["ceiling_similarity_attention"] == 1).all()
+    assert found["ceiling_similarity_random"].mean() < 0.5
+    assert found["floor_similarity_position"].mean().abs() < 0.3
 
 
 def test_one_random_model_by_hand():
@@ -77,13 +77,16 @@ def test_parts_stand_from_the_output_down():
 
 
 def test_the_study_from_training_to_its_table(tmp_path):
-    names = "importances=[attention,gradient,idf]"
+    names = "importances=[attention,random,idf]"
     command = ["+experiment=sanity", *SMALL, names, "probe.sanity.samples=1", f"output={tmp_path}"]
     reading = read_study(carry_out_study(command, lambda changes: composed(*changes)))
     table = rows(read_results(reading.runs[0])).set_index("importance")
     assert table.loc["rarity (idf)", "depends on the model"] == "no"
     assert table.loc["rarity (idf)", "labels by a coin"] == pytest.approx(1)
     assert table.loc["attention", "labels by a coin"] < 1
+    assert len(table) == 3
+    assert table.loc["random", "depends on the model"] == "no"  # it reads nothing
+    assert len(lines_down(read_results(reading.runs[0]), None).axes) == 1
     probe, other = Sanity(twin=str(reading.runs[0])), toy_classifier()
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(other)

@@ -20,7 +20,7 @@ PROBE = "sanity"
 SOURCE = "Adebayo et al. 2018"
 HALF = 0.5
 """An importance depends on what the model has learnt if less than half of its ranking is left in a random model."""
-KINDS = {"random": "random weights", "shuffled_labels": "labels by a coin", "floor": "random order (floor)",
+KINDS = {"random_weights": "random weights", "shuffled_labels": "labels by a coin", "floor": "random order (floor)",
          "ceiling": "itself redrawn (ceiling)"}  # fmt: skip
 
 
@@ -43,24 +43,25 @@ def headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     """What is left of every importance."""
     return tuple(
         Headline(
-            f"similarity_random_{name}", f"left under random weights: {facts_of(name, results, PROBE).ascii_title}"
+            f"random_weights_similarity_{name}",
+            f"left under random weights: {facts_of(name, results, PROBE).ascii_title}",
         )
-        for name in importances_in(results, PROBE, "similarity_random_")
+        for name in importances_in(results, PROBE, "random_weights_similarity_")
     )
 
 
 def rows(results: pd.DataFrame) -> pd.DataFrame:
     """What is left of every importance's ranking, by what was made random, and whether it depends on the model."""
-    names = importances_in(results, PROBE, "similarity_random_")
+    names = importances_in(results, PROBE, "random_weights_similarity_")
     down = parts(results)
-    there = set(importances_in(results, PROBE, "similarity_"))
-    metrics = [f"similarity_{kind}_{name}" for name in names for kind in KINDS if f"{kind}_{name}" in there]
+    there = set(results["metric"].astype(str).unique())
+    metrics = [metric for name in names for kind in KINDS if (metric := f"{kind}_similarity_{name}") in there]
     metrics += [f"similarity_{name}_down_to_{part}" for name in names for part in down]
     lines = []
     for facet in facets(per_example(results, PROBE, metrics)) if names else []:
         for name in names:
-            left = facet.rows[f"similarity_random_{name}"].to_numpy()
-            gone = facet.rows[f"similarity_ceiling_{name}"].to_numpy() * HALF - left
+            left = facet.rows[f"random_weights_similarity_{name}"].to_numpy()
+            gone = facet.rows[f"ceiling_similarity_{name}"].to_numpy() * HALF - left
             line: dict[str, object] = {
                 "data and model": facet.title,
                 "importance": facts_of(name, results, PROBE).title,
@@ -72,8 +73,8 @@ def rows(results: pd.DataFrame) -> pd.DataFrame:
                     facet.rows[f"similarity_{name}_down_to_{part}"].mean()
                 )
             for kind, heading in KINDS.items():
-                if f"{kind}_{name}" in there:
-                    line |= mean_in_columns(heading, facet.rows[f"similarity_{kind}_{name}"].to_numpy())
+                if (metric := f"{kind}_similarity_{name}") in there:
+                    line |= mean_in_columns(heading, facet.rows[metric].to_numpy())
             lines.append(line)
     return pd.DataFrame(lines)
 
@@ -93,7 +94,7 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     model."""
     table = rows(results)
     panels = list(table.groupby("data and model", sort=False))
-    colours = {facts.title: facts.colour for name in importances_in(results, PROBE, "similarity_random_")
+    colours = {facts.title: facts.colour for name in importances_in(results, PROBE, "random_weights_similarity_")
                if (facts := facts_of(name, results, PROBE))}  # fmt: skip
     figure, axes = grid(len(panels), panel_height=2.2, columns=2)
     for panel, (heading, own) in zip(axes, panels, strict=True):
@@ -120,7 +121,7 @@ CLAIMS = (
         criterion="stability",
         statement="In the same model with random weights attention ranks the words differently",
         source=SOURCE,
-        measure=mean_of("similarity_ceiling_attention", "similarity_random_attention", value=np.subtract),
+        measure=mean_of("ceiling_similarity_attention", "random_weights_similarity_attention", value=np.subtract),
         quantity=f"1 − Spearman's correlation of the two rankings, mean of the texts; more than {HALF} is asked for",
         threshold=HALF,
     ),
@@ -149,6 +150,9 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing("sanity_down", lines_down, ((PROBE, "similarity_random_attention"),), optional=((PROBE, "similarity_*"),)),
+        Drawing(
+            "sanity_down", lines_down, ((PROBE, "random_weights_similarity_attention"),),
+            optional=((PROBE, "*similarity_*"),),
+        ),
     ),
 )  # fmt: skip

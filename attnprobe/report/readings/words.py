@@ -1,6 +1,7 @@
 """The whole corpus word by word: what the model leans on that attention hides, and what it attends to that does not
 matter."""
 
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def pair(panel: Axes, row: dict[str, Any], at: float, scale: float) -> None:
+def pair(panel: Axes, row: Mapping[Hashable, Any], at: float, scale: float) -> None:
     """One word's attention and effect, with their intervals."""
     for shift, name, unit, colour, marker in (
         (0.15, "attention", 1.0, ATTENTION, "o"),

@@ -54,7 +54,7 @@ CASES = {
         "tau_attention_leave_one_out": 0.45 + x, "tau_gradient_leave_one_out": 0.4 + 0 * x,
     },
     ("sanity", "attention_depends_on_the_model"): lambda x: {
-        "similarity_ceiling_attention": 1 + 0 * x, "similarity_random_attention": 0.5 - x,
+        "ceiling_similarity_attention": 1 + 0 * x, "random_weights_similarity_attention": 0.5 - x,
     },
     ("agreement", "agrees_with_gradient"): lambda x: skilled("tau_gradient", x) | {"tau_ceiling": 0.5 + 0 * x},
     ("agreement", "agrees_with_leave_one_out"): lambda x: skilled("tau_leave_one_out", x) | {"tau_ceiling": 0.5 + 0 * x},
