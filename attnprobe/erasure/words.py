@@ -31,11 +31,28 @@ def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
     shorter = alone.changed(lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column)
     sentence = None if shorter.sentence is None else shorter.sentence.masked_fill(padding, -1)
     return replace(
-        shorter,
+        without_pieces(shorter, batch, gone),
         ids=shorter.ids.masked_fill(padding, PADDING),
         mask=shorter.mask & ~padding,
         content=shorter.content & ~padding,
         sentence=sentence,
+    )
+
+
+def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+    """The same with the pieces of these words gone as well, the others moved up."""
+    if batch.pieces is None or batch.piece_word is None or batch.piece_kind is None:
+        return shorter
+    word = batch.piece_word
+    of_gone = gone.gather(1, word.clamp(min=0)) & (word >= 0)
+    order = of_gone.long().argsort(dim=1, stable=True)
+    filled = of_gone.gather(1, order)
+    moved = word - torch.where(word >= 0, gone.long().cumsum(-1).gather(1, word.clamp(min=0)), 0)
+    return replace(
+        shorter,
+        pieces=batch.pieces.gather(1, order).masked_fill(filled, 0),
+        piece_word=moved.gather(1, order).masked_fill(filled, -2),
+        piece_kind=batch.piece_kind.gather(1, order).masked_fill(filled, 0),
     )
 
 
@@ -66,11 +83,12 @@ def predictions_keeping(
         elif operator == "unknown":
             predicted = model.predict(replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN)))
         else:
-            inputs = model.inputs(batch)
-            words = batch.content.unsqueeze(-1)
+            inputs, word = model.inputs(batch), model.word_of(batch)
+            words = (word >= 0).unsqueeze(-1)
             mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
             replacement = mean if operator == "mean" else torch.zeros_like(mean)
-            changed = torch.where(gone.unsqueeze(-1), replacement, inputs)
+            at_parts = (gone.gather(1, word.clamp(min=0)) & (word >= 0)).unsqueeze(-1)
+            changed = torch.where(at_parts, replacement, inputs)
             predicted = probabilities(model.outputs_from(batch, changed).logits, model.task)
     return torch.where(undefined, torch.nan, predicted.double())
 

@@ -41,11 +41,11 @@ class Explained:
 
     model: Model
     batch: Batch
-    inputs: Float[Tensor, "batch tokens embed"]
-    baseline: Float[Tensor, "batch tokens embed"]
+    inputs: Float[Tensor, "batch parts embed"]
+    baseline: Float[Tensor, "batch parts embed"]
     classes: Int[Tensor, "batch 2"]
 
-    def __call__(self, inputs: Float[Tensor, "rows tokens embed"], text: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
+    def __call__(self, inputs: Float[Tensor, "rows parts embed"], text: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
         """The number for other vectors of the texts of these numbers; a text may be there many times."""
         return self.number_of(self.model.outputs_from(self.batch.rows(text), inputs).logits, text)
 
@@ -66,7 +66,9 @@ class Explained:
         """One text without padding."""
         width = int(self.batch.mask[number].sum())
         chosen = slice(number, number + 1)
-        inputs, baseline = self.inputs[chosen, :width], self.baseline[chosen, :width]
+        inputs, baseline = self.inputs[chosen], self.baseline[chosen]
+        if self.batch.pieces is None:  # pieces keep their padding
+            inputs, baseline = inputs[:, :width], baseline[:, :width]
         return Explained(self.model, self.batch.rows(chosen).cut(width), inputs, baseline, self.classes[chosen])
 
     def keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
@@ -76,10 +78,11 @@ class Explained:
 
     def logits_keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows classes"]:
         """As `keeping`, the logits."""
-        content = self.batch.content[0]
-        share = torch.ones(len(kept), len(content), 1, dtype=self.inputs.dtype, device=kept.device)
-        share[:, content] = kept.to(self.inputs.dtype).unsqueeze(-1)
-        at_once = max(1, AT_ONCE // len(content))
+        content, word = self.batch.content[0], self.model.word_of(self.batch)[0]
+        number = content.long().cumsum(-1) - 1
+        share = torch.ones(len(kept), len(word), 1, dtype=self.inputs.dtype, device=kept.device)
+        share[:, word >= 0] = kept.to(self.inputs.dtype)[:, number[word[word >= 0]]].unsqueeze(-1)
+        at_once = max(1, AT_ONCE // len(word))
         parts = []
         with torch.no_grad():
             for some in share.split(at_once):
@@ -87,6 +90,11 @@ class Explained:
                 texts = self.batch.rows(torch.zeros(len(some), dtype=torch.long, device=kept.device))
                 parts.append(self.model.outputs_from(texts, inputs).logits)
         return torch.cat(parts)
+
+
+def per_word(at_parts: Float[Tensor, "batch parts"], subject: Subject) -> Float[Tensor, "batch seq"]:
+    """What belongs to the parts that the model reads, added up for each word; 0 outside content."""
+    return subject.classifier.per_position(subject.batch, at_parts).masked_fill(~subject.batch.content, 0)
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,7 @@ class Attribution(Importance):
             second = order[:, 1]
         with torch.no_grad():
             inputs = model.inputs(batch)
-        words = batch.content.unsqueeze(-1)
+        words = (model.word_of(batch) >= 0).unsqueeze(-1)
         replacement = torch.zeros_like(inputs[:, :1])
         if self.baseline == "mean":
             replacement = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
@@ -157,9 +165,9 @@ class Attribution(Importance):
         return (at_text - at_baseline).double()
 
     @staticmethod
-    def per_word(at_vectors: Float[Tensor, "batch tokens embed"], subject: Subject) -> Float[Tensor, "batch seq"]:
-        """Sums over the vectors' dimensions; 0 outside content."""
-        return at_vectors.detach().sum(-1).double().masked_fill(~subject.batch.content, 0)
+    def per_word(at_vectors: Float[Tensor, "batch parts embed"], subject: Subject) -> Float[Tensor, "batch seq"]:
+        """Sums over the vectors' dimensions, and over the pieces of a word; 0 outside content."""
+        return per_word(at_vectors.detach().sum(-1).double(), subject)
 
 
 @dataclass(frozen=True)

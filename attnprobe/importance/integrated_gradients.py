@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnprobe.errors import UserError
-from attnprobe.importance.attribution import AT_ONCE, Attribution
+from attnprobe.importance.attribution import AT_ONCE, Attribution, per_word
 from attnprobe.importance.base import Note, Subject
 
 
@@ -60,7 +60,7 @@ class IntegratedGradients(Attribution):
             scores[left] = at_vectors.detach().sum(-1).double()
             left = left[(scores[left].sum(-1) - total[left]).abs() > self.gap]
             if 2 * steps > self.most_steps or not len(left):
-                return scores.masked_fill(~subject.batch.content, 0)
+                return per_word(scores, subject)
             steps *= 2
 
     def notes(self, subject: Subject) -> Iterator[Note]:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnprobe.importance.attribution import per_word
 from attnprobe.importance.base import Importance, Subject
 from attnprobe.models.base import Layers
 
@@ -41,7 +42,7 @@ class Rollout(Importance):
         assert layers is not None
         own = torch.eye(layers.mask.shape[1], dtype=torch.float64, device=layers.mask.device)
         followed = product([(one.mean(1) + own) / 2 for one in layers.weights])
-        return per_word(deciding(followed, layers), subject)
+        return per_word(deciding(followed, layers).double(), subject)
 
 
 def product(maps: Sequence[Float[Tensor, "batch parts parts"]]) -> Float[Tensor, "batch parts parts"]:
@@ -58,8 +59,3 @@ def deciding(followed: Float[Tensor, "batch parts parts"], layers: Layers) -> Fl
         return followed[torch.arange(len(followed), device=followed.device), layers.row]
     there = layers.mask.unsqueeze(-1).to(followed.dtype)
     return (followed * there).sum(1) / there.sum(1)
-
-
-def per_word(parts: Float[Tensor, "batch parts"], subject: Subject) -> Float[Tensor, "batch seq"]:
-    """The sum over the pieces of each word, 0 outside content."""
-    return subject.classifier.per_position(subject.batch, parts).double().masked_fill(~subject.batch.content, 0)

@@ -7,7 +7,7 @@ from captum.attr import Saliency as CaptumSaliency
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.importance.attribution import Attribution
+from attnprobe.importance.attribution import Attribution, per_word
 from attnprobe.importance.base import Subject
 
 
@@ -26,4 +26,4 @@ class Saliency(Attribution):
         explained = subject.cached(self.explained)
         inputs = explained.inputs.clone().requires_grad_()
         attributions = CaptumSaliency(explained).attribute(inputs, abs=False, additional_forward_args=explained.texts)
-        return attributions.detach().double().norm(dim=-1).masked_fill(~subject.batch.content, 0)
+        return per_word(attributions.detach().double().square().sum(-1), subject).sqrt()

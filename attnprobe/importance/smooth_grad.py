@@ -40,4 +40,5 @@ class SmoothGrad(Perturbation):
             attributions = NoiseTunnel(InputXGradient(explained)).attribute(
                 inputs, nt_samples=self.samples, stdevs=max(spread, 1e-12), additional_forward_args=explained.texts
             )
-        return attributions.detach().sum(-1)[0, explained.batch.content[0]]
+        at_words = explained.model.per_position(explained.batch, attributions.detach().sum(-1))
+        return at_words[0, explained.batch.content[0]]

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnprobe.importance.attribution import per_word
 from attnprobe.importance.base import Importance, Subject
-from attnprobe.importance.rollout import deciding, layers_of, per_word, product
+from attnprobe.importance.rollout import deciding, layers_of, product
 
 
 @dataclass(frozen=True)

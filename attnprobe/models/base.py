@@ -136,6 +136,11 @@ class Model(LightningModule, ABC):
         """What belongs to the parts that `inputs` has, summed for each word."""
         return values
 
+    def word_of(self, batch: Batch) -> Int[Tensor, "batch parts"]:
+        """The position of the word that each part of `inputs` belongs to, −1 for what is no word of the text."""
+        place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
+        return torch.where(batch.content, place, -1)
+
     @abstractmethod
     def outputs_from(
         self,

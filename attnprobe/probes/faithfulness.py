@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnprobe.erasure.words import OPERATORS, predictions_keeping, top_words
 from attnprobe.errors import UserError
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
 from attnprobe.randomness import Draws
 from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
@@ -89,6 +90,19 @@ class Faithfulness(RankingProbe):
             raise UserError(
                 f"probe.faithfulness.thresholds={list(self.thresholds)}, operators={list(self.operators)}: expected one "
                 f"operator or more, and shares of the words above 0 and below 1, such as [0.1,0.5]"
+            )
+
+    def refuse(self, classifier: TrainedModel) -> None:
+        """Refuse an unknown word where words are read in pieces.
+
+        Raises:
+            UserError: it, or the model, cannot be examined.
+        """
+        super().refuse(classifier)
+        if "unknown" in self.operators and classifier.reader is not None:
+            raise UserError(
+                "probe.faithfulness.operators: unknown: this model reads pieces of words and knows no unknown word; take "
+                "delete, zeros, mean or attention"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:

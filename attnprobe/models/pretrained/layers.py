@@ -22,6 +22,12 @@ def arguments(model: "PretrainedClassifier", batch: Batch) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask.long(), **kinds}
 
 
+def word_of(model: "PretrainedClassifier", batch: Batch) -> Tensor:
+    """The position of the word that each piece belongs to, −1 for what is no word of the text."""
+    assert batch.piece_word is not None
+    return batch.piece_word.clamp(min=-1)
+
+
 def layers_of(model: "PretrainedClassifier", batch: Batch) -> Layers | None:
     """Every attention of a pass; None where one is over something else than the text's pieces (a decoder's, crossing)."""
     kept: list[Seen] = []

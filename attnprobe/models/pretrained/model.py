@@ -16,7 +16,7 @@ from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, 
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.doors import Pass, during, embedded
 from attnprobe.models.pretrained.every import at_every_site, every_site
-from attnprobe.models.pretrained.layers import arguments, layers_of, states_silencing
+from attnprobe.models.pretrained.layers import arguments, layers_of, states_silencing, word_of
 from attnprobe.models.pretrained.removing import without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
 from attnprobe.models.pretrained.rows import lifted, masses, mean_row, membership, shown
@@ -263,6 +263,7 @@ class PretrainedClassifier(TrainedModel):
         return readout_of(self, batch, outputs, self.tail if short else None)
 
     layers = layers_of
+    word_of = word_of
     states_silencing = states_silencing
 
     @property
