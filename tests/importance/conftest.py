@@ -1,0 +1,23 @@
+"""A tiny BERT, as ours and as the library's own, for what looks at all of its layers."""
+
+import pytest
+
+from attnprobe.importance.base import Subject
+from tests.importance.layered import TEXTS
+from tests.models.pretrained.families import batch_of, checkpoint, classifier
+
+
+@pytest.fixture(scope="module")
+def bert():
+    model = classifier("bert", layer=-1)
+    batch = batch_of(model, TEXTS)
+    model.prepare(batch)
+    outputs = model(batch)
+    return Subject(model, batch, outputs, model.readout(batch, outputs))
+
+
+@pytest.fixture(scope="module")
+def librarys_bert():
+    from transformers import AutoModelForSequenceClassification
+
+    return AutoModelForSequenceClassification.from_pretrained(checkpoint("bert"), attn_implementation="eager").eval()
