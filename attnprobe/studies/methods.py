@@ -27,6 +27,7 @@ class Methods(Study):
         encoders: names of `ENCODERS`.
         data: names of `attnprobe.studies.calibration.DATA`.
         seeds: of the trainings; the texts are the same.
+        importances: the methods.
         settings: what all of them share, as on the command line: sizes, epochs, samples.
     """
 
@@ -35,6 +36,7 @@ class Methods(Study):
     data: Sequence[str] = ("token", "ordered_pair")
     seeds: Sequence[int] = ()
     settings: Sequence[str] = ()
+    importances: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for setting, names, known in (("encoders", self.encoders, ENCODERS), ("data", self.data, DATA)):
@@ -42,6 +44,8 @@ class Methods(Study):
                 raise UserError(f"study.{setting}={list(names)}: expected one or more of {', '.join(known)}")
         if not self.seeds:
             raise UserError("study.seeds is empty: expected the seeds of the trainings, such as [0,1,2]")
+        if not self.importances:
+            raise UserError("importances=[…] is empty: expected the methods to compare, such as [attention,gradient]")
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage per seed. The command line's own seed and model play no part."""
@@ -51,7 +55,7 @@ class Methods(Study):
                     encoder,
                     one,
                     (*DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",
-                     "probe=[known_answer,plausibility]", "figures=false"),
+                     "probe=[known_answer,plausibility]", f"importances=[{','.join(self.importances)}]", "figures=false"),
                 )
                 for data, encoder in product(self.data, self.encoders)
                 if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD

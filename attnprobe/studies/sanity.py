@@ -14,14 +14,19 @@ class SanityChecks(Study):
     al. 2018: random weights (section 3.1) and random labels (section 3.4).
 
     Attributes:
+        importances: the methods.
         probes: of the second run, in addition to `sanity`.
     """
 
     name: ClassVar[str] = "sanity"
+    importances: Sequence[str] = ()
     probes: Sequence[str] = ()
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The twin, then the run that is compared with it."""
         yield [Member("twin", seed, ("training=coin_flips", "probe=[]"))]
         probes = ",".join(["sanity", *self.probes])
-        yield [Member("base", seed, (f"probe=[{probes}]", f"probe.sanity.twin={quoted(str(done[0].directory))}"))]
+        names = f"importances=[{','.join(self.importances)}]"
+        yield [
+            Member("base", seed, (f"probe=[{probes}]", names, f"probe.sanity.twin={quoted(str(done[0].directory))}"))
+        ]

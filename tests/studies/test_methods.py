@@ -1,11 +1,14 @@
 """The study of methods from training to its table."""
 
+from pathlib import Path
+
 import pytest
+from hydra.utils import instantiate
 
 from attnprobe.errors import UserError
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
-from attnprobe.studies.base import carry_out_study
+from attnprobe.studies.base import Done, carry_out_study
 from attnprobe.studies.methods import Methods
 from tests.runs import composed
 
@@ -31,10 +34,26 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     assert "Which method finds the words that decide" in (directory / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["methods", "sanity"])
+def test_every_method_of_the_experiment_reaches_its_runs(name):
+    """The settings of an experiment are not the members': what these need goes through the study."""
+    config = composed(f"+experiment={name}")
+    study = instantiate(config.study)
+    assert list(study.importances) == list(config.importances)
+    done: list[Done] = []
+    stages = study.stages(0, "lstm", done)
+    members = next(stages)
+    if name == "sanity":
+        done.append(Done(members[0], Path("twin")))
+        members = next(stages)
+    assert f"importances=[{','.join(config.importances)}]" in members[0].overrides
+
+
 @pytest.mark.parametrize(("settings", "message"), [
     ({"seeds": [0], "encoders": ["gru"]}, r"study.encoders=\['gru'\]: expected one or more of average"),
     ({"seeds": [0], "data": []}, r"study.data=\[\]: expected"),
     ({}, r"study.seeds is empty"),
+    ({"seeds": [0]}, r"importances=\[…\] is empty"),
 ])  # fmt: skip
 def test_what_a_study_cannot_do_is_said_first(settings, message):
     with pytest.raises(UserError, match=message):
