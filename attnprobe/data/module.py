@@ -118,6 +118,7 @@ class TextDataModule(LightningDataModule):
             texts = (part.tokens_at(row) for row in range(len(part)))
             outputs = teacher.outputs(split, self.classes, part.example_id, texts)
             self.splits[split] = replace(part, teacher=outputs)
+        pa.default_memory_pool().release_unused()  # as above: the teacher's words are no longer needed
 
     @property
     def sizes(self) -> dict[str, int]:
