@@ -63,15 +63,15 @@ class Paper:
 
 def table(paper: str, label: str, rows: pd.DataFrame) -> str:
     """A table that may run over several pages: a line per number, data set and model."""
-    lines = [
-        line(str(title), str(data), str(model), group)
-        for (data, model, title), group in rows.groupby(["data", "model", "title"], sort=False, observed=True)
-    ]
+    lines = []
+    # not by title: every pair of importances has its "standard deviation"
+    for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
+        lines.append(line(str(own["title"].iloc[0]), str(data), str(model), own))
     caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
     head = "Number & Data, model & $n$ & Measured & Published \\\\"
     return "\n".join(
         [
-            "\\begin{longtable}{@{}p{5.6cm}p{3.6cm}rp{3.4cm}r@{}}",
+            "\\begin{longtable}{@{}>{\\raggedright}p{5.6cm}>{\\raggedright}p{3.6cm}rp{3.4cm}r@{}}",
             f"\\caption{{{printable(caption)}}}\\label{{tab:{label}}}\\\\",
             f"\\toprule\n{head}\n\\midrule\n\\endfirsthead",
             f"\\toprule\n{head}\n\\midrule\n\\endhead",
@@ -90,7 +90,9 @@ def line(title: str, data: str, model: str, rows: pd.DataFrame) -> str:
     else:
         spread = f" ({number(values.min())} to {number(values.max())})"
     published = rows["published"].dropna()
-    cells = [printable(title.strip()), printable(f"{data}, {model}"), f"{int(rows['n'].sum())}"]
+    # a number that belongs to the one above it
+    inner = "\\quad " if title.startswith(" ") else ""
+    cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), f"{int(rows['n'].sum())}"]
     cells += [f"{number(values.mean())}{spread}", number(published.iloc[0]) if len(published) else ""]
     return " & ".join(cells) + " \\\\"
 

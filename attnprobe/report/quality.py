@@ -61,9 +61,18 @@ class Quality:
         )
         if self.only is not None:
             return f"This classifier predicts one class for every text ({self.only}): {beside}"
+        if not self.better_than_guessing:
+            return f"This classifier is not shown to be better than guessing: {self.in_words}"
         if self.low <= self.majority:
-            return f"This classifier is not shown to be better than guessing: {beside}"
+            return f"This classifier is hardly better than guessing: {self.in_words}"
         return ""
+
+    @property
+    def badge(self) -> tuple[str, str]:
+        """How good it is in two or three words, and the kind of badge that they stand in."""
+        if not self.better_than_guessing:
+            return "not shown to be better than guessing", "fails"
+        return ("hardly better than guessing", "open") if self.warning else ("better than guessing", "meets")
 
 
 def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()) -> Quality | None:

@@ -74,10 +74,9 @@ def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> lis
 
 def about_quality(quality: Quality) -> str:
     """How good the classifier is, compared with guessing."""
-    better = "not shown to be better than" if quality.warning else "better than"
     return (
         f"The classifier is right on {percent(quality.accuracy)} of {quality.n:,} test texts; always naming the largest "
-        f"class is right on {percent(quality.majority)}. It is {better} guessing."
+        f"class is right on {percent(quality.majority)}. It is {quality.badge[0]}."
     )
 
 

@@ -9,7 +9,15 @@ import pytest
 
 from attnprobe.report.paper import Paper
 
-ROW = {"data": "sst_2", "model": "lstm", "seed": 0, "title": "  median TVD, τ ≥ −1 & 50 %", "group": "overall", "n": 60}
+ROW = {
+    "metric": "median_tvd",
+    "data": "sst_2",
+    "model": "lstm",
+    "seed": 0,
+    "title": "  median TVD, τ ≥ −1 & 50 %",
+    "group": "overall",
+    "n": 60,
+}
 ROW |= {"mean": -0.5, "low": -0.75, "high": 0.25, "published": float("nan")}
 
 
@@ -39,7 +47,7 @@ def test_one_table_per_paper_with_n_intervals_and_seeds(written):
     assert [one.split(" (")[0].split(".")[0] for one in captions] == [
         "The tests of Jain and Wallace", "The tests of Serrano and Smith", "Numbers of this work",
     ]  # fmt: skip
-    line = r"median TVD, $\tau$ $\geq$ $-$1 \& 50 \% & sst\_2, lstm & 60 & $-$0.500 [$-$0.750, 0.250] & 0.125 \\"
+    line = r"\quad median TVD, $\tau$ $\geq$ $-$1 \& 50 \% & sst\_2, lstm & 60 & $-$0.500 [$-$0.750, 0.250] & 0.125 \\"
     assert line in text
     assert r"& 120 & 0.500 (0.250 to 0.750) &" in text
     assert "predicted 1" not in text
@@ -48,6 +56,23 @@ def test_one_table_per_paper_with_n_intervals_and_seeds(written):
     begun, ended = (re.findall(rf"\\{side}\{{(\w+)\}}", text) for side in ("begin", "end"))
     assert sorted(begun) == sorted(ended)
     assert len(begun) == 4
+
+
+def test_two_numbers_of_one_title_stay_two(tmp_path):
+    """Every pair of importances has its standard deviation; none is taken for another seed of the first."""
+    frame = pd.DataFrame(
+        [
+            rows(probe="correlation", metric=f"tau_{name}{end}", title=title, mean=mean)
+            for name, mean in (("gradient", 0.25), ("leave_one_out", 0.75))
+            for end, title in (("", f"tau(attention, {name})"), ("_std", "  standard deviation"))
+        ]
+    )
+    text = Paper(frame).write(tmp_path)[0].read_text(encoding="utf-8")
+    numbers = re.findall(r"^(.*?) & .*? & 60 & (0\.\d+)", text, re.M)
+    assert numbers == [
+        ("tau(attention, gradient)", "0.250"), (r"\quad standard deviation", "0.250"),
+        (r"tau(attention, leave\_one\_out)", "0.750"), (r"\quad standard deviation", "0.750"),
+    ]  # fmt: skip
 
 
 def test_a_real_latex_compiles_it(written):

@@ -9,12 +9,20 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from attnprobe.report.figures.style import CLASS_COLOURS, TEXT_WIDTH, drawable, new_figure, text_width
+from attnprobe.report.figures.style import (
+    CLASS_COLOURS,
+    COLUMN_WIDTH,
+    LETTERS,
+    TEXT_WIDTH,
+    drawable,
+    new_figure,
+    text_width,
+)
 
 DOT = " · "
 TITLE_WIDTH = 1.8 * 72
 """Points of text that fit above a third of the text width."""
-TITLE_SIZE, LABEL_SIZE, NOTE_SIZE = 7.5, 7.5, 5.5
+TITLE_SIZE, LABEL_SIZE, NOTE_SIZE = LETTERS, LETTERS, 5.5
 """Sizes of letters in every figure, in points."""
 TITLE_LINE = 0.125
 """Inches that a line of a title takes."""
@@ -33,13 +41,13 @@ def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0
     Args:
         count: how many panels.
         panel_height: inches per row, less where the rows together would be taller than a page.
-        columns: most panels in a row; four panels make a square. One panel alone takes 55 % of the text width, two
-            take 80 %.
+        columns: most panels in a row; four panels make a square. One panel alone takes a column, two take
+            80 % of the text width.
         margin: inches added below for the label of the x-axis.
     """
     across = min(count, columns) if count != 4 else 2
     down = -(-count // columns)
-    width = TEXT_WIDTH * {1: 0.55, 2: 0.8}.get(across, 1.0)
+    width = {1: COLUMN_WIDTH, 2: 0.8 * TEXT_WIDTH}.get(across, TEXT_WIDTH)
     height = max(LOWEST, min(panel_height, TALLEST / down))
     figure = new_figure(width, down * height + margin)
     axes: np.ndarray = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)

@@ -15,7 +15,11 @@ from matplotlib.font_manager import FontProperties, findfont, get_font, get_font
 from attnprobe.results.files import write_atomically
 
 TEXT_WIDTH = 6.3
-"""Width of the text block of an ACL or NeurIPS page, in inches."""
+"""Width of the text block of an ACL page, in inches."""
+COLUMN_WIDTH = 3.03
+"""Width of one of its two columns, which a figure of one panel fills."""
+LETTERS = 7.0
+"""Points of all letters but those of notes within a panel."""
 
 # Okabe & Ito's palette: told apart with any colour vision, and in grey by lightness
 CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -43,13 +47,13 @@ def settings() -> dict[str, Any]:
     """The matplotlib settings of every figure."""
     return {
         "font.family": list(fonts()),
-        "font.size": 7.5,
-        "axes.titlesize": 7.5,
-        "axes.labelsize": 7.5,
-        "xtick.labelsize": 7,
-        "ytick.labelsize": 7,
-        "legend.fontsize": 7,
-        "figure.titlesize": 8,
+        "font.size": LETTERS,
+        "axes.titlesize": LETTERS,
+        "axes.labelsize": LETTERS,
+        "xtick.labelsize": LETTERS,
+        "ytick.labelsize": LETTERS,
+        "legend.fontsize": LETTERS,
+        "figure.titlesize": LETTERS,
         "figure.dpi": 100,
         "savefig.dpi": 220,
         "axes.spines.top": False,

@@ -61,7 +61,7 @@ class Glance:
         group: whose.
         model, data: in words.
         quality: a sentence on how good it is against guessing; empty where no largest class can be named.
-        good: whether it is shown to be better than guessing; None where that is not known.
+        badge: the same in two or three words, and the kind of badge (`Quality.badge`); empty where that is not known.
         states: one per criterion.
         sentence: what may be quoted.
         warnings: of the data and the classifier.
@@ -73,7 +73,7 @@ class Glance:
     model: str
     data: str
     quality: str
-    good: bool | None
+    badge: tuple[str, str]
     states: tuple[State, ...]
     sentence: str
     warnings: tuple[str, ...]
@@ -103,7 +103,7 @@ def glance(card: Card, *, words: bool) -> Glance:
         model=model_in_words(run),
         data=data_in_words(run),
         quality="" if measured is None else quality_in_words(measured) + (f" (seed {run.seed})" if several else ""),
-        good=None if measured is None else measured.better_than_guessing,
+        badge=("", "none") if measured is None else measured.badge,
         states=states(card.lines),
         sentence=card.sentence,
         warnings=(*([measured.warning] if measured is not None and measured.warning else []), *warned),
