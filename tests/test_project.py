@@ -121,19 +121,56 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert "read_examples" in (tmp_path / "site/api/index.html").read_text(encoding="utf-8")
 
 
+SMALL = ["training.epochs=2", "data.embedding_size=16", "model.encoder.hidden_size=16", "trainer.accelerator=cpu"]
+COMMANDS = (
+    ["audit", "reviews.csv", "--text", "review", "--label", "stars", "--minutes", "2", *SMALL, "study.seeds=[1]",
+     "study.probes=[permutation,adversarial]", "--archive", "evidence.zip"],
+    ["run", "+experiment=jain_adversarial", "data=files", "data.path=reviews.csv", "data.text=review",
+     "data.label=stars", *SMALL, "seed=7"],
+    ["report", "runs", "-o", "report.html"],
+    ["compare", "runs/reviews/lstm_additive-seed0-*", "runs/reviews/lstm_additive-seed7-*"],
+    ["explain", "runs/reviews/lstm_additive-seed7-*", "a splendid film"],
+)  # fmt: skip
+"""The five of the command's help, at a size at which nothing is learnt."""
+
+
 @pytest.mark.slow
-def test_the_wheel_works_outside_of_the_repository(built, tmp_path):
-    """Installed without the sources in sight: its settings are found, and a run ends with its manifest."""
-    place, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
+def test_the_five_commands_run_from_the_wheel_in_an_empty_environment(built, tmp_path):
+    """Installed as a stranger would, no sources in sight: what is declared is all that is needed. Needs a package index."""
+    place, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place), str(built[0])]
-    subprocess.run([sys.executable, *install], check=True)
-    environment = os.environ | {"PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    for wanted in ("torch", str(built[0])):
+        install = ["install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), wanted]
+        subprocess.run([str(place / "bin/pip"), *install], check=True)
+    rows = [
+        f"{'a splendid and fine' if number % 2 else 'a dull and weak'} film number {number},{number % 2}"
+        for number in range(240)
+    ]
+    (elsewhere / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = kept | {"OMP_NUM_THREADS": "1"}
+
+    def said(*command: str) -> str:
+        done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
     code = "import attnprobe; print(attnprobe.__file__)"
-    where = subprocess.run([sys.executable, "-c", code], cwd=elsewhere, env=environment, capture_output=True, text=True)
-    assert where.stdout.startswith(str(place))
-    command = ["-m", "attnprobe", "data.source.train_size=120", "training.epochs=1", "data.embedding_size=8"]
-    command += ["probe=[permutation]", "figures=false", "trainer.accelerator=cpu"]
-    done = subprocess.run([sys.executable, *command], cwd=elsewhere, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert list(elsewhere.glob("runs/testbed/*/manifest.json"))
+    assert said(str(place / "bin/python"), "-c", code).startswith(str(place))
+    assert said(str(place / "bin/attnprobe"), "--version") == f"attnprobe {attnprobe.__version__}\n"
+    for command in COMMANDS:
+        # as a shell would: the names of runs end in a fingerprint
+        found = [sorted(elsewhere.glob(word)) if word.startswith("runs/") else [] for word in command]
+        given = [
+            str(there[0].relative_to(elsewhere)) if there else word for there, word in zip(found, command, strict=True)
+        ]
+        assert said(str(place / "bin/attnprobe"), *given)
+    assert {"report.html", "evidence.zip", "runs"} <= {path.name for path in elsewhere.iterdir()}
+
+
+def test_what_is_tried_on_every_push_is_what_the_classifiers_promise():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    tried = workflow["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    mark = "Programming Language :: Python :: 3."
+    assert [f"3.{one.removeprefix(mark)}" for one in PROJECT["classifiers"] if one.startswith(mark)] == tried

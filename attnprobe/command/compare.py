@@ -69,6 +69,7 @@ def named(changes: "Changes") -> dict[str, float]:
             numbers |= {f"first.{name}": one["first"], f"change.{name}": one["change"]}
         if one["metric"] == "correct":
             numbers["correct"] = one["second"]
+            numbers |= {f"{side}.accuracy": one[place] for side, place in (("first", "first"), ("change", "change"))}
     return numbers
 
 

@@ -21,6 +21,8 @@ from attnprobe.shown import visible
 
 CORRECT = "correct"
 """Share of right decisions, 0 to 1, of the texts that both runs have: unlike `accuracy` it has a value for each text."""
+SAME = {"accuracy", "exact_match"}
+"""What the tables call the same share, of all texts of each run and without an interval: not shown a second time."""
 MOST_WORDS = 25
 """Words of a text that a table shows."""
 
@@ -110,10 +112,10 @@ def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) 
     rows = []
     right = [decided(table) == table["label"].map(plain) for table in (one, other)]
     ids = one["example_id"].to_numpy()
-    rows.append(row("performance", CORRECT, "share of right decisions", *(series.astype(float) for series in right)))
+    rows.append(row("performance", CORRECT, "accuracy (same texts)", *(series.astype(float) for series in right)))
     for reading in present(first.numbers):
         for number in reading.headlines_of(first.numbers.outline(reading.probe)):
-            if number.spread:
+            if number.spread or (reading.probe == "performance" and number.metric in SAME):
                 continue
             tables = [run.numbers.rows(reading.probe, number.metrics) for run in (first, second)]
             whole = [values_of_split(table, number.metric) for table in tables]
