@@ -85,7 +85,10 @@ SUBJECTS = {
     "attnprobe/results/rows.py": ["tests/results/test_rows.py", "tests/results/test_results.py"],
     "attnprobe/results/saved.py": ["tests/results/test_untrusted.py", "tests/running/test_allowed.py"],
     "attnprobe/results/spill.py": ["tests/results/test_rows.py"],
-    "attnprobe/results/statistics.py": ["tests/results/test_results.py"],
+    **{
+        f"attnprobe/results/statistics/{name}.py": ["tests/results/statistics/test_statistics.py"]
+        for name in ("multiplicity", "pairs", "rare", "resampling", "shares")
+    },
     "attnprobe/results/table.py": ["tests/results/test_rows.py", "tests/results/test_results.py"],
     "attnprobe/results/untrusted.py": ["tests/results/test_untrusted.py"],
     **{f"attnprobe/launching/{name}.py": ["tests/launching/test_pool.py"] for name in ("logs", "pool", "slots")},
