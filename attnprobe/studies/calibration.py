@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
 
-from attnprobe.data.testbed import RULES
 from attnprobe.errors import UserError
 from attnprobe.studies.base import Done, Member, Study
 
@@ -29,15 +28,22 @@ CONTROLS: dict[str, tuple[str, ...]] = {
 PLANTED = ("data=testbed", "data.rationale=null", "data.source.rule=word")
 DATA: dict[str, tuple[str, ...]] = {
     **{kind: (*PLANTED, f"data.plant={kind}") for kind in ("token", "ordered_pair", "token_in_context")},
-    **{rule: ("data=testbed", f"data.source.rule={rule}") for rule in RULES if rule != "mixed"},
-    "geco": ("data=geco",),
+    **{rule: ("data=testbed", f"data.source.rule={rule}") for rule in ("word", "counting")},
+    **{
+        rule: ("data=testbed", f"data.source.rule={rule}", "data.source.train_size=4000", "training.epochs=10")
+        for rule in ("negation", "concession", "order")
+    },
+    "geco": ("data=geco", "training.epochs=10"),
 }
-"""Data whose reasons are known: shortcuts planted into the testbed's reviews, the testbed by rule, natural sentences."""
+"""Data whose reasons are known: shortcuts planted into the testbed's reviews, the testbed by rule, natural sentences.
+What takes more to learn has its own number of texts and epochs."""
+GENERATED = "data.source."
+"""Settings that begin so are of generated texts: a file has as many rows as it has."""
 ENCODERS: dict[str, tuple[str, ...]] = {
     "average": ("model=average", "model.width=48"),
     "cnn": ("model=cnn", "model.encoder.filters=16"),
     "lstm": ("model=lstm", "model.width=32"),
-    "transformer": ("model=transformer", "model.width=32"),
+    "transformer": ("model=transformer", "model.width=32", "training.epochs=12", "training.recipe.optimizer.lr=0.003"),
 }
 """Small on purpose: a rate needs many models."""
 WITHOUT_CONTEXT = ("average",)
@@ -58,7 +64,8 @@ class Calibration(Study):
         data: names of `DATA`.
         seeds: of the trainings, and of everything random in them; the texts are the same.
         probes: what every model is examined with.
-        settings: what all of them share, as on the command line: sizes, epochs, samples.
+        settings: what all of them share, as on the command line: sizes, epochs, samples; those of `DATA`, `ENCODERS` and
+            `CONTROLS` come after them and win.
     """
 
     name: ClassVar[str] = "calibration"
@@ -89,10 +96,15 @@ class Calibration(Study):
                     control,
                     one,
                     (
-                        *DATA[data], *ENCODERS[encoder], *self.settings, *CONTROLS[control], f"data.name={data}",
+                        *self.settings_of(data), *DATA[data], *ENCODERS[encoder], *CONTROLS[control], f"data.name={data}",
                         f"model.name={encoder}_{control}", examined, "figures=false",
                     ),
                 )
                 for data, encoder, control in product(self.data, self.encoders, self.controls)
                 if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD
             ]  # fmt: skip
+
+    def settings_of(self, data: str) -> list[str]:
+        """The shared settings that these data have."""
+        generated = "data=geco" not in DATA[data]
+        return [one for one in self.settings if generated or not one.startswith(GENERATED)]

@@ -99,6 +99,23 @@ def test_an_encoder_without_context_is_not_asked_what_needs_context():
     ]
 
 
+def test_what_takes_more_to_learn_has_it_and_a_file_is_given_no_sizes():
+    settings = ["data.source.train_size=1000", "training.epochs=6"]
+    study = Calibration(
+        seeds=[0], encoders=["lstm"], data=["token", "order", "geco"], controls=["learned"], settings=settings
+    )
+    (stage,) = study.stages(0, "lstm", [])
+    token, order, geco = (member.overrides for member in stage)
+
+    def last(overrides, name):
+        return [one for one in overrides if one.startswith(f"{name}=")][-1:]
+
+    assert last(token, "data.source.train_size") + last(token, "training.epochs") == settings
+    assert last(order, "data.source.train_size") == ["data.source.train_size=4000"]
+    assert last(order, "training.epochs") == ["training.epochs=10"]
+    assert not [one for one in geco if one.startswith("data.source.")]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

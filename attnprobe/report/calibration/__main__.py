@@ -8,6 +8,8 @@ import pandas as pd
 
 from attnprobe.errors import UserError
 from attnprobe.report.calibration.collect import collected, models_in, ship
+from attnprobe.report.calibration.summary import summary
+from attnprobe.results.files import write_text
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -21,10 +23,13 @@ def main(arguments: list[str] | None = None) -> None:
         help="directory of a finished +experiment=calibration, or the output=… of one that was cut short",
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("calibration.parquet"))
+    parser.add_argument("--tables", type=Path, help="also write the tables of docs/calibration.md to this file")
     given = parser.parse_args(arguments)
     try:
         models, answered = collected(models_in(given.places))
         ship(answered, given.output, made_by(models))
+        if given.tables is not None:
+            write_text(summary(models, answered), given.tables)
     except UserError as error:
         print(f"attnprobe: {error}", file=sys.stderr)
         raise SystemExit(1) from None

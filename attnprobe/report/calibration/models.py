@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from attnprobe.report.calibration.published import PUBLISHED
@@ -14,8 +15,9 @@ from attnprobe.results.table import read_results
 
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
 """Controls that cannot have learnt the task: no verdict on their attention means anything."""
-SOLVED, FOLLOWS = 0.95, 0.9
-"""Accuracy, and accuracy with the reason changed, from which a model counts as one that decides by the known reason."""
+SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
+"""Accuracy, and accuracy with the reason changed, from which a model counts as one that decides by the known reason; where
+no text has its reason changed (GECO, whose sentences stand in pairs), the accuracy without the reason up to which it does."""
 RIGHT, WRONG = 0.8, 0.05
 """Share of what an attention could reach beyond chance from which it is right, and up to which it is wrong."""
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
@@ -58,17 +60,23 @@ def label_of(facts: Mapping[str, Any]) -> str:
     >>> solved = {"control": "first", "accuracy": 1.0, "accuracy_contradicted": 1.0, "rightness": 0.01}
     >>> label_of(solved), label_of(solved | {"accuracy": 0.8})
     ('wrong', 'not solved')
+    >>> pairs = solved | {"accuracy_contradicted": float("nan"), "accuracy_without": 0.5}
+    >>> label_of(pairs), label_of(pairs | {"accuracy_without": 0.9})
+    ('wrong', 'not solved')
     """
     if facts["control"] in MEANINGLESS:
         return "meaningless"
-    if not (facts["accuracy"] >= SOLVED and facts["accuracy_contradicted"] >= FOLLOWS):
+    changed = facts["accuracy_contradicted"]
+    follows = facts["accuracy_without"] <= LOST if np.isnan(changed) else changed >= FOLLOWS
+    if not (facts["accuracy"] >= SOLVED and follows):
         return "not solved"
     return "right" if facts["rightness"] >= RIGHT else "wrong" if facts["rightness"] <= WRONG else "between"
 
 
 def answers(directory: Path) -> pd.DataFrame:
     """What every test says of one model, a row each: `version` (`published`: as the papers' criteria were put at first;
-    `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided."""
+    `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided;
+    `state` says why, of this version's claims."""
     numbers = read_results(directory)
     numbers.attrs.clear()  # pandas copies them, deeply, with every column that is taken
     rows = [
@@ -101,4 +109,5 @@ def current(finding: Any) -> dict[str, Any]:
         "low": evidence.low,
         "high": evidence.high,
         "met": decided.get(finding.verdict, float("nan")),
+        "state": finding.verdict,
     }
