@@ -1,0 +1,57 @@
+"""Are the states that attention chooses from alike? (Mohankumar et al. 2020, conicity)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Note, Subject, description
+from attnprobe.randomness import Draws
+from attnprobe.results.metrics import Metric, Scale
+
+COSINE = Scale("cosine", -1, 1)
+METRICS = (
+    Metric("conicity", COSINE, "of a state with the mean of the text's states, mean over the states",
+           higher_is_better=False, source="Mohankumar et al. 2020, section 3.1"),
+    Metric("conicity_null", COSINE, "of as many vectors of this size, as long as the states, in random directions"),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `Conicity`."""
+
+
+@dataclass
+class Conicity(ModelProbe):
+    """The mean cosine of a text's states with their mean, −1 to 1: near 1 they all point the same way, and it hardly matters
+    which of them is attended to.
+
+    Yields `conicity`; `conicity_null`, of vectors in random directions, as many and as long, which is what chance gives and
+    is far from 0 in short texts; `max_attention`, `predicted_class`, `content_length`. NaN where the states have no mean
+    direction.
+    """
+
+    name: ClassVar[str] = "conicity"
+    metrics = METRICS
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch."""
+        content, states = subject.outputs.content, subject.outputs.hidden.double()
+        yield Measurement("conicity", conicity(states, content))
+        noise = draws.normal(states.shape[-1], content, subject.batch.example_id).movedim(0, -1).to(states)
+        yield Measurement(
+            "conicity_null", conicity(F.normalize(noise, dim=-1) * states.norm(dim=-1, keepdim=True), content)
+        )
+        yield from description(subject.readout)
+
+
+def conicity(states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
+    """Mean cosine of the content's states with their mean; NaN without a state or where the mean, or a state, is 0."""
+    count = content.sum(-1, keepdim=True)
+    kept = torch.where(content.unsqueeze(-1), states, 0)
+    middle = kept.sum(1) / torch.where(count > 0, count, torch.nan)
+    lengths = states.norm(dim=-1) * middle.norm(dim=-1, keepdim=True)
+    cosines = torch.einsum("bsh,bh->bs", kept, middle) / torch.where(lengths > 0, lengths, torch.nan)
+    return torch.where(content, cosines, 0).sum(-1) / count.squeeze(-1)

@@ -1,0 +1,98 @@
+"""How much of attention's order would another rounding, or a slightly other model, turn round?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.errors import UserError
+from attnprobe.measures import kendall_tau
+from attnprobe.nulls.attentions import is_top
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, ReadoutProbe, description
+from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
+from attnprobe.results.metrics import SHARE, TAU, Metric
+
+METRICS = (
+    Metric("near_ties", SHARE, "pairs of positions whose weights differ by no more than `tolerance` of the larger one",
+           higher_is_better=False),
+    Metric("top_gap", SHARE, "of the largest weight by which the second is below it", higher_is_better=True),
+    Metric("tau_moved", TAU, "of the weights with themselves, each multiplied by 1 + `tolerance` · normal noise: as much as "
+           "any measure can agree with weights that are only known so well", higher_is_better=True),
+    Metric("top_stays", SHARE, "draws of this noise after which the most attended position is the same",
+           higher_is_better=True),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `NearTies`."""
+
+
+@dataclass
+class NearTies(ReadoutProbe):
+    """Rank correlations count every pair of positions alike, also those whose weights hardly differ. Yields per example
+
+    - `near_ties` (0 to 1): pairs of positions whose weights differ by no more than `tolerance` of the larger one;
+    - `top_gap` (0 to 1): (largest − second) / largest weight, 0 where two are level;
+    - `tau_moved` (−1 to 1): Kendall's τ-b of the weights with themselves after each was multiplied by 1 + `tolerance` times
+      normal noise, mean of the draws: a ceiling of every rank correlation with attention. 1 where weights are far apart;
+      that of equal weights is undefined (NaN);
+    - `top_stays` (0 to 1): draws after which the same position has the largest weight; of n equal weights 1 / n on average;
+    - `max_attention`, `predicted_class`, `content_length`.
+
+    Attributes:
+        tolerance: relative, above 0 and below 1. Another training moves weights by much more; float32 by 1e-7.
+        samples: draws of the noise.
+    """
+
+    name: ClassVar[str] = "near_ties"
+    metrics = METRICS
+    tolerance: float = 0.01
+    samples: int = 20
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise UserError(
+                f"probe.near_ties.tolerance={self.tolerance}: expected a share of a weight above 0 and below 1, such as 0.01"
+            )
+        if self.samples < 1:
+            raise UserError(f"probe.near_ties.samples={self.samples}: expected how many draws of noise, 1 or more")
+
+    @property
+    def copies(self) -> int:
+        """Of every sample: the noise and the weights."""
+        return 4 * self.samples
+
+    def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch."""
+        attention, content = readout.attention, readout.content
+        near, gap = ties(attention, content, self.tolerance)
+        yield Measurement("near_ties", near)
+        yield Measurement("top_gap", gap)
+        noise = draws.normal(self.samples, content, readout.example_id)
+        moved = torch.where(content, attention * (1 + self.tolerance * noise), 0)
+        yield Measurement("tau_moved", kendall_tau(attention, moved, content).nanmean(0))
+        top = is_top(attention, content)
+        first = top & (top.cumsum(-1) == 1)
+        yield Measurement("top_stays", (is_top(moved, content) & first).any(-1).double().mean(0))
+        yield from description(readout)
+
+
+def ties(
+    attention: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"], tolerance: float
+) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
+    """Share of the pairs of content positions whose weights are nearly level, and by what share of it the largest weight is
+    ahead of the second; NaN in a text of one position."""
+    ordered = attention.masked_fill(~content, -1).sort(-1, descending=True).values
+    size = content.sum(-1)
+    # of ordered weights those within the tolerance of each follow it without a break: count where they end
+    ends = torch.searchsorted((-ordered).contiguous(), (-ordered * (1 - tolerance)).contiguous(), right=True)
+    place = torch.arange(ordered.shape[-1], device=ordered.device)
+    within = (torch.minimum(ends, size.unsqueeze(-1)) - place - 1).clamp(min=0)
+    level = torch.where(place < size.unsqueeze(-1), within, 0).sum(-1).double()
+    pairs = (size * (size - 1)).double() / 2
+    several = size > 1
+    near = level / torch.where(several, pairs, torch.nan)
+    second = ordered[:, 1] if ordered.shape[-1] > 1 else ordered[:, 0]
+    return near, torch.where(several, (ordered[:, 0] - second) / ordered[:, 0], torch.nan)

@@ -1,0 +1,69 @@
+"""Near ties against all pairs one by one, and in known cases."""
+
+from itertools import combinations
+
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.probes.base import Measurement
+from attnprobe.probes.near_ties import NearTies, ties
+from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
+
+
+def readout_of(*weights):
+    attention = torch.tensor(weights, dtype=torch.float64)
+    content = attention >= 0
+    logits = torch.zeros(*attention.shape, 2, dtype=torch.float64)
+    return Readout(attention.clamp(min=0), content, torch.arange(len(attention)), position_logits=logits)
+
+
+def measured(readout, **settings):
+    found = NearTies(**settings).measure(readout, Draws(0, "near_ties"))
+    return {one.metric: one.value for one in found if isinstance(one, Measurement)}
+
+
+def test_all_pairs_one_by_one():
+    generator = torch.Generator().manual_seed(3)
+    content = torch.rand(30, 12, generator=generator) < 0.8
+    attention = (torch.randn(30, 12, generator=generator, dtype=torch.float64) * 0.1).masked_fill(~content, -torch.inf)
+    attention = attention.softmax(-1)
+    near, gap = ties(attention, content, 0.05)
+    for row in range(30):
+        weights = attention[row, content[row]].tolist()
+        pairs = list(combinations(weights, 2))
+        level = sum(abs(a - b) <= 0.05 * max(a, b) for a, b in pairs)
+        assert near[row] == pytest.approx(level / len(pairs))
+        first, second = sorted(weights)[-1], sorted(weights)[-2]
+        assert gap[row] == pytest.approx((first - second) / first)
+
+
+def test_equal_weights_are_all_level_and_far_ones_never():
+    found = measured(readout_of([0.25, 0.25, 0.25, 0.25], [0.8, 0.15, 0.04, 0.01]), samples=200)
+    assert found["near_ties"].tolist() == [1, 0]
+    assert found["top_gap"].tolist() == pytest.approx([0, 0.8125])
+    assert found["tau_moved"][0].isnan()
+    assert found["tau_moved"][1] == 1
+    assert found["top_stays"][0] == pytest.approx(0.25, abs=0.1)  # by chance
+    assert found["top_stays"][1] == 1
+
+
+def test_two_of_three_weights_that_noise_exchanges_half_of_the_time():
+    found = measured(readout_of([0.4, 0.4 * (1 - 1e-7), 0.2]), samples=2000)
+    # τ is 1 in one order of the two and 1/3 in the other
+    assert float(found["tau_moved"]) == pytest.approx(2 / 3, abs=0.03)
+    assert float(found["top_stays"]) == pytest.approx(0.5, abs=0.05)
+
+
+def test_weights_of_nothing_are_level_and_a_text_of_one_word_has_no_pairs():
+    found = measured(readout_of([0.5, 0.5, 0, 0], [1.0, -1, -1, -1]))
+    assert found["near_ties"][0] == pytest.approx(2 / 6)
+    assert found["near_ties"][1].isnan()
+    assert found["top_gap"][1].isnan()
+
+
+@pytest.mark.parametrize("settings", [{"tolerance": 0.0}, {"tolerance": 1.0}, {"samples": 0}])
+def test_settings_that_make_no_sense(settings):
+    with pytest.raises(UserError, match=r"probe\.near_ties\."):
+        NearTies(**settings)

@@ -1,0 +1,57 @@
+"""Signs against a count by hand, and against the weights in random order."""
+
+import pytest
+import torch
+
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Subject
+from attnprobe.importance.contribution import Contribution
+from attnprobe.nulls.permutation import permute_attention
+from attnprobe.probes.base import Measurement
+from attnprobe.probes.signs import Signs
+from attnprobe.randomness import Draws
+from tests.toys import toy_batch, toy_classifier
+
+
+def subject_of(lengths=(5, 1, 8), padding=0):
+    model, batch = toy_classifier(), toy_batch(list(lengths), padding=padding)
+    with torch.no_grad():
+        outputs = model(batch)
+    return Subject(model, batch, outputs, model.readout(batch, outputs))
+
+
+def measured(subject, importances=("contribution",)):
+    found = Signs(importances).examine(subject, Draws(0, "signs"))
+    return {one.metric: one.value for one in found if isinstance(one, Measurement)}
+
+
+def test_every_number_is_the_one_counted_by_hand():
+    subject = subject_of()
+    found = measured(subject)
+    scores, attention = subject.scores("contribution"), subject.readout.attention
+    for row, content in enumerate(subject.readout.content):
+        own = [(float(attention[row, at]), float(scores[row, at])) for at in content.nonzero()[:, 0]]
+        against = [weight for weight, score in own if score < 0]
+        assert found["against_contribution"][row] == pytest.approx(sum(against))
+        assert found["chance_contribution"][row] == pytest.approx(len(against) / len(own))
+        assert found["violation_contribution"][row] == float(max(own)[1] < 0)
+
+
+def test_chance_is_the_mean_over_random_orders():
+    subject = subject_of([6])
+    readout = subject.readout
+    noise = Draws(1, "null").uniform(4000, readout.content, readout.example_id)
+    orders = permute_attention(readout.attention, readout.content, noise)
+    against = (orders * (subject.scores("contribution") < 0)).sum(-1)
+    assert float(against.mean()) == pytest.approx(float(measured(subject)["chance_contribution"]), abs=0.02)
+
+
+def test_padding_changes_nothing():
+    for name, values in measured(subject_of(padding=3)).items():
+        torch.testing.assert_close(values, measured(subject_of())[name], equal_nan=True)
+
+
+def test_an_importance_without_a_sign_is_refused():
+    assert Contribution.signed
+    with pytest.raises(UserError, match="attention has no sign: expected importances whose score below 0"):
+        measured(subject_of(), ("attention",))
