@@ -88,6 +88,10 @@ class Verdict:
         return {MEETS: True, FAILS: False, NO_DIFFERENCE: False}.get(self.state)
 
 
+MOSTLY = 0.5
+"""Skill from which an attention that is shown to point at the words that decide is said to lie on them by and large."""
+
+
 def verdicts(findings: Sequence[Finding], *, guessing: str = "", encoder: str = "") -> list[Verdict]:
     """The lines of one model's card.
 
@@ -196,6 +200,8 @@ def first_sentence(lines: Sequence[Verdict]) -> str:
         f"on a scale from 0, the same weights in random order, to 1, all weight on the word without which the prediction "
         f"moves farthest, it reaches {round(word.value, 2) + 0.0:.2f}"  # + 0.0: none is called −0.00
     )
+    if word.met and word.value < MOSTLY:
+        return f"This attention leans towards the words that decide, and lies on others as well: {scale}."
     if word.met:
         return f"This attention lies by and large on the words that decide: {scale}."
     if word.met is False and state.met:

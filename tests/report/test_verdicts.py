@@ -91,6 +91,10 @@ def test_the_first_sentence_tells_states_from_words():
     sentences = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), first_sentence(verdicts([]))]
     assert len(set(sentences)) == 5
     assert sentences[0].startswith("This attention lies by and large on the words that decide: on a scale from 0")
+    leaning = (0.3, 0.25, 0.35)
+    assert said(leaning).startswith(
+        "This attention leans towards the words that decide, and lies on others as well: on a scale"
+    )
     assert "states that decide, but not at words" in sentences[1]
     assert sentences[2].startswith("This attention does not point at the words that decide")
     assert "cannot be said" in sentences[3]
