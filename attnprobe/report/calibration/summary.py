@@ -140,7 +140,7 @@ def separation_table(answered: pd.DataFrame) -> str:
     for (version, claim), words in NAMES.items():
         if (version, claim) not in of_all.index:
             continue
-        one = of_all.loc[(version, claim)]
+        one = of_all.loc[[(version, claim)]].iloc[0]
         row = [words, f"{one['AUC']:.2f} [{one['AUC low']:.2f}, {one['AUC high']:.2f}]"]
         for encoder in encoders:
             there = (version, claim, encoder) in of_encoder.index
@@ -154,7 +154,7 @@ def beyond(left_out: pd.DataFrame, test: tuple[str, str], kind: str) -> str:
     """The share of one kind of attention beyond a threshold that was chosen on other data sets, in per cent."""
     if test not in left_out.index:
         return "–"
-    told = left_out.loc[test]
+    told = left_out.loc[[test]].iloc[0]
     share, low, high = (100 * told[name] for name in (kind, f"{kind} low", f"{kind} high"))
     return f"{share:.0f} % of {int(told[f'{kind} models'])} [{low:.0f}, {high:.0f}]"
 
