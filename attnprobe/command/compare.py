@@ -99,6 +99,12 @@ def show(changes: "Changes") -> None:
     alone = (changes.first_only, changes.second_only)
     only = " (A has {:,} others, B {:,})".format(*alone) if any(alone) else ""
     print(f"texts in both: {changes.shared:,}{only}; another prediction for {changes.flipped:,}")
+    verdicts = [
+        [one["criterion"], one["first"], one["second"], "changed" if one["first"] != one["second"] else ""]
+        for one in changes.verdicts.to_dict("records")
+    ]
+    if verdicts:
+        table("verdicts", ["criterion", "A", "B", ""], verdicts)
     numbers = [
         [
             one["title"],
@@ -112,12 +118,6 @@ def show(changes: "Changes") -> None:
     ]
     title = "numbers (A, B, and B minus A over the same texts, with its 95 % interval)"
     table(title, ["", "A", "B", "B - A", "", ""], numbers)
-    verdicts = [
-        [one["criterion"], one["first"], one["second"], "changed" if one["first"] != one["second"] else ""]
-        for one in changes.verdicts.to_dict("records")
-    ]
-    if verdicts:
-        table("verdicts", ["criterion", "A", "B", ""], verdicts)
     examples = [
         [
             str(one["example_id"]),

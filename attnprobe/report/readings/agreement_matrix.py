@@ -89,7 +89,7 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             matrix[a, b] = matrix[b, a] = mean
         order = clustered(matrix)
         shown = matrix[np.ix_(order, order)]
-        panel.imshow(np.ma.masked_invalid(shown), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+        colours = panel.imshow(np.ma.masked_invalid(shown), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         for (y, x), tau in np.ndenumerate(shown):
             if not np.isnan(tau):
                 shade = "white" if abs(tau) > 0.6 else "black"
@@ -100,6 +100,7 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         panel.tick_params(length=0)
         title(panel, counted(facet.title, len(facet.rows)), NARROW)
     around(figure)
+    figure.colorbar(colours, ax=axes, aspect=30, pad=0.02).set_label("Kendall's τ")  # one scale for all panels
     return figure
 
 
