@@ -107,11 +107,12 @@ def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         own = table[table["kind"] == kind] if len(table) else table
         beside = panel.get_yaxis_transform()
         panel.text(0.99, at, f"{kind}: {len(own)}", ha="right", va="center", fontsize=7, transform=beside)
+        at -= 1  # a line of its own
         for row in own.nlargest(SHOWN, by).to_dict("records") if len(own) else ():
             pair(panel, row, at, scale)
             labels[at] = drawable(f"{row['word']} ({row['texts']})")
             at -= 1
-        at -= 1 if len(own) else 2
+        at -= 0.5
     panel.set_yticks(list(labels), list(labels.values()))
     panel.set_ylim(at + 0.4, 0.8)
     panel.axvline(1, lw=0.5, color=INK, zorder=0)
