@@ -185,7 +185,7 @@ def lengths(subject: Subject) -> list[Check]:
     """How long the texts are, whether they were split into words at all, and how many were cut."""
     length = subject.train.words.lengths
     middle = float(np.median(length))
-    sentence = f"the median text has {middle:g} words ({length.min():,} to {length.max():,})"
+    sentence = f"the median text has {middle:g} word{'' if middle == 1 else 's'} ({length.min():,} to {length.max():,})"
     follows = "too short to attend to one word rather than another, or not split into words; see data.language"
     checks = [below("length", middle, SHORT_TEXT, sentence, follows)]
     code, share = spaceless(subject)
