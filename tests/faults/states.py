@@ -9,8 +9,8 @@ from typing import Any
 TIMES = ("seconds", "finished", "plan", "words", "checksum")
 """Keys of JSON files that hold times, words about times, or a checksum of these."""
 NUMBER = re.compile(r"\.\d+\.partial$")
-TOLD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC|: about [\w .]+ on this machine")
-"""When a page was made, as it says itself; and how long its study was going to take."""
+TOLD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC|: about [\w .]+ on this machine|This test took [^<]*")
+"""When a page was made, as it says itself; how long its study was going to take, and how long its tests took."""
 MINE = "mine.txt"
 """A file of the user's; there is one in every folder that the commands find."""
 
