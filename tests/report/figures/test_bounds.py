@@ -41,11 +41,16 @@ OF_IMPORTANCES = [
       for kind in ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")),
     *(("subsets", f"{kind}_{name}") for name in COMPARED
       for kind in ("aopc", "aopc_normalised", "shapley_tau", "shapley_error")),
+    *(("plausibility", f"{kind}_rationale_{name}") for name in COMPARED for kind in ("top_in", "mass_in", "f1", "auprc")),
+    *(("plausibility", chance) for chance in ("rationale_share", "auprc_chance")),
+    *(("sanity", f"{kind}_similarity_{name}") for name in COMPARED for kind in ("random_weights", "shuffled_labels", "floor", "ceiling")),
+    *(("sanity", f"similarity_{name}_down_to_{part}") for name in COMPARED
+      for part in ("decoder", "attention", "encoder", "embedding")),
 ]  # fmt: skip
 TOLD = {"erasure": {name: built_in({"gradient": "attention_gradient"}.get(name, name)).facts for name in RANKINGS[:-1]}}
 TOLD |= {
     probe: {name: built_in(name).facts for name in COMPARED}
-    for probe in ("agreement_matrix", "faithfulness", "subsets")
+    for probe in ("agreement_matrix", "faithfulness", "subsets", "plausibility", "sanity")
 }
 
 """What a run's manifest says of its importances."""
