@@ -43,7 +43,8 @@ OF_IMPORTANCES = [
       for kind in ("aopc", "aopc_normalised", "shapley_tau", "shapley_error")),
     *(("plausibility", f"{kind}_rationale_{name}") for name in COMPARED for kind in ("top_in", "mass_in", "f1", "auprc")),
     *(("plausibility", chance) for chance in ("rationale_share", "auprc_chance")),
-    *(("sanity", f"{kind}_similarity_{name}") for name in COMPARED for kind in ("random_weights", "shuffled_labels", "floor", "ceiling")),
+    *(("sanity", f"{kind}_similarity_{name}") for name in COMPARED
+      for kind in ("random_weights", "shuffled_labels", "floor", "ceiling")),
     *(("sanity", f"similarity_{name}_down_to_{part}") for name in COMPARED
       for part in ("decoder", "attention", "encoder", "embedding")),
 ]  # fmt: skip
