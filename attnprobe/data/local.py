@@ -156,7 +156,7 @@ def malformed_line(path: Path) -> str | None:
             for number, line in enumerate(lines, 1):
                 try:
                     if line.strip() and not isinstance(json.loads(line), dict):
-                        return f"line {number} is not JSON object: {line.strip()[:60]!r}"
+                        return f"line {number} is not a JSON object: {line.strip()[:60]!r}"
                 except ValueError as error:
                     return f"line {number} is not JSON ({error}): {line.strip()[:60]!r}"
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:

@@ -69,7 +69,7 @@ class OwnRunDirectory(RunDirectory):
         others = [path.name for path in self.path.iterdir() if not is_partial_of(MARKER, path)]
         if others:
             raise UserError(
-                f"{self.path} is not empty and no run of attnprobe: there is {sorted(others)[0]}, and no {MARKER} that "
+                f"{self.path} is not empty and is not a run of attnprobe: there is {sorted(others)[0]}, and no {MARKER} that "
                 f"says whose it is. Nothing was changed. Choose a new directory for run_dir, or another output=…"
             )
 

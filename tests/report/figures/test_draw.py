@@ -176,7 +176,7 @@ def test_panel_titles_break_at_dots_and_shorten_long_words():
     panel = new_figure().subplots()
     title(panel, "newsgroups_pair · average_additive · class 0 · " + "x" * 50)
     lines = panel.get_title("left").split("\n")
-    assert lines[:2] == ["newsgroups_pair", "average_additive · class 0"]
+    assert lines[:2] == ["newsgroups_pair · average_additive", "class 0"]
     assert max(text_width(line, TITLE_SIZE) for line in lines) <= TITLE_WIDTH
     assert lines[-1].endswith("…")
 
