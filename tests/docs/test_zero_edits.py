@@ -134,7 +134,9 @@ def test_the_study_is_read_and_has_a_page_of_its_own(study, monkeypatch, capsys)
     assert found.title in (study / "report.html").read_text()
     assert "stability: The attention is" in capsys.readouterr().out
     monkeypatch.setattr(studies, "entry_points", lambda group: [])
-    with pytest.raises(UserError, match=r"of the study 'widths': expected one of audit, calibration, [a-z, ]*wiegreffe"):
+    with pytest.raises(
+        UserError, match=r"of the study 'widths': expected one of audit, calibration, [a-z, ]*wiegreffe"
+    ):
         read_study(study)
 
 
