@@ -113,7 +113,7 @@ def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
         (place / name).write_text("mine")
     before = content_of(place)
     run = OwnRunDirectory(place)
-    with pytest.raises(UserError, match="is not empty and no run of attnprobe"):
+    with pytest.raises(UserError, match="is not empty and is not a run of attnprobe"):
         run.refuse_foreign()
     run.discard()
     assert content_of(place) == before
