@@ -110,7 +110,7 @@ def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was(tmp_path):
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="no run of attnprobe"):
+    with pytest.raises(UserError, match="not a run of attnprobe"):
         audit_tensors(ATTENTION, LOGITS, labels=[1, 0], output=tmp_path, page=False)
     assert (tmp_path / "run" / "thesis.txt").read_text() == "mine"
 

@@ -147,7 +147,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     for policy in ("error", "replace"):
-        with pytest.raises(UserError, match="no run of attnprobe"):
+        with pytest.raises(UserError, match="not a run of attnprobe"):
             run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}", f"on_finished={policy}"))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
