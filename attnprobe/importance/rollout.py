@@ -1,5 +1,6 @@
 """Attention followed through all layers of a transformer (Abnar & Zuidema 2020)."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,7 +20,28 @@ def layers_of(subject: Subject) -> Layers | None:
 
 
 @dataclass(frozen=True)
-class Rollout(Importance):
+class Followed(Importance):
+    """An importance that says of every layer what each state owes to each part, and follows it through all of them."""
+
+    shares: ClassVar[bool] = True
+
+    @abstractmethod
+    def maps(self, subject: Subject, layers: Layers) -> Sequence[Float[Tensor, "batch parts parts"]]:
+        """What each state after a layer (row) owes to each state before it (column), layer by layer."""
+
+    def is_defined(self, subject: Subject) -> bool:
+        """Of transformers alone."""
+        return subject.cached(layers_of) is not None
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        """0 to 1; 0 outside content."""
+        layers = subject.cached(layers_of)
+        assert layers is not None
+        return per_word(deciding(product(self.maps(subject, layers)), layers).double(), subject)
+
+
+@dataclass(frozen=True)
+class Rollout(Followed):
     """How much of the deciding state comes from each word, if every layer passed on what it attends to, and its own input as
     much again: the row of ½ (A_L + I) … ½ (A_1 + I), A the mean over a layer's heads. Pieces of a word are added up. 0 to 1.
 
@@ -30,19 +52,11 @@ class Rollout(Importance):
     name: ClassVar[str] = "rollout"
     title: ClassVar[str] = "attention rollout"
     colour: ClassVar[str] = "#B8860B"
-    shares: ClassVar[bool] = True
 
-    def is_defined(self, subject: Subject) -> bool:
-        """Of transformers alone."""
-        return subject.cached(layers_of) is not None
-
-    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        """0 to 1; 0 outside content."""
-        layers = subject.cached(layers_of)
-        assert layers is not None
+    def maps(self, subject: Subject, layers: Layers) -> Sequence[Float[Tensor, "batch parts parts"]]:
+        """½ (A + I)."""
         own = torch.eye(layers.mask.shape[1], dtype=torch.float64, device=layers.mask.device)
-        followed = product([(one.mean(1) + own) / 2 for one in layers.weights])
-        return per_word(deciding(followed, layers).double(), subject)
+        return [(one.mean(1) + own) / 2 for one in layers.weights]
 
 
 def product(maps: Sequence[Float[Tensor, "batch parts parts"]]) -> Float[Tensor, "batch parts parts"]:
