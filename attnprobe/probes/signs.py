@@ -29,7 +29,9 @@ class Signs(RankingProbe):
 
     Per signed importance X, whose score below 0 speaks against the decision, it yields `violation_X` (1: the most attended
     item has such a score; of level items their share), `against_X` (attention on all such items, 0 to 1), and `chance_X`, the
-    share of the items that have one, which is what both are on average with the same weights in random order.
+    share of the items that have one, which is what both are on average with the same weights in random order and the same
+    decision. That decision is the weights' own: weights without any meaning lie below this chance as well, so that no
+    verdict goes by it.
     `max_attention`, `predicted_class`, `content_length`. NaN where an importance is undefined.
 
     Attributes:

@@ -1,5 +1,7 @@
 """Signs against a count by hand, and against the weights in random order."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,6 +12,8 @@ from attnprobe.nulls.permutation import permute_attention
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.signs import Signs
 from attnprobe.randomness import Draws
+from attnprobe.readout import Readout
+from attnprobe.report.readings.signs import READING
 from tests.toys import toy_batch, toy_classifier
 
 
@@ -44,6 +48,18 @@ def test_chance_is_the_mean_over_random_orders():
     orders = permute_attention(readout.attention, readout.content, noise)
     against = (orders * (subject.scores("contribution") < 0)).sum(-1)
     assert float(against.mean()) == pytest.approx(float(measured(subject)["chance_contribution"]), abs=0.02)
+
+
+def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
+    """They make the decision that the items speak for or against."""
+    generator = torch.Generator().manual_seed(0)
+    attention = (3 * torch.randn(500, 8, generator=generator, dtype=torch.float64)).softmax(-1)
+    logits = torch.randn(500, 8, 2, generator=generator, dtype=torch.float64)
+    number = torch.arange(500)
+    readout = Readout(attention, torch.ones_like(attention).bool(), number, position_logits=logits)
+    found = measured(replace(subject_of([8] * 500), readout=readout))
+    assert (found["chance_contribution"] - found["against_contribution"]).mean() > 0.1
+    assert READING.claims == ()
 
 
 def test_padding_changes_nothing():
