@@ -69,7 +69,9 @@ class Sanity(RankingProbe):
     published = ("attention", "gradient", "gradient_input", "integrated_gradients", "leave_one_out", "random")
     samples: int = 2
     twin: str | None = None
-    _random: dict[int, list[tuple[str, dict[str, Tensor]]]] = field(default_factory=dict, init=False, repr=False)
+    _random: dict[tuple[int, int], list[tuple[str, dict[str, Tensor]]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _twin: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -122,10 +124,12 @@ class Sanity(RankingProbe):
         assert isinstance(model, TrainedModel)
         found: dict[str, dict[str, Tensor]] = {}
         for sample in range(self.samples):
-            if sample not in self._random:
-                self._random[sample] = random_parts(model, torch.Generator().manual_seed(1_000_003 * seed + sample))
+            # by the seed too: a run's probes may have been timed before, under another one
+            if (seed, sample) not in self._random:
+                generator = torch.Generator().manual_seed(1_000_003 * seed + sample)
+                self._random[seed, sample] = random_parts(model, generator)
             changed: dict[str, Tensor] = {}
-            for part, numbers in self._random[sample]:
+            for part, numbers in self._random[seed, sample]:
                 changed |= numbers
                 with replaced(model, changed):
                     values = compared(same_texts(subject), own)

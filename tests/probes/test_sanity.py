@@ -19,9 +19,10 @@ from tests.toys import toy_batch, toy_classifier, toy_readout
 NAMES = ("attention", "position", "gradient", "random")
 
 
-def of(classifier, batch, probe):
+def of(classifier, batch, probe, seed=0):
     subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    return {one.metric: one.value for one in probe.measure(subject, Draws(0, "sanity")) if isinstance(one, Measurement)}
+    draws = Draws(seed, "sanity")
+    return {one.metric: one.value for one in probe.measure(subject, draws) if isinstance(one, Measurement)}
 
 
 def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():
@@ -56,6 +57,16 @@ def test_one_random_model_by_hand():
             classifier.get_parameter(name).data.copy_(values)
     left = spearman(own, classifier(batch).attention.detach().double(), batch.content)
     torch.testing.assert_close(found["similarity_attention_down_to_attention"], left)
+
+
+def test_a_probe_that_was_timed_under_another_seed_measures_what_a_new_one_does():
+    classifier, batch = toy_classifier(spread=4), toy_batch([6, 8])
+    timed = Sanity(importances=("attention",), samples=1)
+    before = of(classifier, batch, timed, seed=0)
+    after, new = of(classifier, batch, timed, seed=1), of(classifier, batch, Sanity(("attention",), samples=1), seed=1)
+    name = "similarity_attention_down_to_attention"
+    assert not torch.equal(before[name], after[name])
+    assert torch.equal(after[name], new[name])
 
 
 def test_paddings_vector_stays_zero():
