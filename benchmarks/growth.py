@@ -11,7 +11,6 @@ counted. Of each probe the last line gives the exponent e of seconds ~ size^e be
 import argparse
 import json
 import math
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +41,7 @@ from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.sites import Sites
 from attnprobe.randomness import Draws
+from benchmarks.peak import peak_memory
 from benchmarks.timing import processor
 
 VOCABULARY = 1000
@@ -151,10 +151,7 @@ def child(axis: str, size: int, repeats: int) -> None:
                     start = process_time()
                     job(subject)
                     seconds[name][-1] += process_time() - start
-    # Linux counts in kilobytes, macOS in bytes
-    unit = 1e6 if sys.platform == "darwin" else 1e3
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    print(json.dumps({"seconds": {name: median(times[1:]) for name, times in seconds.items()}, "peak": peak}))
+    print(json.dumps({"seconds": {name: median(times[1:]) for name, times in seconds.items()}, "peak": peak_memory()}))
 
 
 def measured(axis: str, size: int, repeats: int) -> tuple[dict[str, float], float]:

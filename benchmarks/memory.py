@@ -14,7 +14,6 @@ nothing.
 import argparse
 import json
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.peak import peak_memory
 
 WORDS = [f"word{number}" for number in range(2000)]
 PROBES = "probe=[permutation,single_weight,erasure,gradient,adversarial]"
@@ -108,9 +109,7 @@ def child(task: str, *arguments: str) -> None:
         from attnprobe.report.page.build import write_report
 
         write_report([arguments[0]], Path(arguments[1]))
-    # Linux counts in kilobytes, macOS in bytes
-    unit = 1e6 if sys.platform == "darwin" else 1e3
-    print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}))
+    print(json.dumps({"peak": peak_memory()}))
 
 
 def measured(*arguments: str) -> float:
