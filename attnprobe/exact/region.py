@@ -15,7 +15,7 @@ how far rounding may take it."""
 
 class Outer(NamedTuple):
     """A polytope around the region, as rows of a linear programme over the weights and some variables of its own:
-    rows · v ≤ limits, v between `least` and `most` from the weights' end on."""
+    rows · v ≤ limits. `extra`: least and most of each of its own variables, which follow the weights."""
 
     rows: Float[np.ndarray, "rows variables"]
     limits: Float[np.ndarray, "rows"]

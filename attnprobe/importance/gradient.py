@@ -50,8 +50,7 @@ def gradients(classifier: Model, batch: Batch) -> Gradients:
         raise UserError("gradients of words need a model that attends to words; this one attends to larger units")
     with torch.enable_grad():
         # input · gradient is the derivative by a factor of the input
-        scale = torch.ones_like(classifier.inputs(batch)[..., 0]).requires_grad_()
-        reacting = classifier.scaled(batch, scale)
+        scale, reacting = classifier.scaled(batch)
         held = classifier.under(batch, scale, reacting, reacting.attention.detach())
         result = []
         for outputs in (held, reacting):

@@ -150,10 +150,12 @@ class Model(LightningModule, ABC):
     ) -> Outputs:
         """As `forward`, with other vectors in the place of the text's own, and on request another attention."""
 
-    def scaled(self, batch: Batch, scale: Float[Tensor, "batch parts"]) -> Outputs:
-        """As `forward`, with each of the `inputs` multiplied by its factor. Only to be differentiated by the factors, and by
-        states on the way: where all factors are 1 the derivative is input · ∂/∂input."""
-        return self.outputs_from(batch, self.inputs(batch).detach() * scale.unsqueeze(-1))
+    def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch parts"], Outputs]:
+        """A factor of 1 for each of the `inputs`, and what `forward` gives where each is multiplied by its factor. Only to be
+        differentiated by the factors, and by states on the way: the derivative is input · ∂/∂input."""
+        inputs = self.inputs(batch).detach()
+        scale = torch.ones_like(inputs[..., 0]).requires_grad_()
+        return scale, self.outputs_from(batch, inputs * scale.unsqueeze(-1))
 
     def under(
         self,
@@ -162,7 +164,7 @@ class Model(LightningModule, ABC):
         outputs: Outputs,
         attention: Float[Tensor, "batch seq"],
     ) -> Outputs:
-        """As `scaled`, under another attention; `outputs` are those of `scaled` for the same factors: a model that need not
+        """As `scaled`, under another attention; `outputs` are those that came with the factors: a model that need not
         compute again what lies before its attention takes it from there."""
         return self.outputs_from(batch, self.inputs(batch).detach() * scale.unsqueeze(-1), attention)
 

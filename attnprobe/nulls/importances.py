@@ -21,8 +21,7 @@ def gradients_under(
     `attnprobe.importance.gradient.gradients`."""
     found = []
     with torch.enable_grad():
-        scale = torch.ones_like(classifier.inputs(batch)[..., 0]).requires_grad_()
-        own = classifier.scaled(batch, scale)
+        scale, own = classifier.scaled(batch)
         for attention in attentions:
             outputs = classifier.under(batch, scale, own, attention.to(scale.dtype))
             probability = probabilities(outputs.logits, classifier.task)

@@ -66,9 +66,7 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
         return
     inputs = [one for one in dict.fromkeys(operator for _, operator in pairs) if one not in ("delete", "attention")]
     frame = per_example(results, PROBE, [f"comprehensiveness_{name}_by_{one}" for name, one in pairs])
-    reading.tables[
-        "What to show instead: fall of the prediction without each method's top words (deleted), and beside attention"
-    ] = beside_attention(frame, results, names)
+    reading.tables[CAPTION] = beside_attention(frame, results, names)
     candidates = [name for name in names if name not in ("attention", *MEANINGLESS)]
     if not candidates or len(frame) < 4:
         return
