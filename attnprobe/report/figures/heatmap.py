@@ -11,6 +11,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from attnprobe.errors import UserError
 from attnprobe.report.figures.lines import (
     COLUMN,
     ELLIPSIS,
@@ -171,8 +172,12 @@ def _positions(results: pd.DataFrame, example_id: int, metric: str, count: int) 
     if rows.empty:
         return None
     steps = rows["step"].to_numpy(int)
-    if steps.max() >= count:
-        raise ValueError(f"example {example_id}: {metric} has position {steps.max()}, but the text has {count} tokens")
+    if steps.max() >= count or steps.min() < 0:
+        wrong = steps.max() if steps.max() >= count else steps.min()
+        raise UserError(
+            f"example {example_id}: {metric} has position {wrong}, but the text has {count} tokens: the run's tables and "
+            f"examples do not belong together. Copy the run again from where it came"
+        )
     weights = np.zeros(count)
     weights[steps] = rows["value"].to_numpy()
     return weights

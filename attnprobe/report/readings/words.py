@@ -14,6 +14,7 @@ from scipy import stats
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.figures.style import INK, drawable
 from attnprobe.report.reading import Drawing, Reading
+from attnprobe.results.positions import check_positions
 from attnprobe.results.statistics import student
 
 PROBE = "words"
@@ -73,13 +74,19 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
 
 
 def placed(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
-    """A row per word of every text: `example_id word` and the metrics."""
+    """A row per word of every text: `example_id word` and the metrics.
+
+    Raises:
+        UserError: a number is said of a word that the examples do not have.
+    """
     of_probe = results[(results["probe"] == PROBE) & results["metric"].isin(STEPS) & results["step"].notna()]
     wide = of_probe.pivot_table(
         index=["example_id", "step"], columns="metric", values="value", observed=True, dropna=False
     )
     wide = wide.reindex(columns=list(STEPS)).dropna(how="all").reset_index()
     tokens = {int(row["example_id"]): list(row["tokens"]) for row in examples.to_dict("records")}
+    lengths = wide["example_id"].map({text: len(words) for text, words in tokens.items()})
+    check_positions(wide["step"].to_numpy(float), lengths.fillna(0).to_numpy(int), f"the table of {PROBE}")
     wide["word"] = [tokens[int(text)][int(step)] for text, step in zip(wide["example_id"], wide["step"], strict=True)]
     return wide
 

@@ -13,6 +13,7 @@ from attnprobe.report.page.browser.texts import Texts, is_list, lengths_of, star
 from attnprobe.report.page.runs import Run
 from attnprobe.report.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.positions import check_positions
 from attnprobe.results.schema import SITE
 from attnprobe.results.table import read_pieces, sites_in
 
@@ -144,7 +145,7 @@ def weights(
         spans: the stretches `[first, stop)` of `rows`.
 
     Raises:
-        ValueError: the table has a position that its text does not have.
+        UserError: the table has a position that its text does not have.
     """
     lengths = (texts.lengths if source.key == INNER else texts.items).astype(np.int64)
     pieces, waiting = records(run, source), Records(*(np.zeros(0, kind) for kind in (np.int64, np.int64, np.float64)))
@@ -175,8 +176,7 @@ def _fill(
 ) -> None:
     """Put the records of a stretch's examples into their places; those of other examples are only looked at."""
     row = np.searchsorted(ids, given.example_id)
-    if (row >= len(ids)).any() or (given.step >= lengths[row]).any():
-        raise ValueError(f"{where} has a position that its text does not have")
+    check_positions(given.step, np.append(lengths, 0)[row], where)
     place = np.minimum(np.searchsorted(own, row), len(own) - 1)
     kept = own[place] == row
     dense[begin[place[kept]] + given.step[kept]] = given.value[kept]
