@@ -2,9 +2,9 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linprog
 
 from attnprobe.exact.bound import NEGLIGIBLE
+from attnprobe.exact.programme import Programme, Simplex, Stalled
 from attnprobe.exact.region import Incumbent, Region, moved_term
 
 POLISHINGS = 4
@@ -89,16 +89,20 @@ def polish(example: Region, best: Incumbent) -> None:
         rows = np.c_[both, np.tile(-np.eye(classes), (2, 1))]
         rows = np.r_[rows, np.r_[np.zeros(len(used)), np.ones(classes)][None]]
         moved = away - a[used] @ effect  # what the linearised prediction adds to effect · new weights
-        limits = np.r_[-moved, moved, budget]
-        cost = np.r_[-gradient, np.zeros(classes)]
-        total = np.r_[np.ones(len(used)), np.zeros(classes)][None]
-        solution = linprog(
-            cost, rows, limits, total, [example.mass], (0, None), method="highs-ds", options={"presolve": False}
-        )
-        if solution.status != 0:
+        ceiling = np.r_[-moved, moved, budget, example.mass]
+        floor = np.r_[np.full(len(ceiling) - 1, -np.inf), example.mass]
+        rows = np.r_[rows, np.r_[np.ones(len(used)), np.zeros(classes)][None]]
+        variables = np.zeros(len(used) + classes)
+        programme = Programme(rows, floor, ceiling, variables, variables + np.inf, simplex=Simplex.DUAL)
+        try:
+            solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
+        except Stalled:
+            return
+        if solution is None:
             return
         target = np.zeros_like(a)
-        target[used] = solution.x[: len(used)] * (example.mass / solution.x[: len(used)].sum())
+        weights = solution.at[: len(used)].clip(min=0)
+        target[used] = weights * (example.mass / weights.sum())
         best.offer_all(a + steps * (target - a))
         if best.jsd < before + NEGLIGIBLE:
             return
