@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnprobe.models.pretrained.scaling import scaled
+
 TINY = 1e-30
 """Least mass of a word in a row: what underflowed to 0 can be scaled up again."""
-SWEEPS, TOLERANCE = 1000, 1e-12
-"""The scaling ends when no word's mass is off by more, or after that many sweeps."""
 
 
 def membership(
@@ -64,7 +64,7 @@ def lifted(
     mass = torch.where(words, masses(rows, member).clamp_min(TINY), 0)
     totals = mass.sum(-1, keepdim=True)
     alone = rows.shape[1] == 1
-    wanted = attention.unsqueeze(-2) * totals if alone else scaled(attention, mass, totals, valid)
+    wanted = attention.unsqueeze(-2) * totals if alone else rescaled(attention, mass, totals, valid)
     # each piece keeps its share of its word's mass; of a word that underflowed, all the same share
     share = rows @ member
     count = member.sum(1, keepdim=True).clamp_min(1)
@@ -76,24 +76,14 @@ def lifted(
     return torch.where(valid.unsqueeze(-1), result, rows)
 
 
-def scaled(
+def rescaled(
     attention: Float[Tensor, "*samples batch seq"],
     mass: Float[Tensor, "batch rows seq"],
     totals: Float[Tensor, "batch rows 1"],
     valid: Bool[Tensor, "batch rows"],
 ) -> Float[Tensor, "*samples batch rows seq"]:
-    """Matrix scaling: columns to the attention's share of all mass, rows to their own mass, alternately."""
+    """The words' masses nearest to the recorded ones: columns with the attention's share of all mass, rows with their own."""
     there = valid.unsqueeze(-1).to(mass.dtype)
-    mass = mass * there
-    size = attention.sum(-1, keepdim=True).unsqueeze(-1)  # 1, but where weights are taken for free inputs
-    column = attention.unsqueeze(-2) * (totals * there).sum(-2, keepdim=True)
-    row = totals * there * size
-    current = mass.expand(*attention.shape[:-1], *mass.shape[-2:])
-    for _ in range(SWEEPS):
-        sums = current.sum(-2, keepdim=True)
-        current = current * torch.where(sums > 0, column / torch.where(sums > 0, sums, 1), 0)
-        sums = current.sum(-1, keepdim=True)
-        current = current * torch.where(sums > 0, row / torch.where(sums > 0, sums, 1), 0)
-        if ((current.sum(-2, keepdim=True) - column).abs().amax() <= TOLERANCE * column.detach().amax()).item():
-            break
-    return current
+    totals = (totals * there).squeeze(-1)
+    size = attention.sum(-1, keepdim=True)  # 1, but where weights are taken for free inputs
+    return scaled(mass * there, totals * size, attention * totals.sum(-1, keepdim=True))
