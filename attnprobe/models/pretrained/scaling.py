@@ -113,9 +113,7 @@ def at(
     return Scaling(share, there, there.sum(-1))
 
 
-def solved(
-    found: Scaling, right: Float[Tensor, "matrices rows"]
-) -> Float[Tensor, "matrices rows"]:
+def solved(found: Scaling, right: Float[Tensor, "matrices rows"]) -> Float[Tensor, "matrices rows"]:
     """Solve for a change of the row factors that changes the rows' sums by `right`, the columns' sums being kept; 0 where
     that is not determined.
 
