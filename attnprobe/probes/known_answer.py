@@ -12,6 +12,7 @@ from torch import Tensor
 from attnprobe.batch import Axis, Batch
 from attnprobe.data.vocabulary import PADDING
 from attnprobe.erasure.single import decision_margin
+from attnprobe.erasure.words import without_pieces
 from attnprobe.errors import UserError
 from attnprobe.importance.plausibility import average_precision, covered, mass_inside, precision_at_size
 from attnprobe.measures import kendall_tau, normalised, total_variation
@@ -56,7 +57,8 @@ class KnownAnswer(ModelProbe):
       τ-b of the attention with the contributions' size (−1 to 1), `state_mass_agreement` the mass that both have in
       common (0 to 1).
 
-    Changed texts are encoded again in full. There are no such rows where the model refuses them, because its attention is
+    Changed texts are encoded again in full; `correct_contradicted` is left out for a model that reads pieces, as the changed
+    words are not cut into any. There are no such rows where the model refuses them, because its attention is
     imposed by a teacher and known for the data set's own texts alone.
     """
 
@@ -103,7 +105,7 @@ class KnownAnswer(ModelProbe):
             "correct_without": (kept(batch, ~batch.rationale), batch.labels),
             "correct_alone": (kept(batch, batch.rationale), batch.labels),
         }
-        if batch.counterfactual is not None:
+        if batch.counterfactual is not None and batch.pieces is None:
             texts["correct_contradicted"] = (contradicted(batch), (batch.labels + 1) % classifier.classes)
         decisions = {}
         with torch.no_grad():
@@ -113,7 +115,7 @@ class KnownAnswer(ModelProbe):
                 text.content[empty, 0] = True
                 right = (classifier(text).logits.argmax(-1) == labels).double()
                 decisions[metric] = torch.where(empty, torch.nan, right)
-        if batch.counterfactual is not None:
+        if "correct_contradicted" in texts and batch.counterfactual is not None:
             unknown = ~(batch.counterfactual != PADDING).any(-1)
             decisions["correct_contradicted"] = decisions["correct_contradicted"].masked_fill(unknown, torch.nan)
         return decisions
@@ -128,6 +130,7 @@ def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
     moved = alone.changed(lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column)
     there = stays.gather(1, order)
     ids: Int[Tensor, "batch tokens"] = moved.ids.masked_fill(~there, PADDING)
+    moved = without_pieces(moved, batch, batch.mask & ~stays)
     return replace(moved, ids=ids, mask=there, content=moved.content & there)
 
 

@@ -16,6 +16,7 @@ from attnprobe.probes.known_answer import KnownAnswer, kept
 from attnprobe.randomness import Draws
 from attnprobe.results.table import read_results
 from attnprobe.running.run import run
+from tests.models.pretrained.families import TEXTS, batch_of, classifier
 from tests.runs import small_run
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
@@ -148,6 +149,28 @@ def test_struck_words_close_the_gap_and_take_their_columns_along():
     assert short.ids.tolist() == [[2, int(words[1]), int(words[3]), int(words[5]), 3, 0, 0, 0, 0]]
     assert short.mask.tolist() == [[True] * 5 + [False] * 4]
     assert short.content.tolist() == [[False, True, True, True, *[False] * 5]]
+
+
+def test_a_model_that_reads_pieces_is_given_those_of_the_words_that_are_left():
+    pytest.importorskip("transformers")
+    model = classifier().double()
+    words = TEXTS[1].split()
+    batch = batch_of(model, [TEXTS[1]])
+    mark = torch.zeros_like(batch.content)
+    mark[0, [4, 8]] = True  # "dull", and "unable" of two pieces
+    batch = replace(batch, rationale=mark, counterfactual=batch.ids)
+    model.prepare(batch)
+    for keep in (mark, ~mark):
+        left = kept(batch, keep)
+        text = " ".join(word for place, word in enumerate(words, 1) if keep[0, place])
+        with torch.no_grad():
+            torch.testing.assert_close(model(left).logits, model(batch_of(model, [text])).logits)
+    with torch.no_grad():
+        outputs = model(batch)
+    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
+    measured = [one.metric for one in KnownAnswer().measure(subject, Draws(0, "known_answer"))]
+    assert "correct_without" in measured
+    assert "correct_contradicted" not in measured  # its words are not cut into pieces
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -206,10 +206,27 @@ def _last_of_equals(batch: Batch) -> Int[Tensor, "batch seq"]:
     """For each position the last of the equal tokens beside it. Without one or another of these the text is the same, and
     a rounding error must not rank them."""
     place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-    equal = (batch.ids[:, :-1] == batch.ids[:, 1:]) & batch.content[:, :-1] & batch.content[:, 1:]
+    equal = _equals_next(batch) & batch.content[:, :-1] & batch.content[:, 1:]
     # the nearest position, from here on, that the next one does not equal
     ends = torch.where(F.pad(equal, (0, 1)), len(place), place)
     return ends.flip(1).cummin(1).values.flip(1)
+
+
+def _equals_next(batch: Batch) -> Bool[Tensor, "batch pairs"]:
+    """Whether a token is read as the next one is: by its pieces where these are read, since words that the vocabulary does
+    not have share an id."""
+    if batch.pieces is None or batch.piece_word is None:
+        return batch.ids[:, :-1] == batch.ids[:, 1:]
+    word = batch.piece_word
+    of_word = word >= 0
+    place = torch.arange(word.shape[1], device=word.device).expand_as(word)
+    first = place.new_full(batch.ids.shape, word.shape[1])
+    first.scatter_reduce_(1, word.clamp(min=0), torch.where(of_word, place, word.shape[1]), "amin")
+    rank = torch.where(of_word, place - first.gather(1, word.clamp(min=0)), 0)
+    read = batch.pieces.new_full((*batch.ids.shape, int(rank.max()) + 1), -1)
+    row = torch.arange(len(word), device=word.device).unsqueeze(1).expand_as(word)
+    read[row[of_word], word[of_word], rank[of_word]] = batch.pieces[of_word]
+    return (read[:, :-1] == read[:, 1:]).all(-1)
 
 
 def _groups(content: Bool[Tensor, "batch seq"], chunk: int) -> Iterator[Int[Tensor, "rows"]]:

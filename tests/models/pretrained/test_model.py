@@ -88,6 +88,23 @@ def test_leave_one_out_is_the_text_without_the_word(examined):
     assert found.distance[2, 1].isnan()  # nothing is left
 
 
+def test_neighbours_are_equal_where_their_pieces_are_and_not_where_both_are_unknown_words():
+    model = classifier().double()
+    words = ["dull", "cab", "mist", "the", "The", "film"]  # the vocabulary has no "cab", "mist" and "The"
+    batch = batch_of(model, [" ".join(words)])
+    model.prepare(batch)
+    with torch.no_grad():
+        outputs = model(batch)
+        assert batch.ids[0, 2] == batch.ids[0, 3]
+        found = leave_one_out(model, batch, outputs).distance[0]
+        for place in range(len(words)):
+            after = model(batch_of(model, [" ".join(words[:place] + words[place + 1 :])])).logits.softmax(-1)
+            expected = (after - outputs.logits.softmax(-1)).abs().sum() / 2
+            torch.testing.assert_close(found[place + 1], expected, atol=1e-9, rtol=0)
+    assert found[2] != found[3]
+    assert found[4] == found[5]
+
+
 def test_gradients_are_those_of_scaling_a_words_pieces():
     model = classifier().double()
     batch = batch_of(model)
