@@ -53,7 +53,9 @@ def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
 
 
 @contextmanager
-def answering_signals(program: str = "attnprobe", then: str = "resumes from here") -> Iterator[None]:
+def answering_signals(
+    program: str = "attnprobe", then: str = "keeps what is finished; a training that was cut off begins again"
+) -> Iterator[None]:
     """For a command line: a signal ends it with one line and status 128 + its number, whatever its end breaks on the way.
 
     Args:

@@ -61,7 +61,9 @@ def ended(number, *arguments):
 )
 @pytest.mark.parametrize("end", ["quiet", "breaks"])
 def test_a_signal_is_an_exit_status_and_one_line(number, status, word, end):
-    line = f"attnprobe: {word}; the same command again resumes from here\n"
+    line = (
+        f"attnprobe: {word}; the same command again keeps what is finished; a training that was cut off begins again\n"
+    )
     assert ended(number, end) == (status, line)
 
 

@@ -129,7 +129,7 @@ def test_a_signal_ends_the_jobs_and_says_how_to_go_on(tmp_path, number, status, 
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert f"attnprobe: {word}; the same command again resumes from here" in (tmp_path / "output.txt").read_text()
+    assert f"attnprobe: {word}; the same command again keeps what is finished" in (tmp_path / "output.txt").read_text()
     before = sorted(tmp_path.rglob("*"))
     time.sleep(3)
     assert sorted(tmp_path.rglob("*")) == before
