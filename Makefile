@@ -44,6 +44,7 @@ coverage: .venv/ready
 fuzz: .venv/ready
 	$(BIN)/python -m tests.fuzz overrides 10000
 	$(BIN)/python -m tests.fuzz files 10000
+	$(BIN)/python -m tests.fuzz studies 1000
 	$(BIN)/python -m tests.running.hostile 10000
 
 lint: .venv/ready

@@ -9,7 +9,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from attnprobe.report.evidence import Evidence
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import MANIFEST, RunDirectory
 from attnprobe.results.statistics import f1_of, resampled_runs
 
 Confusions = Mapping[int, Float[np.ndarray, "texts parts"]]
@@ -18,12 +19,18 @@ Confusions = Mapping[int, Float[np.ndarray, "texts parts"]]
 
 def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
     """True positives, false positives and false negatives of every text, in the order of their ids: of class 1, or of each
-    class in turn where these are not two."""
+    class in turn where these are not two.
+
+    Raises:
+        DamagedRun: the run does not say its classes.
+    """
     directory = RunDirectory(run)
     table = (
         directory.examples("test", columns=["example_id", "label", "prediction"]).to_pandas().sort_values("example_id")
     )
-    classes = np.arange(len(directory.manifest()["classes"]))
+    classes = np.arange(len(directory.manifest().get("classes", [])))
+    if len(classes) < 2:
+        raise damaged(directory / MANIFEST, "it does not say which classes there are")
     given, said = (membership(table[name], classes) for name in ("label", "prediction"))
     parts = np.stack([given & said, ~given & said, given & ~said], -1).astype(np.float64)
     parts = parts[:, 1:] if len(classes) == 2 else parts

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Float
 
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import Evidence
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import RunDirectory, examples_file
 from attnprobe.results.statistics import over_pairs
 
 SMALLEST = 0.1
@@ -20,11 +22,18 @@ Attentions = Sequence[Float[np.ndarray, " words"]]
 
 
 def attentions(run: Path) -> list[Float[np.ndarray, " words"]]:
-    """The attention of every test text, in the order of their ids."""
-    table = (
-        RunDirectory(run).examples("test", columns=["example_id", "attention"]).to_pandas().sort_values("example_id")
-    )
-    weights = [np.asarray(one, np.float64) for one in table["attention"]]
+    """The attention of every test text, in the order of their ids.
+
+    Raises:
+        DamagedRun: one is no list of weights.
+    """
+    table = RunDirectory(run).examples("test", columns=["example_id", "attention"])
+    kind = table.schema.field("attention").type
+    known = pa.types.is_list(kind) and pa.types.is_floating(kind.value_type) and not table["attention"].null_count
+    ordered = table.sort_by("example_id")["attention"].to_pylist() if known else [[]]
+    weights = [np.array(one, np.float64) for one in ordered]
+    if not all(len(one) and (one >= 0).all() and 0 < one.sum() < np.inf for one in weights):
+        raise damaged(RunDirectory(run) / examples_file("test"), "an attention in it is no list of weights")
     return [one / one.sum() for one in weights]
 
 
@@ -46,8 +55,19 @@ def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]
 
 
 def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`compared`, for every run as the base of every other one; zeros on the diagonal."""
+    """`compared`, for every run as the base of every other one; zeros on the diagonal.
+
+    Args:
+        runs: directories of runs on the same texts.
+
+    Raises:
+        DamagedRun: an attention is no list of weights, or one for each word of another text.
+    """
     weights = [attentions(run) for run in runs]
+    for run, own in zip(runs, weights, strict=True):
+        if list(map(len, own)) != list(map(len, weights[0])):
+            reason = f"its texts do not have as many weights as those of {runs[0]}"
+            raise damaged(RunDirectory(run) / examples_file("test"), reason)
     result = np.zeros((len(runs), len(runs), len(weights[0]), 4))
     for base in range(len(runs)):
         for other in range(base):

@@ -202,6 +202,8 @@ class RunDirectory:
         """
         path = self._examples(split)
         try:
+            if missing := set(columns or ()).difference(pq.read_schema(path).names):
+                raise damaged(path, f"it has no column {min(missing)}")
             if example_ids is None:
                 return pq.read_table(path, columns=columns, page_checksum_verification=True)
             wanted = pa.array(sorted(set(example_ids)), pa.int64())

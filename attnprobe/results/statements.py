@@ -1,5 +1,5 @@
-"""What a manifest says of importances, metrics and the data: checked before anything is made of it, because whoever
-made the run may have written and sealed it."""
+"""What a manifest says of its run, of importances, metrics and the data: checked before anything is made of it, because
+whoever made the run may have written and sealed it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,20 @@ SECTION = "data_section"
 each; `checks`, see `attnprobe.data.looks.Check`."""
 TEXTS = ("title", "colour")
 """Entries of an importance's facts that are text."""
+NAMES = ("run_id", "experiment", "data", "model")
+"""Entries of a manifest that are text."""
 
 
 def check_statements(path: Path, content: dict[str, Any]) -> None:
-    """Whether a manifest's importances, metrics and data section have the types that a run writes.
+    """Whether a manifest's names, classes, importances, metrics and data section have the types that a run writes.
 
     Raises:
         DamagedRun: they do not.
     """
+    if not all(isinstance(content.get(name, ""), str) for name in NAMES) or not _is_whole(content.get("seed", 0)):
+        raise damaged(path, "it does not say as a run does which run it is of")
+    if not _are(content.get("classes", []), str):
+        raise damaged(path, "its classes are no list of names")
     for probe, entry in content.get("tables", {}).items():
         told = entry.get("importances", {})
         if not isinstance(told, dict) or not all(_is_fact(said) for said in told.values()):
@@ -60,6 +66,10 @@ def _is_check(one: dict[str, Any]) -> bool:
         and _is_number(one.get("value"))
         and (limit is None or _is_number(limit))
     )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:

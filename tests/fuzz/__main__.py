@@ -1,4 +1,5 @@
-"""`python -m tests.fuzz overrides 10000 [SEED]` or `python -m tests.fuzz files 10000 [SEED]`: counts, and every failure."""
+"""`python -m tests.fuzz overrides|files|studies 10000 [SEED]`: how many generated command lines, data files or studies with a
+damaged run end in a foreign traceback or a hang, and which."""
 
 import os
 import sys
@@ -11,7 +12,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("ATTNPROBE_DATA_DIR", None)
 
-from tests.fuzz import files, overrides
+from tests.fuzz import files, overrides, studies
 from tests.fuzz.cases import in_processes
 
 
@@ -21,6 +22,10 @@ def main() -> None:
         os.chdir(folder)
         if kind == "overrides":
             case = partial(stack.enter_context(overrides.ready()), seed=seed)
+        elif kind == "studies":
+            case = partial(
+                studies.failure, sound=studies.templates(Path(folder) / "sound"), folder=Path(folder), seed=seed
+            )
         else:
             case = partial(files.failure, folder=Path(folder), seed=seed)
         failures = in_processes(case, number)

@@ -9,8 +9,11 @@ import pandas as pd
 
 from attnprobe.report.calibration.published import PUBLISHED
 from attnprobe.report.claims import put_to_test
+from attnprobe.report.measured import measured
 from attnprobe.report.reading import present
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import RunDirectory, table_file
+from attnprobe.results.metrics import SHARE, TAU, TRUTH, Scale
 from attnprobe.results.table import read_results
 
 MEANINGLESS = ("untrained", "coin_flips", "guesser")
@@ -20,6 +23,18 @@ SOLVED, FOLLOWS, LOST = 0.95, 0.9, 0.6
 no text has its reason changed (GECO, whose sentences stand in pairs), the accuracy without the reason up to which it does."""
 RIGHT, WRONG = 0.8, 0.05
 """Share of what an attention could reach beyond chance from which it is right, and up to which it is wrong."""
+PROBE = "known_answer"
+ABOVE_CHANCE = Scale("share above chance", -1, 1)
+KNOWN = {
+    "accuracy": ("correct", TRUTH), "accuracy_contradicted": ("correct_contradicted", TRUTH),
+    "accuracy_without": ("correct_without", TRUTH), "accuracy_alone": ("correct_alone", TRUTH), "chance": ("chance", SHARE),
+    "mass": ("mass_on_rationale", ABOVE_CHANCE), "precision": ("precision_on_rationale", ABOVE_CHANCE),
+    "auprc": ("auprc_on_rationale", ABOVE_CHANCE), "state_rank_agreement": ("state_rank_agreement", TAU),
+    "state_mass_agreement": ("state_mass_agreement", SHARE),
+}  # fmt: skip
+"""What is known of a model: name here → metric of the probe, and what it can be."""
+NEEDED = ("correct", "chance", "mass_on_rationale", "precision_on_rationale", "auprc_on_rationale")
+"""What every run of the probe has."""
 RIGHTNESS = ("right", "between", "wrong", "meaningless", "not solved")
 
 
@@ -30,28 +45,29 @@ def model_facts(directory: Path) -> dict[str, Any]:
     that can be reached. It is about words. Of states there is no such scale: their contributions have the weight as a factor,
     so that even a weight without meaning agrees with them (`state_rank_agreement`, `state_mass_agreement`).
     """
-    manifest = RunDirectory(directory).manifest()
-    known = read_results(directory, probe="known_answer").groupby("metric", observed=True)["value"].mean()
-    encoder, _, control = str(manifest["model"]).partition("_")
-    reach = 1 - known["chance"]
-    return {
-        "run_id": manifest["run_id"],
-        "data": manifest["data"],
-        "encoder": encoder,
-        "control": control,
-        "seed": manifest["seed"],
-        "accuracy": known["correct"],
-        "accuracy_contradicted": known.get("correct_contradicted", float("nan")),
-        "accuracy_without": known.get("correct_without", float("nan")),
-        "accuracy_alone": known.get("correct_alone", float("nan")),
-        "chance": known["chance"],
-        "mass": known["mass_on_rationale"],
-        "precision": known["precision_on_rationale"],
-        "auprc": known["auprc_on_rationale"],
-        "rightness": known["mass_on_rationale"] / reach,
-        "state_rank_agreement": known.get("state_rank_agreement", float("nan")),
-        "state_mass_agreement": known.get("state_mass_agreement", float("nan")),
+    known = answer_of(directory)
+    encoder, _, control = known.pop("model").partition("_")
+    rightness = known["mass"] / (1 - known["chance"]) if known["chance"] < 1 else float("nan")
+    return known | {"encoder": encoder, "control": control, "rightness": rightness}
+
+
+def answer_of(directory: Path) -> dict[str, Any]:
+    """Which run it is (`run_id data model seed`), and the means of `known_answer` over its texts; NaN for what was not asked.
+
+    Raises:
+        DamagedRun: the run has no such table, or not its numbers.
+    """
+    path, rows = RunDirectory(directory) / table_file(PROBE), read_results(directory, probe=PROBE)
+    there = set(rows["metric"].unique()) | set(NEEDED)
+    names = {name: (metric, scale) for name, (metric, scale) in KNOWN.items() if metric in there}
+    numbers = measured(directory, PROBE, dict(names.values()))
+    if numbers.empty or numbers[list(NEEDED)].isna().all().any():
+        raise damaged(path, "it has no number of any text")
+    identity = {name: str(rows[name].iloc[0]) for name in ("run_id", "data", "model")} | {
+        "seed": int(rows["seed"].iloc[0])
     }
+    means = numbers.mean()
+    return identity | {name: float(means.get(metric, np.nan)) for name, (metric, _) in KNOWN.items()}
 
 
 def label_of(facts: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ from attnprobe.report.evidence import HOLDS, Evidence
 from attnprobe.report.figures.studies import curve
 from attnprobe.report.four_tests.findings import add, statement
 from attnprobe.report.four_tests.members import Members
+from attnprobe.report.measured import whole
 from attnprobe.report.studies import StudyReading
 from attnprobe.results.statistics import interval
-from attnprobe.results.table import read_results
 
 FAR, NEAR = 0.4, 0.05
 """An adversary counts as found with a JSD above the one (the paper's table 4) and a TVD no more than the other above that of
@@ -21,10 +21,11 @@ plain distillation, λ = 0: imitating a model has a price of its own, some 0.05.
 
 def validation(run: Path) -> dict[str, float]:
     """Mean `tvd` and `jsd` to the teacher on the validation split, in the epoch whose weights were kept."""
-    rows = read_results(run, probe="training")
-    curves = {str(metric): part.sort_values("step")["value"] for metric, part in rows.groupby("metric", observed=True)}
-    kept = int(np.argmin(curves["validation_loss"].to_numpy()))
-    return {name: float(curves[f"validation_{name}"].to_numpy()[kept]) for name in ("tvd", "jsd")}
+    names = ("loss", "tvd", "jsd")
+    curves = whole(run, "training", [f"validation_{name}" for name in names])
+    table = pd.DataFrame({name: curves[f"validation_{name}"] for name in names})
+    tvd, jsd = table.sort_values("loss", kind="stable")[["tvd", "jsd"]].to_numpy()[0]
+    return {"tvd": float(tvd), "jsd": float(jsd)}
 
 
 def choose(adversaries: Sequence[Path], above: float) -> Path:

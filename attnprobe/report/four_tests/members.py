@@ -11,10 +11,19 @@ import pandas as pd
 
 from attnprobe.report.figures.draw import class_names
 from attnprobe.report.joint import confusion
+from attnprobe.report.measured import check_texts, measured, whole
 from attnprobe.report.studies import STUDY
 from attnprobe.results.checksums import damaged
-from attnprobe.results.table import read_results
+from attnprobe.results.directory import RunDirectory, table_file
+from attnprobe.results.metrics import CLASS, JSD, TRUTH, TVD, WEIGHT
+from attnprobe.results.table import metrics_in
 
+TEACHER = {"tvd": TVD, "jsd": JSD, "teacher_max_attention": WEIGHT, "teacher_predicted_class": CLASS}
+ADVERSARIAL = {
+    "found_jsd": JSD, "found_tvd": TVD, "optimum_jsd": JSD, "optimum_tvd": TVD, "is_exact": TRUTH,
+    "max_attention": WEIGHT, "predicted_class": CLASS,
+}  # fmt: skip
+"""What is read of the two probes' tables."""
 MARGIN = 0.01
 """F1 that is no difference worth speaking of, however little the seeds vary."""
 
@@ -29,6 +38,7 @@ class Members:
     def __post_init__(self) -> None:
         if not any(member["role"] == "base" for member in self.content["members"]):
             raise damaged(self.directory / STUDY, "it lists no run that the others are compared with")
+        check_texts(self.directory / member["directory"] for member in self.content["members"])
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -63,7 +73,7 @@ class Members:
         for run in self.runs[self.runs["role"].isin(["base", "adversary"])].to_dict("records"):
             if run["role"] == "base" and run["seed"] == self.base_seed:
                 continue
-            wide = per_example(run["path"], "teacher")
+            wide = measured(run["path"], "teacher", TEACHER)
             parts.append(wide.assign(role=run["role"], seed=run["seed"], parameter=run["parameter"]))
         return pd.concat([part for part in parts if not part.empty]) if parts else pd.DataFrame()
 
@@ -75,8 +85,11 @@ class Members:
     @cached_property
     def single(self) -> pd.DataFrame:
         """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example; empty where the
-        base was not searched for them."""
-        return per_example(Path(self.of("base")["path"].iloc[0]), "adversarial")
+        base was not searched for them, or solved only (`probe.adversarial.restarts=0`)."""
+        run = RunDirectory(self.of("base")["path"].iloc[0])
+        if "adversarial" not in run.probes() or "found_jsd" not in metrics_in(run / table_file("adversarial")):
+            return pd.DataFrame()
+        return measured(run.path, "adversarial", ADVERSARIAL)
 
     @property
     def best(self) -> str:
@@ -103,19 +116,10 @@ class Members:
 
 def f1(run: Path) -> float:
     """F1 of class 1 of one run on the test split; macro F1 where the classes are not two."""
-    rows = read_results(run, probe="performance")
-    classes = rows[rows["metric"] == "f1"].set_index("step")["value"]
+    classes = whole(run, "performance", ["f1"])["f1"]
     if len(classes) == 2:
-        return float(classes[1.0])
-    return float(rows.loc[rows["metric"] == "f1_macro", "value"].iloc[0])
-
-
-def per_example(run: Path, probe: str) -> pd.DataFrame:
-    """One row per example, one column per metric without steps."""
-    rows = read_results(run, probe=probe)
-    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0)]
-    wide = rows.assign(metric=rows["metric"].astype(str)).pivot(index="example_id", columns="metric", values="value")
-    return wide.rename_axis(columns=None)
+        return float(classes.iloc[1])
+    return float(whole(run, "performance", ["f1_macro"])["f1_macro"].iloc[0])
 
 
 def seeds_vary(members: Members) -> float:

@@ -7,13 +7,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attnprobe.report.calibration.models import FOLLOWS, SOLVED
+from attnprobe.report.calibration.models import FOLLOWS, SOLVED, answer_of
 from attnprobe.report.figures.grid import around, grid, title
 from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.measured import measured
 from attnprobe.report.studies import StudyReading
-from attnprobe.results.directory import RunDirectory
+from attnprobe.results.checksums import damaged
+from attnprobe.results.directory import RunDirectory, table_file
+from attnprobe.results.metrics import SCORE
 from attnprobe.results.statistics import student
-from attnprobe.results.table import read_results
+from attnprobe.results.table import IMPORTANCES, read_results
 
 AT_A_LOSS = 0.65
 """Where no text has its reason changed: accuracy (of two even classes) without the words that decide, up to which a model
@@ -67,28 +70,31 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
 
 def of_model(directory: Path) -> pd.DataFrame:
     """A row per importance of one model."""
-    manifest = RunDirectory(directory).manifest()
-    known = read_results(directory, probe="known_answer").groupby("metric", observed=True)["value"].mean()
+    known = answer_of(directory)
     results = read_results(directory, probe="plausibility")
-    means = results.groupby("metric", observed=True)["value"].mean()
-    texts = int(results["example_id"].nunique())
-    told = manifest["tables"]["plausibility"]["importances"]
-    follows = known.get("correct_contradicted", np.nan)
-    by_reason = known["correct_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
-    solved = known["correct"] >= SOLVED and by_reason
+    names = importances_in(results, "plausibility", "f1_rationale_")
+    columns = {column: metric for column, (metric, _) in MEASURES.items()}
+    needed = [chance for _, chance in MEASURES.values()] + [
+        f"{one}{name}" for name in names for one in columns.values()
+    ]
+    numbers = measured(directory, "plausibility", dict.fromkeys(needed, SCORE))
+    if numbers.empty:
+        raise damaged(RunDirectory(directory) / table_file("plausibility"), "it has no number of any text")
+    means = numbers.mean()
+    told = results.attrs[IMPORTANCES].get("plausibility", {})
+    follows = known["accuracy_contradicted"]
+    by_reason = known["accuracy_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
     return pd.DataFrame(
         {
-            "data": manifest["data"],
-            "encoder": manifest["model"],
-            "run_id": manifest["run_id"],
-            "seed": manifest["seed"],
-            "solved": bool(solved),
+            **{name: known[name] for name in ("data", "run_id", "seed")},
+            "encoder": known["model"],
+            "solved": bool(known["accuracy"] >= SOLVED and by_reason),
             "method": facts_of(name, results, "plausibility").title,
-            "ms": 1000 * told[name]["seconds"] / texts,
+            "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers),
             "chance": means["auprc_chance"],
-            **{column: means[f"{metric}{name}"] for column, (metric, _) in MEASURES.items()},
+            **{column: means[f"{metric}{name}"] for column, metric in columns.items()},
         }
-        for name in importances_in(results, "plausibility", "f1_rationale_")
+        for name in names
     )
 
 

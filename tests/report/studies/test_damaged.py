@@ -1,12 +1,18 @@
-"""A study.json that is not as a study wrote it, sealed again by whoever changed it or not sealed at all."""
+"""A study.json or a run of a study that is not as it was written, sealed again by whoever changed it or not sealed at all."""
 
 import json
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.report.studies import find_studies, read_study
 from attnprobe.results.checksums import DamagedRun, read_sealed
-from attnprobe.results.files import write_sealed
+from attnprobe.results.files import write_sealed, write_table
+from tests.fuzz.studies import known_run
+from tests.report.studies.invented import invented_study
+from tests.runs import seal_again
 
 FORGED = {
     "no member": {"members": []},
@@ -50,3 +56,98 @@ def test_a_damaged_study_is_named_and_left_out(study, tmp_path):
     assert "is of the study 'another': expected one of" in str(skipped[0])
     write_sealed(good, path)
     assert len(find_studies(tmp_path)[0]) == 1
+
+
+def without(metric):
+    return lambda rows: rows[rows["metric"] != metric]
+
+
+RUNS = {
+    ("base-1-None", "tables/teacher"): {
+        "two numbers of one metric": lambda rows: pd.concat([rows, rows[rows["metric"] == "tvd"]]),
+        "no jsd of any text": without("jsd"),
+        "a tvd that is not TVD": lambda rows: rows.assign(value=rows["value"].mask(rows["metric"] == "tvd", 1.5)),
+        "a jsd that is not nats": lambda rows: rows.assign(
+            value=rows["value"].mask(rows["metric"] == "jsd", float("inf"))
+        ),
+    },
+    ("base-0-None", "tables/adversarial"): {
+        "no optimum_jsd of any text": without("optimum_jsd"),
+        "no is_exact of any text": without("is_exact"),
+    },
+    ("uniform-0-None", "tables/performance"): {
+        "one finite f1 for each": lambda rows: rows[:0],
+        "one finite f1 for": lambda rows: pd.concat([rows, rows]),
+    },
+    ("adversary-0-0.1", "tables/training"): {
+        "one finite validation_loss": without("validation_loss"),
+        "one finite validation_jsd": lambda rows: rows.assign(
+            value=rows["value"].mask(rows["metric"] == "validation_jsd")
+        ),
+    },
+    ("uniform-0-None", "examples/test"): {
+        "not those of the study's other runs": lambda rows: rows[:5],
+        "a text twice": lambda rows: pd.concat([rows, rows]),
+        "no column label": lambda rows: rows.drop(columns="label"),
+        "not all whole numbers": lambda rows: rows.assign(example_id=[[1]] * len(rows)),
+    },
+    ("base-1-None", "examples/test"): {
+        "no list of weights": lambda rows: rows.assign(attention="x"),
+        "an attention in it": lambda rows: rows.assign(attention=[[0.0, 0.0]] * len(rows)),
+        "do not have as many weights": lambda rows: rows.assign(attention=[[0.5, 0.5]] * len(rows)),
+    },
+}
+
+
+def changed_again(path, change):
+    """Change a table's rows and seal its run."""
+    table = pq.read_table(path)
+    rows = change(table.to_pandas())
+    if path.parent.name == "tables":
+        write_table(pa.Table.from_pandas(rows, schema=table.schema, preserve_index=False), path)
+    else:
+        rows.to_parquet(path)
+    seal_again(path.parent.parent)
+
+
+def test_a_run_that_lacks_what_its_study_reads_is_named(tmp_path):
+    tests, adversaries = ("uniform", "seeds", "adversary"), {0.0: (0.04, 0.1), 0.1: (0.3, 0.65)}
+    directory = invented_study(tmp_path, [0.8, 0.7], [0.6], {}, adversaries, texts=12, tests=tests)
+    for (run, name), changes in RUNS.items():
+        path = tmp_path / run / f"{name}.parquet"
+        sound = path.read_bytes()
+        for reason, change in changes.items():
+            changed_again(path, change)
+            with pytest.raises(DamagedRun, match=f"{path.name} is damaged: .*{reason}"):
+                read_study(directory)
+            path.write_bytes(sound)
+            seal_again(path.parent.parent)
+    path = tmp_path / "uniform-0-None" / "manifest.json"
+    manifest = read_sealed(path)
+    for classes in (3, ["one"], [1, 2]):
+        write_sealed({**manifest, "classes": classes}, path)
+        with pytest.raises(DamagedRun, match=r"manifest.json is damaged: .*classes"):
+            read_study(directory)
+
+
+@pytest.mark.parametrize("study", ["methods", "calibration"])
+def test_a_model_that_lacks_what_is_known_of_it_is_named(tmp_path, study):
+    members = [known_run(tmp_path / f"run{seed}", seed) for seed in range(2)]
+    content = {"study": study, "data": "token", "model": "average", "members": members, "settings": {}}
+    write_sealed(content, tmp_path / "study/study.json")
+    changes = {
+        "known_answer": {"no correct of": lambda rows: rows[:0], "no chance of": without("chance"),
+                         "a correct that is not 0/1": lambda rows: rows.assign(value=2.0),
+                         "no number of any": lambda rows: rows.assign(value=float("nan"))},
+        "plausibility": {"no auprc_chance of": without("auprc_chance"), "no rationale_share": without("rationale_share")},
+    }  # fmt: skip
+    for probe, several in changes.items() if study == "methods" else [("known_answer", changes["known_answer"])]:
+        path = tmp_path / f"run1/tables/{probe}.parquet"
+        sound = path.read_bytes()
+        for reason, change in several.items():
+            changed_again(path, change)
+            with pytest.raises(DamagedRun, match=f"{probe}.parquet is damaged: .*{reason}"):
+                read_study(tmp_path / "study")
+            path.write_bytes(sound)
+            seal_again(tmp_path / "run1")
+    assert read_study(tmp_path / "study").tables

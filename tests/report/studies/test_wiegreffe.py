@@ -11,7 +11,7 @@ from attnprobe.report.evidence import FAILS, HOLDS, NEGLIGIBLE, UNDECIDED, Evide
 from attnprobe.report.four_tests.exclusivity import choose
 from attnprobe.report.joint import confusion, difference, f1_over_classes
 from attnprobe.report.stability import compared, halves, of_pairs, stability
-from tests.report.studies.conftest import EXAMPLES, invented_run
+from tests.report.studies.invented import EXAMPLES, invented_run
 from tests.runs import seal_again
 
 GUIDES = {
