@@ -8,6 +8,7 @@ from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.plausibility import Plausibility
 from attnprobe.randomness import Draws
+from attnprobe.report.figures.notes import spots
 from attnprobe.report.readings.plausibility import points, rows
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.running.run import run
@@ -77,4 +78,8 @@ def test_the_human_ceiling_stands_beside_each_importance(tmp_path):
     table = rows(numbers).set_index("importance")
     assert table.loc["one annotator against the others", "f1 against the others"] == pytest.approx(1 / 3)
     assert np.isnan(table.loc["one annotator against the others", "f1 above chance"])
-    assert len(points(numbers, None).axes) == 1
+    figure = points(numbers, None)
+    assert len(figure.axes) == 1
+    told = [spot.words for spot in spots(figure)]
+    assert len(told) == len(table)
+    assert told[0].startswith("one annotator against the others: 0.333, n = 1")

@@ -111,10 +111,11 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     split = [split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
     names = longest(split)
     drawn = [(facet, groups, pair) for facet, groups in zip(panels, split, strict=True) for pair in pairs]
-    curves = [_curves(groups, facet, pair) for facet, groups, pair in drawn]
+    samples = [_samples(groups, facet, pair) for facet, groups, pair in drawn]
+    curves = [[(*_estimate(values), colour) for _, values, colour in own] for own in samples]
     step = row_height(max(float(y.max()) for panel in curves for _, y, _ in panel), len(names))
     figure, axes = grid(len(drawn), panel_height=panel_height(len(names) + 1))
-    for panel, (facet, _, pair), own in zip(axes, drawn, curves, strict=True):
+    for panel, (facet, _, pair), own, told in zip(axes, drawn, curves, samples, strict=True):
         for place, (x, y, colour) in enumerate(own):
             # the lowest row is the shuffled attention's, also where a pair has none
             row = len(own) - 1 - place + (shuffled(pair) is None)
@@ -122,6 +123,8 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         heading = f"{', '.join(words_of(pair, results))} · {facet.title}"
         _frame(panel, Facet(heading, facet.rows), facet.rows[f"tau_{'_'.join(pair)}"])
         without_scale(panel)
+        top = step * len(names) + max(float(y.max()) for _, y, _ in own)
+        told_by_bin(panel, EDGES, {name: heights(values) for name, values, _ in told}, top)
     from_zero(axes)
     floor_handle = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
     handles = [*class_handles(names), floor_handle]
@@ -129,15 +132,13 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def _curves(
-    groups: Sequence[tuple[str, pd.DataFrame]], facet: Facet, pair: Pair
-) -> list[tuple[np.ndarray, np.ndarray, str]]:
-    """(x, density, colour) of every class of a panel, and of the shuffled attention where the pair has one."""
+def _samples(groups: Sequence[tuple[str, pd.DataFrame]], facet: Facet, pair: Pair) -> list[tuple[str, np.ndarray, str]]:
+    """(name, τ, colour) of every class of a panel, and of the shuffled attention where the pair has one."""
     metric, floor = f"tau_{'_'.join(pair)}", shuffled(pair)
-    samples = [(rows[metric], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
+    samples = [(name, rows[metric], colour) for (name, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
     if floor is not None:
-        samples.append((facet.rows[floor], FAINT))
-    return [(*_estimate(column.dropna().to_numpy()), colour) for column, colour in samples]
+        samples.append(("shuffled attention", facet.rows[floor], FAINT))
+    return [(name, column.dropna().to_numpy(), colour) for name, column, colour in samples]
 
 
 def _estimate(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

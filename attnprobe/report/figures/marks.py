@@ -58,9 +58,11 @@ def box(axes: Axes, values: np.ndarray, at: float, width: float, colour: str, na
     axes.plot([left, right], [middle, middle], "-", lw=1.6, color=colour, solid_capstyle="butt", zorder=5)
 
 
-def told_by_bin(panel: Axes, edges: np.ndarray, shares: Mapping[str, np.ndarray]) -> None:
-    """Let every bin of some histograms over the same `edges` `[bins + 1]` say the share of each that has any there."""
-    top = max((float(share.max()) for share in shares.values()), default=0.0)
+def told_by_bin(panel: Axes, edges: np.ndarray, shares: Mapping[str, np.ndarray], top: float | None = None) -> None:
+    """Let every bin of some distributions over the same `edges` `[bins + 1]` say the share of each that has any there; `top`
+    is how high they are drawn, where they are not drawn as bars of these heights."""
+    if top is None:
+        top = max((float(share.max()) for share in shares.values()), default=0.0)
     for number, (low, high) in enumerate(pairwise(edges)):
         told = [f"{name} {share[number]:.1%}" for name, share in shares.items() if share[number]]
         if told:

@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import INK
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Column, Drawing, Headline, Reading, Tabulation
@@ -117,13 +118,24 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     for panel, (heading, own) in zip(axes, panels, strict=True):
         for row in own.to_dict("records"):
             low, high = row[f"{measure}, low"], row[f"{measure}, high"]
+            span = f" [{low:.3f}, {high:.3f}]" if low == low else ""
+            words = f"{row['importance']}: {row[measure]:.3f}{span}, n = {row['n']:,}"
             if row["importance"] not in colours:
+                note(
+                    panel,
+                    row[measure],
+                    (len(titles) - 1) / 2,
+                    words,
+                    width=np.nan_to_num(high - low),
+                    height=len(titles),
+                )
                 panel.axvspan(low, high, color="0.85", lw=0, zorder=0)
                 panel.axvline(row[measure], color="0.5", lw=0.8, zorder=0)
                 continue
             at, colour = len(titles) - 1 - titles.index(row["importance"]), colours[row["importance"]]
             panel.plot([low, high], [at, at], color=colour, lw=0.8)
             panel.plot(row[measure], at, "o", ms=4, color=colour)
+            note(panel, row[measure], at, words)
         panel.set_yticks(range(len(titles)), titles[::-1])
         panel.set_ylim(-0.6, len(titles) - 0.4)
         if not several:

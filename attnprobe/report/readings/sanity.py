@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
+from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import INK
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
@@ -99,13 +100,15 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     figure, axes = grid(len(panels), panel_height=2.2, columns=2)
     for panel, (heading, own) in zip(axes, panels, strict=True):
         steps = [name for name in own if str(name).startswith("down to ") and own[name].notna().any()]
+        labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
         for number, row in enumerate(own.to_dict("records")):
             values = [row["itself redrawn (ceiling)"], *(row[step] for step in steps)]
             style = "-" if row["depends on the model"] == "yes" else "--"
             panel.plot(range(len(values)), values, style, marker="osD^v<>"[number % 7], ms=3, lw=1,
                        color=colours[row["importance"]])  # fmt: skip
+            for place, (label, value) in enumerate(zip(labels, values, strict=True)):
+                note(panel, place, value, f"{row['importance']}, {label}: {value:.3f}")
         panel.axhline(0, lw=0.5, color=INK, zorder=0)
-        labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
         panel.set_xticks(range(len(labels)), labels, rotation=35, ha="right")
         panel.set_ylim(-0.4, 1.05)
         title(panel, counted(str(heading), int(own["n"].max())))

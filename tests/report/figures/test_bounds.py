@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from attnprobe.importance.registry import built_in
 from attnprobe.report.figures.draw import draw
 from attnprobe.report.figures.grid import LOWEST, TALLEST
+from attnprobe.report.figures.notes import spots
 from attnprobe.report.figures.style import drawable, paper_style
 from attnprobe.report.reading import Drawing, readings
 from attnprobe.report.wide import named
@@ -230,6 +231,11 @@ def test_nothing_is_cut_off(tables, drawing: Drawing, runs, classes):
     results = tables.setdefault((runs, classes), invented(runs, classes))
     figure = draw(drawing, results, None)
     assert problems(figure) == []
+    told = list(spots(figure))
+    assert told, "it says no value when it is pointed at"
+    assert all(
+        0 < spot.left < figure.get_figwidth() * 72 and 0 < spot.top < figure.get_figheight() * 72 for spot in told
+    )
     # a page of paper, the legend and long titles aside
     assert figure.get_figheight() <= TALLEST + 3.5
     if drawing.name.startswith("correlation") and 1 < classes <= 6:

@@ -1,8 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from attnprobe.report.figures.draw import draw
+from attnprobe.report.figures.notes import spots
 from attnprobe.report.published import compare
 from attnprobe.report.readings.correlation import READING, significant
 from attnprobe.report.terminal import headline
@@ -106,6 +108,21 @@ def test_the_bars_of_a_class_add_up_to_one():
     np.testing.assert_allclose(heights[0], np.histogram(tau[~np.isnan(tau)], np.linspace(-1, 1, 41))[0] / 38)
     means = [float(line.get_xdata()[0]) for line in axes.lines][:2]
     assert means[0] == pytest.approx(np.nanmean(tau))
+
+
+def test_the_densities_say_the_shares_of_each_class_that_lie_where_they_are_pointed_at():
+    drawing = next(drawing for drawing in READING.drawings if drawing.name == "correlation_densities")
+    table = results()
+    figure = draw(drawing, table, None)
+    FigureCanvasAgg(figure).draw()
+    tau, floor = column(table, "tau_attention_gradient"), column(table, "tau_shuffled_gradient")
+    known = tau[~np.isnan(tau)], np.arange(80)[~np.isnan(tau)] % 2
+    inside = [
+        ((values >= 0) & (values < 0.05)).mean() for values in (known[0][known[1] == 0], known[0][known[1] == 1], floor)
+    ]
+    named = zip(("class 0", "class 1", "shuffled attention"), inside, strict=True)
+    words = "0 to 0.05: " + ", ".join(f"{name} {share:.1%}" for name, share in named if share)
+    assert words in [spot.words for spot in spots(figure)]
 
 
 def test_significant_up_to_and_with_one_in_twenty():
