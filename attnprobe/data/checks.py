@@ -81,11 +81,11 @@ def rows(subject: Subject) -> list[Check]:
     checks += [
         below(
             "training rows", train, SMALL_TRAINING, f"{train:,} training rows",
-            "a model trained on so few is hardly worth explaining; give more, or a smaller data.test_share",
+            "a model trained on so few is hardly worth explaining; give more rows, or a smaller data.test_share",
         ),
         below(
             "test rows", test, SMALL_TEST, f"{test:,} test rows",
-            f"a share of one half is known to ± {half:.0f} points only; give more, or a larger data.test_share",
+            f"an accuracy near 50 % is known only to ± {half:.0f} points; give more rows, or a larger data.test_share",
         ),
     ]  # fmt: skip
     return checks
@@ -130,7 +130,7 @@ def left_out(subject: Subject) -> list[Check]:
     total = sum(dropped.values())
     why = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items() if number)
     sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (f" ({why})" if why else "")
-    return [from_on("empty cells", total / max(1, loaded), LEFT_OUT, sentence, "they are left out; is that all right?")]
+    return [from_on("empty cells", total / max(1, loaded), LEFT_OUT, sentence, "they are left out")]
 
 
 def repeats(subject: Subject) -> list[Check]:
@@ -175,7 +175,7 @@ def leaks(train: TextSplit, test: TextSplit) -> list[Check]:
             from_on(
                 "near copies in training and test", share, NEARLY_LEAKED,
                 f"{int(nearly.sum()):,} more test texts ({percent(share)}) share {SIMILAR:.0%} of their wording with a "
-                f"training text", "they are half remembered, too",
+                f"training text", "they may be half remembered",
             )
         )  # fmt: skip
     return checks
@@ -185,12 +185,13 @@ def lengths(subject: Subject) -> list[Check]:
     """How long the texts are, whether they were split into words at all, and how many were cut."""
     length = subject.train.words.lengths
     middle = float(np.median(length))
-    sentence = f"the median text has {middle:g} word{'' if middle == 1 else 's'} ({length.min():,} to {length.max():,})"
-    follows = "too short to attend to one word rather than another, or not split into words; see data.language"
+    ends = f"shortest {length.min():,}, longest {length.max():,}"
+    sentence = f"the median text has {middle:g} word{'' if middle == 1 else 's'} ({ends})"
+    follows = "too short for attention to choose between words, or not split into words; see data.language"
     checks = [below("length", middle, SHORT_TEXT, sentence, follows)]
     code, share = spaceless(subject)
     if code is not None and subject.language not in SCRIPTS:
-        follows = f"it has no spaces between words: set data.language={code}"
+        follows = f"it is written without spaces between words: set data.language={code}"
         checks.append(
             from_on("script", share, SPACELESS, f"{percent(share)} of the words hold {SCRIPTS[code][1]}", follows)
         )

@@ -44,7 +44,7 @@ def test_a_clean_file_warns_of_nothing(tmp_path):
     assert warned(found) == []
     assert found["rows"].sentence == "1,000 rows: 680 to train, 120 to validate, 200 to test"
     assert found["classes"].sentence == "2 classes: bad 50 %, good 50 %"
-    assert found["length"].sentence == "the median text has 12 words (12 to 12)"
+    assert found["length"].sentence == "the median text has 12 words (shortest 12, longest 12)"
 
 
 def test_repeated_texts_and_those_in_training_and_test(tmp_path):
@@ -108,7 +108,7 @@ def test_a_class_of_three_rows_and_empty_cells(tmp_path):
 def test_too_few_rows_are_warned_of(tmp_path):
     found = checked(tmp_path, clean(60))
     assert {"training rows", "test rows"} <= set(warned(found))
-    assert "12 test rows: a share of one half is known to ± 28 points only" in found["test rows"].sentence
+    assert "12 test rows: an accuracy near 50 % is known only to ± 28 points" in found["test rows"].sentence
 
 
 def test_chinese_read_by_english_rules(tmp_path):
