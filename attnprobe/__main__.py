@@ -115,6 +115,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.report.publish import publish_study
     from attnprobe.report.quality import quality_of
     from attnprobe.report.terminal import data_notes, measured_again, print_summary
+    from attnprobe.report.verdicts import found_out, verdicts_of
     from attnprobe.report.words import numbered, plain_words
     from attnprobe.results.directory import RunDirectory
     from attnprobe.running.run import run
@@ -143,7 +144,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
         print(line)
     if not sweep:
-        print("\n".join(numbered(plain_words(results, measured))))
+        said = [*plain_words(results, measured), found_out(verdicts_of(directory))]
+        print("\n".join(numbered([sentence for sentence in said if sentence])))
     return objective(directory) if sweep else None
 
 

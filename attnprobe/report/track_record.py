@@ -68,12 +68,12 @@ def track_record(
         return TrackRecord()
     right, wrong = shares["right"], shares.get("wrong")
     of_wrong = (
-        "; on wrong ones that is not known, for with context the state of a word that does not decide may decide"
+        "; on wrong attention that is unknown, since a state that has read the context may decide where its word does not"
         if wrong is None
-        else f", on wrong ones in {in_words(*wrong)}"
+        else f", on wrong attention in {in_words(*wrong)}"
     )
     return TrackRecord(
-        f"On models of this kind whose attention was right this test said yes in {in_words(*right)}{of_wrong}.",
+        f"Track record on models of this kind: on right attention this test said yes in {in_words(*right)}{of_wrong}.",
         yes_tells=wrong is None or not wrong[1] > FALSE_ALARMS,
         no_tells=not right[2] < POWER,
     )

@@ -89,7 +89,7 @@ class Verdict:
 
 
 MOSTLY = 0.5
-"""Skill from which an attention that is shown to point at the words that decide is said to lie on them by and large."""
+"""Skill from which an attention that is shown to point at the words that decide is said to be mostly on them."""
 
 
 def verdicts(findings: Sequence[Finding], *, guessing: str = "", encoder: str = "") -> list[Verdict]:
@@ -143,8 +143,8 @@ def _judged(finding: Finding, p: float, encoder: str) -> Verdict:
     record = track_record(claim.criterion, claim.level, encoder, claim.name)
     decided = state in (MEETS, FAILS, NO_DIFFERENCE)
     if decided and not (record.yes_tells if state == MEETS else record.no_tells):
-        others = "wrong ones are said yes of as well" if state == MEETS else "right ones are not said yes of either"
-        state, reason = NOT_INFORMATIVE, f"this test does not tell for this kind of model, {others}"
+        others = "yes to wrong attention as well" if state == MEETS else "no to right attention as well"
+        state, reason = NOT_INFORMATIVE, f"for this kind of model the test says {others}"
     return Verdict(
         claim.criterion, claim.level, state, reason, claim.name, claim.statement, evidence.value, evidence.low,
         evidence.high, evidence.n, claim.threshold, claim.smallest, p, record.words if decided else "",
@@ -160,6 +160,12 @@ def verdicts_of(directory: str | Path) -> list[Verdict]:
     run = read_run(Path(directory))
     findings = [one for reading in present(run.numbers) for one in tested(reading.claims, run.numbers, reading.probe)]
     return verdicts(findings, guessing=guessing([run]), encoder=encoder_of(run.manifest))
+
+
+def found_out(lines: Sequence[Verdict]) -> str:
+    """The first sentence, where it answers whether the attention points at the words that decide; else nothing."""
+    tested = any((one.criterion, one.level) == ("erasure", "word") and one.state != NOT_TESTED for one in lines)
+    return first_sentence(lines) if tested else ""
 
 
 def verdict_rows(lines: Sequence[Verdict]) -> pd.DataFrame:
@@ -186,30 +192,30 @@ def encoder_of(manifest: Mapping[str, object]) -> str:
     return part.rpartition(".")[2].removesuffix("Encoder").lower() if isinstance(part, str) else ""
 
 
-def first_sentence(lines: Sequence[Verdict]) -> str:
-    """What a reader of a heat map has to know first, for one who has read none of the papers."""
+def first_sentence(lines: Sequence[Verdict], *, guessing: str = "") -> str:
+    """What a reader of a heat map has to know first, for one who has read none of the papers; `guessing` as of `verdicts`."""
     by_line = {(line.criterion, line.level): line for line in lines}
-    first = next((line for line in lines if line.state == NOT_MEANINGFUL), None)
-    if first is not None:
-        return f"Do not read this attention: the classifier is no better than guessing ({first.reason})."
+    why = guessing or next((line.reason for line in lines if line.state == NOT_MEANINGFUL), "")
+    if why:
+        return f"Do not read this attention: the classifier is no better than guessing ({why})."
     needed = by_line["necessity", "model"]
     if needed.met is False:
         return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
     word, state = by_line["erasure", "word"], by_line["erasure", "state"]
     scale = (
-        f"on a scale from 0, the same weights in random order, to 1, all weight on the word without which the prediction "
-        f"moves farthest, it reaches {round(word.value, 2) + 0.0:.2f}"  # + 0.0: none is called −0.00
+        f"{round(word.value, 2) + 0.0:.2f} on a scale from 0 (the same weights in random order) to 1 (all weight on the word "
+        f"whose removal changes the prediction most)"  # + 0.0: none is called −0.00
     )
     if word.met and word.value < MOSTLY:
-        return f"This attention leans towards the words that decide, and lies on others as well: {scale}."
+        return f"This attention leans towards the words that decide, but is on others as well: {scale}."
     if word.met:
-        return f"This attention lies by and large on the words that decide: {scale}."
+        return f"This attention is mostly on the words that decide: {scale}."
     if word.met is False and state.met:
         return f"This attention points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
     if word.met is False:
         return f"This attention does not point at the words that decide: {scale}."
     if word.state == NOT_TESTED:
-        return "Whether this attention points at the words that decide was not tested: it needs the probe skill."
-    shown = f": {scale} [{word.low:.2f}, {word.high:.2f}], and {word.reason}"
+        return "Whether this attention points at the words that decide was not tested: add the test with probe=[skill]."
+    shown = f": {scale}, 95 % interval {word.low:.2f} to {word.high:.2f}; {word.reason}"
     why = shown if word.state == CANNOT_DECIDE and not np.isnan(word.low) else f": {word.reason}"
     return f"Whether this attention points at the words that decide cannot be said{why}."

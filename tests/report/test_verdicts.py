@@ -67,9 +67,8 @@ def test_a_card_is_corrected_for_the_number_of_its_claims():
 def test_a_model_that_guesses_has_no_verdict_at_all():
     found = verdicts([finding(ABOVE), finding(BELOW, "necessity", "model")], guessing="accuracy 0.500")
     assert {one.state for one in found} == {NOT_MEANINGFUL, NOT_TESTED}
-    assert first_sentence(found) == (
-        "Do not read this attention: the classifier is no better than guessing (accuracy 0.500)."
-    )
+    sentence = "Do not read this attention: the classifier is no better than guessing (accuracy 0.500)."
+    assert first_sentence(found) == first_sentence(verdicts([]), guessing="accuracy 0.500") == sentence
 
 
 @pytest.mark.parametrize(("numbers", "other"), [(WITHIN, NOT_INFORMATIVE), (BELOW, NOT_INFORMATIVE), (ACROSS, MEETS)])
@@ -90,10 +89,10 @@ def test_the_first_sentence_tells_states_from_words():
 
     sentences = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), first_sentence(verdicts([]))]
     assert len(set(sentences)) == 5
-    assert sentences[0].startswith("This attention lies by and large on the words that decide: on a scale from 0")
+    assert sentences[0].startswith("This attention is mostly on the words that decide: 0.")
     leaning = (0.3, 0.25, 0.35)
     assert said(leaning).startswith(
-        "This attention leans towards the words that decide, and lies on others as well: on a scale"
+        "This attention leans towards the words that decide, but is on others as well: 0.30 on a scale from 0 (the same"
     )
     assert "states that decide, but not at words" in sentences[1]
     assert sentences[2].startswith("This attention does not point at the words that decide")
@@ -102,9 +101,9 @@ def test_the_first_sentence_tells_states_from_words():
 
 
 FIVE = (
-    "This attention lies by and large on the words that decide:",
+    "This attention is mostly on the words that decide:",
     "This attention does not point at the words that decide:",
-    "Whether this attention points at the words that decide cannot be said: on a scale",
+    "Whether this attention points at the words that decide cannot be said: 0.03 on a scale",
     "Do not read this attention: the classifier is no better than guessing (accuracy",
     "Do not read this attention: the classifier is no better than guessing (it says good of every text, accuracy",
 )
@@ -126,7 +125,7 @@ def test_five_kinds_of_model_have_five_first_sentences(monkeypatch, tmp_path):
         object.__setattr__(run, "split", "test")
         sentences.append(first_sentence(verdicts([finding(ABOVE)], guessing=guessing([run]))))
     assert [one.startswith(start) for one, start in zip(sentences, FIVE, strict=True)] == [True] * 5
-    assert "it reaches 0.03 [-0.10, 0.15]" in sentences[2]
+    assert "95 % interval -0.10 to 0.15" in sentences[2]
 
 
 def records(right, wrong, level="word"):
@@ -139,14 +138,14 @@ def records(right, wrong, level="word"):
 def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
     table = records((40, 38), (60, 3))
     assert track_record("erasure", "word", "lstm", "c", table=table).words == (
-        "On models of this kind whose attention was right this test said yes in 95 % [83, 99] of 40, on wrong ones in "
-        "5 % [1, 14] of 60."
+        "Track record on models of this kind: on right attention this test said yes in 95 % [83, 99] of 40, "
+        "on wrong attention in 5 % [1, 14] of 60."
     )
     for asked in (("erasure", "word", "cnn", "c"), ("erasure", "word", "lstm", "another")):
         assert track_record(*asked, table=table).words == NONE
     assert track_record("erasure", "word", "lstm", "c", table=table.iloc[:1]).words == NONE
     alone = track_record("erasure", "state", "lstm", "c", table=records((40, 38), None, "state"))
-    assert "95 % [83, 99] of 40; on wrong ones that is not known" in alone.words
+    assert "95 % [83, 99] of 40; on wrong attention that is unknown" in alone.words
     assert verdicts([finding(ACROSS)])[5].track_record == ""  # nothing was decided
 
 
@@ -162,8 +161,8 @@ def test_a_test_that_was_shown_not_to_tell_decides_nothing(monkeypatch, right, w
     for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
         verdict = verdicts([finding(numbers)], encoder="lstm")[5]
         assert verdict.state == state
-        assert verdict.track_record.startswith("On models of this kind")
-        assert ("does not tell for this kind of model" in verdict.reason) == (state == NOT_INFORMATIVE)
+        assert verdict.track_record.startswith("Track record on models of this kind")
+        assert ("for this kind of model the test says" in verdict.reason) == (state == NOT_INFORMATIVE)
 
 
 def test_a_run_says_what_its_encoder_is():
