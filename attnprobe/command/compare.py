@@ -4,12 +4,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from attnprobe.command.conditions import SHORT, condition, judge
 from attnprobe.command.main import Parser, answering
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from attnprobe.report.changes import Changes
 
 EPILOG = """examples:
@@ -20,6 +22,10 @@ A and B are directories of finished runs, or of studies (their examined run is t
 numbers and verdicts; first.NAME is A's number, change.NAME is B's minus A's over the texts that both have."""
 SHOWN = 10
 """Examples on the terminal; all are in the files."""
+WIDTH = 110
+"""Characters of a line where there is no terminal."""
+WORDS = {"criterion", "test", "number", "text"}
+"""Columns of words, which begin at the left."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "-o", "--output", type=Path, metavar="FOLDER", help="write numbers.csv, verdicts.csv and examples.csv"
     )
+    made.add_argument("--all", action="store_true", help="show every number, not only the main one of each test")
     made.add_argument("--no-text", action="store_true", help="show and write no texts")
     made.add_argument(
         "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
@@ -51,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
         name("A", first.directory, first.split)
         name("B", second.directory, second.split)
-        show(changes)
+        show(changes, every=asked.all)
         if asked.output is not None:
             write(changes, asked.output)
         if asked.fail_if:
@@ -73,8 +80,49 @@ def named(changes: "Changes") -> dict[str, float]:
     return numbers
 
 
-def show(changes: "Changes") -> None:
-    """Three tables on the terminal."""
+def show(changes: "Changes", *, every: bool) -> None:
+    """What both pages say first, and three tables on the terminal."""
+    alone = (changes.first_only, changes.second_only)
+    only = " (A has {:,} others, B {:,})".format(*alone) if any(alone) else ""
+    print(f"texts in both: {changes.shared:,}{only}; another prediction for {changes.flipped:,}")
+    for letter, sentence in zip("AB", changes.sentences, strict=True):
+        if sentence:
+            print(f"{letter}: {sentence}")
+    verdicts = [
+        [
+            one["criterion"],
+            f"{one['first']} {number(one['first_value'])}",
+            f"{one['second']} {number(one['second_value'])}",
+            "changed" if one["first"] != one["second"] else "",
+        ]
+        for one in changes.verdicts.to_dict("records")
+    ]
+    if verdicts:
+        table("verdicts, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts)
+    shown = changes.numbers if every else main_numbers(changes.numbers)
+    table(
+        "numbers (A, B, and B minus A over the same texts)",
+        ["test", "number", "A", "B", "B - A", "95 % interval", ""],
+        [
+            [one["probe"], one["title"], number(one["first"]), number(one["second"]), number(one["change"], sign=True),
+             span(one), mark(one)]
+            for one in shown.to_dict("records")
+        ],
+    )  # fmt: skip
+    if len(shown) < len(changes.numbers):
+        print(f"{len(changes.numbers) - len(shown)} more numbers: --all shows them, -o FOLDER writes them")
+    table(
+        "other predictions first, then the attentions that moved farthest (JSD in nats, at most 0.693)",
+        ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"],
+        [
+            [str(one["example_id"]), one.get("text", ""), one["label"], one["first"], one["second"], number(one["attention"])]
+            for one in changes.examples.head(SHOWN).to_dict("records")
+        ],
+    )  # fmt: skip
+
+
+def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
+    """Print a table; one with texts is as wide as the terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -82,57 +130,21 @@ def show(changes: "Changes") -> None:
 
     from attnprobe.shown import visible
 
-    console = Console()
-    lines = box.SIMPLE_HEAD if console.is_terminal else box.ASCII
+    terminal = Console().is_terminal
+    lines = box.SIMPLE_HEAD if terminal else box.ASCII
+    made = Table(title=Text(title), title_justify="left", box=lines, expand="text" in heads)
+    for head in heads:
+        justify: Literal["left", "right"] = "left" if head in WORDS else "right"
+        made.add_column(head, justify=justify, overflow="fold", ratio=3 if head == "text" else None)
+    for cells in rows:
+        made.add_row(*(Text(visible(cell)) for cell in cells))
+    Console(width=None if terminal else WIDTH).print(made)
 
-    def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
-        made = Table(title=Text(title), title_justify="left", box=lines, expand="text" in heads)
-        for place, head in enumerate(heads):
-            words = place == 0 or head == "text"
-            made.add_column(
-                head, justify="left" if words else "right", overflow="fold", ratio=3 if head == "text" else None
-            )
-        for cells in rows:
-            made.add_row(*(Text(visible(cell)) for cell in cells))
-        console.print(made)
 
-    alone = (changes.first_only, changes.second_only)
-    only = " (A has {:,} others, B {:,})".format(*alone) if any(alone) else ""
-    print(f"texts in both: {changes.shared:,}{only}; another prediction for {changes.flipped:,}")
-    verdicts = [
-        [one["criterion"], one["first"], one["second"], "changed" if one["first"] != one["second"] else ""]
-        for one in changes.verdicts.to_dict("records")
-    ]
-    if verdicts:
-        table("verdicts", ["criterion", "A", "B", ""], verdicts)
-    numbers = [
-        [
-            one["title"],
-            number(one["first"]),
-            number(one["second"]),
-            number(one["change"], sign=True),
-            span(one),
-            mark(one),
-        ]
-        for one in changes.numbers.to_dict("records")
-    ]
-    title = "numbers (A, B, and B minus A over the same texts, with its 95 % interval)"
-    table(title, ["", "A", "B", "B - A", "", ""], numbers)
-    examples = [
-        [
-            str(one["example_id"]),
-            one.get("text", ""),
-            one["label"],
-            one["first"],
-            one["second"],
-            number(one["attention"]),
-        ]
-        for one in changes.examples.head(SHOWN).to_dict("records")
-    ]
-    heads = ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"]
-    table(
-        "other predictions first, then the attentions that moved farthest (JSD in nats, at most 0.693)", heads, examples
-    )
+def main_numbers(numbers: "pd.DataFrame") -> "pd.DataFrame":
+    """The first number of each test, which it is about, and those that have a short name in conditions."""
+    named = (numbers["probe"] + "." + numbers["metric"]).isin(SHORT.values())
+    return numbers[~numbers["probe"].duplicated() | named]
 
 
 def name(letter: str, run: Path, split: str) -> None:

@@ -46,6 +46,10 @@ def main(arguments: Sequence[str]) -> None:
         known = set(run.vocabulary.words)
         for row in explanation.to_dict("records"):
             print("\n".join(lines_of(row, known)))
+        from attnprobe.report.verdicts import found_out, verdicts_of
+
+        if sentence := found_out(verdicts_of(run.directory)):
+            print(f"what the tests say: {sentence}")
         if asked.html is not None:
             from attnprobe.results.files import write_atomically
 
@@ -62,10 +66,11 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
     sure = ", ".join(f"{name} {row['probability'][name]:.3f}" for name in chosen) or "no label"
     order = sorted(range(len(row["tokens"])), key=lambda place: -row["attention"][place])
     strange = ["words" not in row and word not in known for word in row["tokens"]]
-    shown = [f"{row['tokens'][place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order[:MOST]]
+    words = told_apart(row["tokens"])
+    shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order[:MOST]]
     lines = [f"text: {row['text']}", f"  predicted: {sure}", f"  attention: {', '.join(shown)}"]
     if "flipping_set" in row:
-        erased = [word for word, erase in zip(row["tokens"], row["flipping_set"], strict=True) if erase]
+        erased = [word for word, erase in zip(words, row["flipping_set"], strict=True) if erase]
         lines.append(
             f"  erase the attention of {', '.join(erased)}: it becomes {row['flips_to']}"
             if erased
@@ -74,3 +79,12 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
     if any(strange[place] for place in order[:MOST]):
         lines.append("  * unknown to the model: all unknown words look alike to it")
     return [visible(line) for line in lines]
+
+
+def told_apart(tokens: Sequence[str]) -> list[str]:
+    """The words, each that comes more than once with its place.
+
+    >>> told_apart(["it", "was", "as", "it", "was"])
+    ['it (word 1)', 'was (word 2)', 'as', 'it (word 4)', 'was (word 5)']
+    """
+    return [word if tokens.count(word) == 1 else f"{word} (word {place})" for place, word in enumerate(tokens, start=1)]

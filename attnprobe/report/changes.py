@@ -1,6 +1,7 @@
 """Two finished runs on the same texts: what changed in numbers (paired, with intervals), verdicts and examples."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pandas as pd
 from scipy.spatial.distance import jensenshannon
 
 from attnprobe.errors import UserError
-from attnprobe.report.judged import by_criterion
 from attnprobe.report.page.runs import Run, read_runs
 from attnprobe.report.reading import present
-from attnprobe.report.states import lines_of
+from attnprobe.report.states import lines_of, names_of
 from attnprobe.report.studies import STUDY, read_study
+from attnprobe.report.verdicts import NOT_TESTED, Verdict, found_out
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.schema import WHOLE_SPLIT
 from attnprobe.results.statistics import interval
@@ -35,7 +36,9 @@ class Changes:
         numbers: one row per headline number that both have: `probe metric title n first second change low high`; `change`
             = second − first over the texts that both have, with its 95 % interval (paired bootstrap over the texts; NaN
             for numbers of a whole split, which one run cannot give an interval for).
-        verdicts: one row per criterion that either was tested on: `criterion first second`.
+        verdicts: one row per criterion that either was tested on: `criterion first second`, and the numbers that the verdicts
+            go by: `first_value second_value`.
+        sentences: what each run's own page says first of its attention; empty where that was not tested.
         examples: one row per text that both have: `example_id text label first second attention`, the classes that were
             predicted, and the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over
             different units); other predictions first, then the largest divergence.
@@ -44,6 +47,7 @@ class Changes:
 
     numbers: pd.DataFrame
     verdicts: pd.DataFrame
+    sentences: tuple[str, str]
     examples: pd.DataFrame
     shared: int
     first_only: int
@@ -89,9 +93,11 @@ def compare_runs(first: Run, second: Run) -> Changes:
             f"the same data.split_seed"
         )
     one, other = (table.loc[both] for table in tables)
+    lines = [[line.verdict for line in lines_of(run)] for run in (first, second)]
     return Changes(
         numbers=numbers_of(first, second, one, other),
-        verdicts=verdicts_of(first, second),
+        verdicts=compared_verdicts(*lines),
+        sentences=(found_out(lines[0]), found_out(lines[1])),
         examples=compared_examples(one, other, classes[0]),
         shared=len(both),
         first_only=len(tables[0]) - len(both),
@@ -152,17 +158,19 @@ def values_of_split(table: pd.DataFrame, metric: str) -> float:
     return float(values.iloc[0]) if len(values) else float("nan")
 
 
-def verdicts_of(first: Run, second: Run) -> pd.DataFrame:
-    """What each run alone says of every criterion."""
-    columns = {"first": by_criterion(lines_of(first)), "second": by_criterion(lines_of(second))}
-    criteria = dict.fromkeys([*columns["first"], *columns["second"]])
-    return pd.DataFrame(
-        [
-            {"criterion": one, **{name: verdicts.get(one, "not tested") for name, verdicts in columns.items()}}
-            for one in criteria
-        ],
-        columns=["criterion", "first", "second"],
-    )
+def compared_verdicts(first: Sequence[Verdict], second: Sequence[Verdict]) -> pd.DataFrame:
+    """What each run alone says of every criterion, with the number that it goes by."""
+    sides = [dict(zip(names_of(verdicts), verdicts, strict=True)) for verdicts in (first, second)]
+    rows = []
+    for criterion in dict.fromkeys([*sides[0], *sides[1]]):
+        both = [side.get(criterion) for side in sides]
+        if any(one is not None and one.state != NOT_TESTED for one in both):
+            row: dict[str, object] = {"criterion": criterion}
+            for name, one in zip(("first", "second"), both, strict=True):
+                row |= {name: NOT_TESTED if one is None else one.state}
+                row |= {f"{name}_value": float("nan") if one is None else one.value}
+            rows.append(row)
+    return pd.DataFrame(rows, columns=["criterion", "first", "second", "first_value", "second_value"])
 
 
 def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str, ...]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from attnprobe.report.page.runs import Run, grouped
 from attnprobe.report.page.verdicts import Line, cards, put_claims_to_test
 from attnprobe.report.reading import present
-from attnprobe.report.verdicts import NOT_TESTED
+from attnprobe.report.verdicts import NOT_TESTED, Verdict
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,15 @@ class State:
 
 
 def states(lines: Sequence[Line]) -> tuple[State, ...]:
-    """The lines of a card in words; a criterion that is asked at two levels is called `erasure.state` and `erasure.word`."""
-    criteria = [line.verdict.criterion for line in lines]
-    return tuple(
-        State(
-            one.criterion if criteria.count(one.criterion) == 1 else f"{one.criterion}.{one.level}",
-            one.question,
-            one.state,
-        )
-        for one in (line.verdict for line in lines)
-    )
+    """The lines of a card in words."""
+    verdicts = [line.verdict for line in lines]
+    return tuple(State(name, one.question, one.state) for name, one in zip(names_of(verdicts), verdicts, strict=True))
+
+
+def names_of(verdicts: Sequence[Verdict]) -> list[str]:
+    """What conditions and tables call each: its criterion; `erasure.state` and `erasure.word` where two levels are asked."""
+    criteria = [one.criterion for one in verdicts]
+    return [one.criterion if criteria.count(one.criterion) == 1 else f"{one.criterion}.{one.level}" for one in verdicts]
 
 
 def lines_of(run: Run) -> Sequence[Line]:

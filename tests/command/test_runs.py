@@ -65,6 +65,14 @@ def test_compare_on_the_command_line(runs, tmp_path, capsys):
     assert [line.split(";")[0] for line in shown.splitlines()[:2]] == [f"A: {runs[0]}", f"B: {runs[1]}"]
     assert "texts in both: 30; another prediction for " in shown
     assert "passed: none of 1 condition holds" in shown
+    assert re.search(r"\| exclusivity +\| +\D+ 0\.\d{3} \|", shown)  # the verdict and the number that it goes by
+    numbers = pd.read_csv(tmp_path / "out" / "numbers.csv")
+    more = int(re.search(r"(\d+) more numbers: --all shows them", shown)[1])
+    assert 0 < more < len(numbers)
+    main(["compare", *map(str, runs), "--all"])
+    everything = capsys.readouterr().out
+    assert "more numbers" not in everything
+    assert len(everything.splitlines()) - len(shown.splitlines()) >= more - 4
     assert set(pd.read_csv(tmp_path / "out" / "numbers.csv")["metric"]) >= {"correct", "median_tvd"}
     assert len(pd.read_csv(tmp_path / "out" / "examples.csv")) == 30
     with pytest.raises(SystemExit) as ended:
