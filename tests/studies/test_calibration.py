@@ -1,5 +1,6 @@
 """The calibration from training to the shipped table: tiny always, a tenth of it as a slow test."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from attnprobe.errors import UserError
 from attnprobe.report.calibration.collect import SHIPPED, collected, models_in
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
+from attnprobe.report.studies.calibration import answer
 from attnprobe.results.checksums import read_sealed
 from attnprobe.studies.base import carry_out_study
 from attnprobe.studies.calibration import Calibration
@@ -52,6 +54,8 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "which tests tell right attention from wrong" in page
     assert "4 small models" in page
+    first = re.search(r'<section id="glance".*?</article>', page, re.S)[0]
+    assert "No test can be judged: it takes models with right attention and models with wrong attention." in first
     written = tmp_path / "table.parquet"
     command = [sys.executable, "-m", "attnprobe.report.calibration", str(directory), "-o", str(written)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -97,6 +101,17 @@ def test_an_encoder_without_context_is_not_asked_what_needs_context():
         ("model.name=lstm_learned", "data.name=token"),
         ("model.name=lstm_learned", "data.name=ordered_pair"),
     ]
+
+
+def test_the_first_sentence_counts_the_tests_that_tell_in_every_kind_of_model():
+    known = {
+        "version": ["current"] * 4 + ["published"], "claim": ["a_b", "a_b", "c", "c", "c"],
+        "AUC": [0.9, 0.8, 0.6, 0.7, 1.0], "AUC low": [0.7, 0.6, 0.4, 0.6, 0.9],
+    }  # fmt: skip
+    assert answer(pd.DataFrame(known)) == (
+        "1 of 2 tests tell right attention from wrong in every kind of model that was tried; “a b” does so best (AUC 0.80 or "
+        "more; a coin has 0.50)."
+    )
 
 
 def test_what_takes_more_to_learn_has_it_and_a_file_is_given_no_sizes():

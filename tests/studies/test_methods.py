@@ -31,7 +31,9 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     assert low < table.loc["random", "auprc"] < high
     assert (table["ms per text"] >= 0).all()
     publish_study(directory)
-    assert "Which method finds the words that decide" in (directory / "report.html").read_text(encoding="utf-8")
+    page = (directory / "report.html").read_text(encoding="utf-8")
+    assert "Which method finds the words that decide" in page
+    assert f'<a href="#studies">“{table.index[0]}” finds the words that decide best: average precision ' in page
 
 
 @pytest.mark.parametrize("name", ["methods", "sanity"])

@@ -44,8 +44,8 @@ def lead(groups: Sequence[Group]) -> str:
         else f"{len(models)} model{_s(models)} on {len(data)} data set{_s(data)}"
     )
     return (
-        f"Published tests of that question, run on {where}. Each asks one thing, and is answered with a number, its 95 % "
-        f"interval, and a verdict that goes no further than the interval does."
+        f"Published tests of that question, run on {where}. Each asks one thing; the answer is a number, its 95 % interval, "
+        f"and a verdict that says no more than the interval does."
     )
 
 

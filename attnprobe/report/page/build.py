@@ -21,7 +21,7 @@ from attnprobe.report.page.render import rendered
 from attnprobe.report.page.runs import DOT, Group, Run, grouped, read_sound_runs, together
 from attnprobe.report.page.sections import sections
 from attnprobe.report.page.studies import by_claim, of_studies, show_study
-from attnprobe.report.page.verdicts import JudgedClaim, cards, put_claims_to_test, verdict_table
+from attnprobe.report.page.verdicts import Card, JudgedClaim, cards, put_claims_to_test, verdict_table
 from attnprobe.report.paper import Paper
 from attnprobe.report.published import compare
 from attnprobe.report.reading import Reading, present
@@ -83,7 +83,7 @@ def write_report(
         comparisons=by_claim(said.across),
         studies=shown,
         cards=shown_cards,
-        glances=glances(shown_cards, words=words),
+        **first_screen(studies, shown_cards or cards(said.groups, []), words=words),
         **about_runs(runs, said),
         skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
@@ -138,6 +138,14 @@ def computed(runs: list[Run], studies: Sequence[StudyReading], tell: Callable[[s
         judged_claims=put_claims_to_test(groups, readings, tell=tell) + of_studies(studies, groups),
         across=[(f"{finding.data}{DOT}{finding.model}", finding) for finding in comparisons(groups)],
     )
+
+
+def first_screen(studies: Sequence[StudyReading], shown: Sequence[Card], *, words: bool) -> dict[str, Any]:
+    """What studies answer that are not about one model, and the models."""
+    return {
+        "answers": [study.answer for study in studies if study.answer],
+        "glances": glances(shown, words=words),
+    }
 
 
 def figures_of(said: Computed, folder: Path, *, words: bool, tell: Callable[[str], None]) -> dict[str, list[Picture]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnprobe.report.page.browser.texts import is_list, lengths_of
 from attnprobe.report.page.runs import Group, Run
-from attnprobe.report.page.verdicts import Card
+from attnprobe.report.page.verdicts import Card, listed
 from attnprobe.report.quality import Quality, quality_of
 from attnprobe.report.states import State, states
 from attnprobe.results.directory import RunDirectory
@@ -20,6 +20,9 @@ ENCODERS = {
     "CNNEncoder": "convolutional model",
     "AverageEncoder": "bag of words (no context)",
     "TransformerEncoder": "transformer, trained from scratch",
+    "GRUEncoder": "recurrent model (GRU)",
+    "NoEncoder": "bag of words (no context)",
+    "HierarchicalEncoder": "hierarchical model (words, then sentences)",
 }
 """A class's name → what its models are called in a sentence; other models go by their own name."""
 STEPS = 20
@@ -113,12 +116,26 @@ def glance(card: Card, *, words: bool) -> Glance:
 
 
 def model_in_words(run: Run) -> str:
-    """Such as "recurrent model (LSTM), additive attention, 8 epochs at most"."""
-    model = run.manifest.get("training", {}).get("model", {})
+    """Such as "recurrent model (LSTM), additive attention"."""
+    settings = run.manifest.get("training", {})
+    model = settings.get("model", {})
+    if str(model.get("_target_", "")).endswith(".PretrainedClassifier"):
+        return f"{run.model}, a pretrained transformer; {site_in_words(model)}"
     kind = str(model.get("encoder", {}).get("_target_", "")).rpartition(".")[2]
     if kind not in ENCODERS:
         return run.model
     return f"{ENCODERS[kind]}, {model.get('attention_name', '')} attention"
+
+
+def site_in_words(model: Mapping[str, Any]) -> str:
+    """Which attention of a transformer is meant.
+
+    >>> site_in_words({"layer": -1, "heads": [0, 3]})
+    'attention of the last layer, heads 0 and 3'
+    """
+    layer, heads = model.get("layer", -1), model.get("heads")
+    where = "the last layer" if layer == -1 else f"layer {layer}"
+    return f"attention of {where}, {'mean of all heads' if heads is None else f'heads {listed(list(map(str, heads)))}'}"
 
 
 def data_in_words(run: Run) -> str:

@@ -11,6 +11,7 @@ import jinja2
 from attnprobe import __version__
 from attnprobe.report.claims import CRITERIA, LEVELS
 from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
+from attnprobe.report.page.glossary import MEANS, TERMS, VERDICTS, explained
 from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
 from attnprobe.shown import visible
 
@@ -30,13 +31,21 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     )  # fmt: skip
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
     environment.filters["p_value"] = p_value
+    environment.filters["explained"] = lambda text: explained(text, with_hidden_shown)
     style = "".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLE)
     script = script_text()
     environment.globals |= {"claim_words": SAID, "level_words": {level: f"{level}s" for level in LEVELS}}
-    environment.globals |= {"kinds": KINDS, "marks": MARKS, "files": jinja2.filters.do_urlencode(parts["folder"])}
+    environment.globals |= {
+        "means": MEANS,
+        "verdict_means": VERDICTS,
+        "kinds": KINDS,
+        "marks": MARKS,
+        "files": jinja2.filters.do_urlencode(parts["folder"]),
+    }
     return environment.get_template("page.html").stream(
         **parts,
         criteria=CRITERIA,
+        terms=TERMS,
         version=__version__,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         style=style,
@@ -46,7 +55,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     )
 
 
-def with_hidden_shown(value: object) -> object:
+def with_hidden_shown(value: Any) -> Any:
     r"""A string of the data with its control and format characters as escapes; a page is read with `less` as well. Line
     ends stay, and so does whatever is not a plain string.
 

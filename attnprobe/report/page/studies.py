@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -12,7 +11,7 @@ from attnprobe.report.page.formats import cell
 from attnprobe.report.page.pictures import Picture, picture
 from attnprobe.report.page.runs import DOT, Group
 from attnprobe.report.page.verdicts import JudgedClaim
-from attnprobe.report.studies import StudyReading
+from attnprobe.report.studies import StudyReading, with_intervals
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,12 @@ def show_study(study: StudyReading, place: int, folder: Path, groups: Sequence[G
 
 def show_table(caption: str, table: pd.DataFrame) -> ShownTable:
     """A DataFrame's cells as text."""
-    records: list[list[Any]] = table.astype(object).to_numpy().tolist()
-    return ShownTable(
-        caption, [str(name) for name in table.columns], [[cell(value) for value in row] for row in records]
-    )
+    compact = with_intervals(table)
+    columns = [
+        [
+            cell(value) if f"{name} low" not in table else (said, True)
+            for value, said in zip(table[name], compact[name], strict=True)
+        ]
+        for name in compact
+    ]
+    return ShownTable(caption, [str(name) for name in compact], [list(row) for row in zip(*columns, strict=True)])

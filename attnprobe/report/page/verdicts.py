@@ -94,7 +94,8 @@ def card(group: Group, judged_claims: Sequence[JudgedClaim]) -> Card:
     """The card of one group: a line for every criterion and level, those without a test included."""
     own = [one for one in judged_claims if one.group is group and one.is_verdict]
     encoder = encoder_of(group.runs[0].manifest) if group.runs else ""
-    judged = verdicts([one.finding for one in own], guessing=guessing(group.runs), encoder=encoder)
+    guessed = guessing(group.runs)
+    judged = verdicts([one.finding for one in own], guessing=guessed, encoder=encoder)
     lines = []
     for verdict in judged:
         there = [
@@ -104,7 +105,7 @@ def card(group: Group, judged_claims: Sequence[JudgedClaim]) -> Card:
         ]
         primary = next((one for one in there if one.finding.claim.primary), None)
         lines.append(Line(verdict, primary, tuple(one for one in there if one is not primary)))
-    return Card(group, tuple(lines), first_sentence(judged))
+    return Card(group, tuple(lines), first_sentence(judged, guessing=guessed))
 
 
 def cards(groups: Sequence[Group], judged_claims: Sequence[JudgedClaim]) -> list[Card]:

@@ -45,6 +45,7 @@ class StudyReading:
         tables: caption → table, ready to be shown; numbers as numbers.
         figures: (name, caption, figure).
         notes: what else a reader has to know.
+        answer: one sentence, where the study is not about the attention of one model: its page begins with it.
     """
 
     title: str
@@ -58,6 +59,7 @@ class StudyReading:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     figures: list[tuple[str, str, Figure]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    answer: str = ""
 
 
 def find_studies(

@@ -24,12 +24,12 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     # one model whose own tests are shown next to the rates
     example = next((one for one in content["members"] if one["role"] == "learned"), content["members"][0])
     shown = models[models["run_id"] == example["run_id"]].iloc[0]
-    cells = census(models)
+    cells, separated = census(models), separations(answered)
     tables = {
         "Models by what is known of their attention: trained, and per rightness": cells,
         "Share of yes, of all models asked, with exact 95 % intervals": yes_table(rates(answered)),
         "AUC of each test's number between right and wrong attention, 95 % bootstrap interval over models": renamed(
-            separations(answered)
+            separated
         ),
         "Thresholds chosen on the other data sets (false alarms of 5 %), judged on the one left out": renamed(
             held_out(answered)
@@ -58,7 +58,22 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
                 curves(power_curve(answered)),
             )
         ],
+        answer=answer(separated),
         notes=[f"{unsolved} of {len(models)} models did not solve their task and are left out of all rates."],
+    )
+
+
+def answer(separated: pd.DataFrame) -> str:
+    """How many tests of this version tell right attention from wrong in every kind of model, and which does so best."""
+    own = separated[separated["version"] == "current"] if len(separated) else separated
+    if not len(own):
+        return "No test can be judged: it takes models with right attention and models with wrong attention."
+    by_claim = own.groupby("claim")[["AUC", "AUC low"]].min()
+    best = by_claim.sort_values(["AUC low", "AUC"]).index[-1]
+    tell = int((by_claim["AUC low"] > 0.5).sum())
+    return (
+        f"{tell} of {len(by_claim)} tests tell right attention from wrong in every kind of model that was tried; “"
+        f"{best.replace('_', ' ')}” does so best (AUC {by_claim.loc[best, 'AUC']:.2f} or more; a coin has 0.50)."
     )
 
 
@@ -99,8 +114,10 @@ def yes_table(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def renamed(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its versions in words."""
-    return table.assign(version=table["version"].map(VERSIONS)) if len(table) else table
+    """The table with its versions and claims in words."""
+    if not len(table):
+        return table
+    return table.assign(version=table["version"].map(VERSIONS), claim=table["claim"].str.replace("_", " "))
 
 
 def curves(table: pd.DataFrame) -> Figure:

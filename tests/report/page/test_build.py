@@ -211,7 +211,7 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
     for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
                  "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
         assert part in text
-    assert re.search(r"<h4>Necessity</h4> <span class=\"badge meets\">", text)
+    assert re.search(r"<h4>Necessity</h4> <span class=\"badge meets\" title=", text)
     assert (tmp_path / "report_files/study1-needed.pdf").is_file()
 
 
@@ -237,7 +237,9 @@ def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, mon
     text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(encoding="utf-8")
     cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
     necessity = {
-        re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(r'<h4>Necessity</h4> <span class="badge (\w+)">', card)[1]
+        re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(
+            r'<h4>Necessity</h4> <span class="badge (\w+)" title="[A-Z]', card
+        )[1]
         for card in cards
     }
     assert {title.split(" · ")[-1]: verdict for title, verdict in necessity.items()} == {
@@ -264,6 +266,9 @@ def test_runs_without_claims_have_no_empty_card(make_run, tmp_path):
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "No claim could be put to the test" in text
     assert 'class="card"' not in text
+    # the first screen says which model, which data, and how good it is, also where nothing was asked of its attention
+    assert "<dt>Model</dt><dd>" in text
+    assert "Whether this attention points at the words that decide was not tested" in text
     make_run("more", model="cnn_additive")
     text = build.write_report(tmp_path, tmp_path / "report.html").read_text(encoding="utf-8")
     assert text.count('class="card"') == 1

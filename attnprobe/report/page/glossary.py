@@ -1,0 +1,200 @@
+"""The page's words explained: on hover, and in the definitions at its end."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from attnprobe.report.verdicts import (
+    CANNOT_DECIDE,
+    FAILS,
+    MEETS,
+    NO_DIFFERENCE,
+    NOT_INFORMATIVE,
+    NOT_MEANINGFUL,
+    NOT_TESTED,
+    TOO_RARE,
+)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word of the page.
+
+    Attributes:
+        key: in its link.
+        title: as the definitions have it.
+        forms: as the texts of the page have it.
+        meaning: one or more sentences; the first one is shown on hover.
+    """
+
+    key: str
+    title: str
+    forms: tuple[str, ...]
+    meaning: str
+
+    @property
+    def short(self) -> str:
+        """The first sentence."""
+        return self.meaning.split(". ")[0].rstrip(".") + "."
+
+
+TERMS = (
+    Term(
+        "attention", "Attention", (),
+        "The weights that a model gives to the positions of a text; they sum to 1. Positions are words; in a hierarchical"
+        " model, sentences.",
+    ),
+    Term(
+        "tvd", "TVD, total variation distance", ("TVD", "total variation distance"),
+        "Half the sum of the absolute differences of two distributions, here of two predictions: 0 (the same) to 1.",
+    ),
+    Term(
+        "jsd", "JSD, Jensen–Shannon divergence", ("JSD", "Jensen–Shannon divergence", "Jensen-Shannon divergence"),
+        "How far two distributions are apart, in nats: 0 (the same) to ln 2 = 0.693 (nothing in common). Between two "
+        "attentions, or (JS of an erasure) two predictions.",
+    ),
+    Term(
+        "nats", "Nats", ("nats",),
+        "The unit of JSD: two distributions with nothing in common are ln 2 = 0.693 nats apart.",
+    ),
+    Term(
+        "tau", "τ, Kendall's τ-b", ("Kendall's τ", "τ"),
+        "How far two measures rank a text's positions alike, ties counted: −1 (the other way round) to 1 (alike); 0 is "
+        "what unrelated orders get. It is undefined where one of them is the same for all positions. Over many positions "
+        "with tiny weights τ is ruled by the order of what hardly counts.",
+    ),
+    Term(
+        "adversary", "Adversary, farthest attention", ("adversary", "adversaries", "farthest attention"),
+        "Another attention whose prediction lies within TVD ε of the model's (ε = 0.01 unless set, 0.05 for questions). "
+        "The adversary is what a gradient search finds; the farthest attention is the one with the largest JSD, exact for"
+        " two classes and a linear decoder, else the best one known under a proved upper bound. That such an attention "
+        "exists for an example does not say that a model could have learnt it.",
+    ),
+    Term(
+        "flipping", "Flipping set, regret", ("flipping set", "flipping sets", "regret"),
+        "Positions after whose removal (the rest renormalised) the decision is another one. The smallest such set is "
+        "found exactly; a ranking's regret is how many positions more it needs. “Never flips” is proved, up to rounding, "
+        "not given up on.",
+    ),
+    Term(
+        "importance", "Gradient, leave-one-out", ("leave-one-out", "Leave-one-out", "gradients", "gradient"),
+        "Gradient: the prediction's sensitivity to each word with the attention held fixed; leave-one-out: how far the "
+        "prediction moves (TVD) without the word. Gradients are shares that sum to 1. Neither is the truth about "
+        "importance: they are other measures of it.",
+    ),
+    Term(
+        "skill", "Skill", ("skill", "Skill"),
+        "Where a number stands between that of the same model under an attention without meaning (its own weights in "
+        "random order), 0, and the best that is possible, 1. Below 0 is worse than meaningless.",
+    ),
+    Term(
+        "state", "State, word", ("states", "state"),
+        "State: how much the prediction takes from the encoder's state at a position, which may have read the whole text;"
+        " word: how much the word there decides. Readers of a heat map mean words.",
+    ),
+    Term(
+        "rationale", "Rationale", ("rationales", "rationale"),
+        "The words that a person, or the maker of the data, calls the reason for the label.",
+    ),
+    Term(
+        "f1", "Macro F1, area under the ROC curve", ("macro F1", "area under the ROC curve"),
+        "F1 is the harmonic mean of precision and recall, macro its mean over the classes; the area under the ROC curve "
+        "is how often a text of a class gets a higher probability of it than another text. Both are 1 at best; guessing "
+        "has an area of 0.5.",
+    ),
+    Term(
+        "interval", "Interval", ("95 % intervals", "95 % interval"),
+        "The range that holds the true number in 95 of 100 such studies. Studentised bootstrap over examples (2,000 "
+        "resamples) for means and ratios, score intervals for shares; with several seeds over examples and seeds "
+        "together. Values that are nearly all 0, or ruled by a few examples, have an interval that is too narrow to "
+        "decide by: too rare to say.",
+    ),
+    Term(
+        "holm", "p (Holm)", (),
+        "How often chance alone would decide this claim so clearly, corrected for the number of claims on the card "
+        "(Holm's method).",
+    ),
+    Term(
+        "verdict", "Yes, no, negligible, undecided", (),
+        "A claim is confirmed where its whole interval lies beyond what it asks for by the smallest difference of "
+        "interest, refuted where none of it does, negligible where all of it is closer than that, and undecided "
+        "otherwise.",
+    ),
+)  # fmt: skip
+"""In the order of the definitions."""
+
+VERDICTS = {
+    MEETS: "the whole 95 % interval lies beyond what is asked for, by more than the smallest difference of interest",
+    FAILS: "none of the interval reaches what is asked for",
+    NO_DIFFERENCE: "the whole interval is closer to no effect than the smallest difference of interest",
+    CANNOT_DECIDE: "the interval reaches across what is asked for, or there is none: it takes more texts or seeds",
+    TOO_RARE: "too few texts carry the number",
+    NOT_INFORMATIVE: "the answer would tell nothing here: attention is not needed, or nothing that it could point at "
+    "matters, or this test cannot tell right attention from wrong in such a model",
+    NOT_MEANINGFUL: "the model is not shown to be better than guessing",
+    NOT_TESTED: "no run of this page measured it",
+}
+"""What each verdict says."""
+
+MEANS = {
+    ("necessity", "model"): (
+        "learned attention classifies better than uniform attention, by more than another seed makes",
+        "that the weights say why",
+    ),
+    ("stability", "model"): (
+        "another training's attention is nearer than a shuffle of it",
+        "that the attention is right",
+    ),
+    ("agreement", "word"): (
+        "its order is leave-one-out's, more than an attention without meaning has it in this model",
+        "that either is the truth",
+    ),
+    ("exclusivity", "state"): (
+        "for most texts it is proved that none does",
+        "that the weights are on words that decide",
+    ),
+    ("erasure", "state"): (
+        "erasing the state with the most weight costs the decision more than under an attention without meaning",
+        "that the word there matters",
+    ),
+    ("erasure", "word"): (
+        "words weigh more the farther deleting them moves the prediction, beyond the same weights in random order",
+        "that the words left would be understood",
+    ),
+    ("transfer", "model"): (
+        "a model without context learns more with this attention imposed",
+        "that a person would find it plausible",
+    ),
+    ("plausibility", "word"): (
+        "more attention lies on the marked words than by chance",
+        "that the model used them",
+    ),
+}  # fmt: skip
+"""Criterion and level → what *met* means, and what it does not; the README's table says the same."""
+
+BY_FORM = {form: term for term in TERMS for form in term.forms}
+KNOWN = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(BY_FORM, key=len, reverse=True)))})(?![\w-])")
+
+
+def explained(text: str, visible: Callable[[str], str] = str) -> Markup:
+    """The text as markup, the first use of each known word a link to its definition that says the meaning on hover.
+
+    Args:
+        text: plain; everything but the links is escaped.
+        visible: makes what cannot be seen visible.
+
+    >>> str(explained("a <TVD>"))[:40]
+    'a &lt;<a class="term" href="#term-tvd" t'
+    """
+    met: set[str] = set()
+    pieces, done, text = [], 0, visible(text)
+    for match in KNOWN.finditer(text):
+        term = BY_FORM[match[0]]
+        if term.key not in met:
+            met.add(term.key)
+            link = Markup('<a class="term" href="#term-{}" title="{}">{}</a>').format(term.key, term.short, match[0])
+            pieces += [escape(text[done : match.start()]), link]
+            done = match.end()
+    return Markup("").join([*pieces, escape(text[done:])])
