@@ -49,11 +49,13 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
     elif choice["name"] == "tensorboard":
         yield TensorBoardLogger(directory.path, name="", version=directory.folder(CURVES).name)
     elif choice["name"] == "mlflow":
-        place = Path(settings.config["output"]).absolute() / "mlruns"
+        # a database: MLflow 3 refuses plain files
+        output = Path(settings.config["output"]).absolute()
         yield MLFlowLogger(
             experiment_name=choice["project"],
             run_name=settings.run_id,
-            tracking_uri=choice["tracking_uri"] or place.as_uri(),
+            tracking_uri=choice["tracking_uri"] or f"sqlite:///{output / 'mlflow.db'}",
+            artifact_location=None if choice["tracking_uri"] else (output / "mlruns").as_uri(),
         )
     elif choice["name"] == "wandb":
         # wandb takes half a second that other runs need not wait for

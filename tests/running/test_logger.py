@@ -51,6 +51,6 @@ def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
 def test_mlflow_has_the_curve_that_the_run_has(tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="no mlflow: pip install 'attnprobe[mlflow]'")
     with toy_training(tmp_path, "logger=mlflow") as (_, curve):
-        mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+        mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
         (run,) = mlflow.search_runs(experiment_names=["attnprobe"], output_format="list")
         assert run.data.metrics["validation/loss"] == pytest.approx(curve[-1]["validation/loss"])
