@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
         if one.startswith("-") or "=" not in one:
             parser().error(f"{one}: expected an option of this command, or a setting NAME=VALUE")
     overrides = overrides_of(asked, settings)
-    print(f"settings: python -m attnprobe {shlex.join(overrides)}", flush=True)
+    print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
     if asked.dry_run:
         return
     from attnprobe import __main__ as hydra_command
@@ -72,6 +72,16 @@ def main(arguments: Sequence[str]) -> None:
             from attnprobe.report.judged import judged
 
             judge(asked.fail_if, *judged(study))
+
+
+def in_shell(word: str) -> str:
+    """A word of a command as it is typed.
+
+    >>> print(in_shell("data.path='März 24.csv'"), in_shell("data.path=a.csv"), in_shell("a='$b'"))
+    "data.path='März 24.csv'" data.path=a.csv 'a='"'"'$b'"'"''
+    """
+    plain = "'" not in word or any(mark in word for mark in '"$`\\!')
+    return shlex.quote(word) if plain else f'"{word}"'
 
 
 def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str]:

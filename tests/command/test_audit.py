@@ -47,6 +47,6 @@ def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
 def test_a_dry_run_prints_the_command(capsys):
     audit.main(["a b.csv", "--text", "评论", "--label", "stars", "--dry-run"])
     assert capsys.readouterr().out == (
-        "settings: python -m attnprobe +experiment=audit data=files 'data.path='\"'\"'a b.csv'\"'\"'' "
-        "'data.text='\"'\"'评论'\"'\"'' data.label=stars\n"
+        "settings: attnprobe run +experiment=audit data=files \"data.path='a b.csv'\" "
+        "\"data.text='评论'\" data.label=stars\n"
     )
