@@ -32,16 +32,14 @@ class Product:
 
     def of(self, rows: Float[Tensor, "rows into"]) -> Float[Tensor, "rows out"]:
         """The product."""
-        return rows @ self.matrix if self.filters is None or len(rows) < self.FEWEST else self._convolved(rows)
-
-    def add_to(self, sums: Float[Tensor, "rows out"], rows: Float[Tensor, "rows into"]) -> None:
-        """Add the product to `sums`, in place."""
-        if self.filters is None or len(rows) < self.FEWEST:
-            sums.addmm_(rows, self.matrix)
-        else:
-            sums += self._convolved(rows)
+        if self.filters is None or rows.shape[0] < self.FEWEST:
+            return rows @ self.matrix
+        return self._convolved(rows)
 
     def _convolved(self, rows: Float[Tensor, "rows into"]) -> Float[Tensor, "rows out"]:
         assert self.filters is not None
-        images = F.pad(rows, (0, 0, 0, -len(rows) % self.IMAGES)).view(self.IMAGES, 1, -1, rows.shape[1])
-        return F.conv2d(images.permute(0, 3, 1, 2), self.filters).permute(0, 2, 3, 1).flatten(0, 2)[: len(rows)]
+        count = rows.shape[0]
+        if count % self.IMAGES:  # an empty padding would be a copy
+            rows = F.pad(rows, (0, 0, 0, -count % self.IMAGES))
+        images = rows.view(self.IMAGES, 1, -1, rows.shape[1])
+        return F.conv2d(images.permute(0, 3, 1, 2), self.filters).permute(0, 2, 3, 1).flatten(0, 2)[:count]

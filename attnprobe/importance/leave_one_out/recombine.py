@@ -78,6 +78,7 @@ def recombined(layers: Recombination, batch: Batch, outputs: Outputs) -> Removed
     words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(layers.dtype)
     texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
 
+    outside = ~batch.content
     example, removed = batch.content.nonzero(as_tuple=True)
     first, last = removed.clone(), removed.clone()
     accumulator = SoftmaxAccumulator(outputs.scores.double().amax(1)[example], len(as_value.bias))
@@ -87,7 +88,9 @@ def recombined(layers: Recombination, batch: Batch, outputs: Outputs) -> Removed
     ):
         of = example.index_select(0, text)
         scores = score(seen[:, :width], None if query is None else query[of])
-        accumulator.add(text, scores.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:])
+        accumulator.add(
+            text, scores.masked_fill(outside.take(of * outside.shape[1] + position), -torch.inf), seen[:, width:]
+        )
         first.scatter_reduce_(0, text, position, "amin")
         last.scatter_reduce_(0, text, position, "amax")
 
@@ -99,23 +102,27 @@ def recombined(layers: Recombination, batch: Batch, outputs: Outputs) -> Removed
 
 
 def _blocks(
-    items: Iterable[ChangedStates], skipped: Float[Tensor, "texts"], rows: int = 1024
+    items: Iterable[ChangedStates], skipped: Float[Tensor, "texts"], rows: int = 256
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Concatenate items (text, position, seen) into blocks of at least `rows` rows: fewer operations, still within the
     cache. What they skip goes into `skipped`."""
     waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+    count = 0
     for text, position, seen, rejoined, difference in items:
         if rejoined is not None and difference is not None:
             skipped.scatter_reduce_(0, rejoined, difference.to(skipped.dtype), "amax")
         waiting.append((text, position, seen))
-        if sum(len(item[0]) for item in waiting) >= rows:
+        count += text.shape[0]
+        if count >= rows:
             yield _concatenated(waiting)
-            waiting = []
+            waiting, count = [], 0
     if waiting:
         yield _concatenated(waiting)
 
 
 def _concatenated(items: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    if len(items) == 1:
+        return items[0]
     text, position, seen = (torch.cat(column) for column in zip(*items, strict=True))
     return text, position, seen
 

@@ -5,19 +5,15 @@ from attnprobe.importance.leave_one_out.product import Product
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rows", [0, 1, 127, 128, 129, 500])
+@pytest.mark.parametrize("rows", [0, 1, 127, 128, 129, 496, 500])
 @pytest.mark.parametrize(("into", "out"), [(7, 5), (128, 512)])
 def test_it_is_the_matrix_product(rows, into, out, dtype):
     generator = torch.Generator().manual_seed(rows)
-    left, matrix, sums = (
-        torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, into), (into, out), (rows, out))
-    )
+    left, matrix = (torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, into), (into, out)))
     product = Product(matrix)
     near = {"atol": 1e-12 if dtype == torch.float64 else 1e-4, "rtol": 0}
     expected = (left.double() @ matrix.double()).to(dtype)
     torch.testing.assert_close(product.of(left), expected, **near)
-    product.add_to(added := sums.clone(), left)
-    torch.testing.assert_close(added, sums + expected, **near)
 
 
 def test_many_rows_of_float32_go_the_way_of_the_convolution(monkeypatch):
