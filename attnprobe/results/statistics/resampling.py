@@ -7,11 +7,11 @@ what the number is about, so both add to the interval (crossed random effects, a
 are few, and a bootstrap over three of them is far too narrow: their part is Student's.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from scipy import stats
 
 from attnprobe.results.statistics.rare import is_constant
@@ -19,6 +19,8 @@ from attnprobe.results.statistics.rare import is_constant
 RESAMPLES = 2000
 AT_ONCE = 1 << 18
 """Resampling weights that are held at a time, three times over: 6 MB, whatever the number of texts."""
+KEPT = 10_000_000
+"""Resampling weights that are kept, a byte each: of up to 5,000 texts."""
 
 Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
 """From sums over texts (last axis: the summands) to the number."""
@@ -150,18 +152,29 @@ def _over_texts(
     return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
 
 
-def _resamples(n: int, seed: int) -> Iterable[Float[np.ndarray, "size n"]]:
-    """How often each text is in each resample, in parts. Of a size that is held at a time all numbers of one sample size
-    share them: a report has hundreds of intervals of the same texts."""
-    if n * RESAMPLES <= AT_ONCE:
-        return (_kept(n, seed),)
-    generator = np.random.default_rng(seed)
-    return (_weights(generator, size, n) for size in _chunks(n))
+def _resamples(n: int, seed: int) -> Iterator[Float[np.ndarray, "size n"]]:
+    """How often each text is in each resample, in parts. Those of moderate sample sizes are kept from one number to the next:
+    a report has hundreds of intervals of the same texts, and drawing takes most of the time."""
+    if n * RESAMPLES > KEPT:
+        generator = np.random.default_rng(seed)
+        for size in _chunks(n):
+            yield _weights(generator, size, n)
+        return
+    drawn, start = _kept(n, seed), 0
+    for size in _chunks(n):
+        yield drawn[start : start + size].astype(np.float64)
+        start += size
 
 
-@lru_cache(maxsize=1)
-def _kept(n: int, seed: int) -> Float[np.ndarray, "size n"]:
-    return _weights(np.random.default_rng(seed), RESAMPLES, n)
+@lru_cache(maxsize=2)
+def _kept(n: int, seed: int) -> UInt8[np.ndarray, "resamples n"]:
+    generator, start = np.random.default_rng(seed), 0
+    # a text is some ten times in a resample at most
+    drawn = np.empty((RESAMPLES, n), np.uint8)
+    for size in _chunks(n):
+        drawn[start : start + size] = _weights(generator, size, n)
+        start += size
+    return drawn
 
 
 def _weights(generator: np.random.Generator, size: int, n: int) -> Float[np.ndarray, "size n"]:

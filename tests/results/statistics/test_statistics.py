@@ -39,10 +39,13 @@ def test_the_draws_do_not_depend_on_how_many_are_held(at_once, monkeypatch):
     expected = interval(sample)
     monkeypatch.setattr(resampling, "AT_ONCE", at_once)
     assert interval(sample) == pytest.approx(expected, rel=1e-12)
+    monkeypatch.setattr(resampling, "KEPT", 0)
+    assert interval(sample) == pytest.approx(expected, rel=1e-12)
 
 
 def test_many_resamples_of_many_texts_are_never_held_together(monkeypatch):
     monkeypatch.setattr(resampling, "RESAMPLES", 200)
+    monkeypatch.setattr(resampling, "KEPT", resampling.KEPT // 10)
     sample = np.random.default_rng(1).normal(0, 1, 20_000)
     tracemalloc.start()
     interval(sample)
