@@ -1,20 +1,28 @@
-"""How much faster Jain & Wallace's probes are than the published code's way of doing them.
+"""How much faster Jain & Wallace's probes, and the whole command, are than their code as it was released.
 
     python -m benchmarks [RUN] [--examples 1725] [--repeats 5] [--threads 2] [--rows permutation …]
+                         [--whole 2 [SETTING …]] [--toy 3]
 
-RUN is the directory of a finished run of an LSTM on single-label texts; without one a model is trained on the built-in
-corpus first. Both sides use the same trained model, the same test texts and the same process, in turn. The published
-side keeps the loop structure of the released code (benchmarks/reference.py): float32, batches of 32 of similar length,
-the packed LSTM, the decoder run again for every permutation, autograd through hidden states in every step of the
-adversary, scipy's τ text by text. Ours is the code of the probes as a run calls it: batches of 64, the model in float64.
-Where ours does more in one go (four kinds of gradients for one, the exact adversary beside the search) its ratio is per
-kind in that row, and the sum is charged for all of it.
+RUN is the directory of a finished run of an LSTM with additive attention on texts of two classes; without one a model is
+trained on the built-in corpus first. Both sides use the same weights, the same test texts and the same process, in turn. The
+published side is benchmarks/released.py: float32, batches of 32, a packed LSTM, each procedure with its own encoding of the
+texts. Ours is the code of the probes as a run calls it: batches of 64, the model in float64, one encoding for all of them,
+which is a row of its own. Where ours does more in one go (four kinds of gradients for three, the exact adversary beside the
+search) its ratio is per kind in that row, and the sum is charged for all of it.
+
+`--whole N` times N times, in turn, 8 epochs of training as released and the whole command with these settings, from prompt to
+prompt; `--toy N` the command on the built-in corpus, which has nothing published to be compared with. All that
+docs/measurements.md quotes, in some eight minutes:
+
+    python -m attnprobe data=sst run_dir=RUN
+    python -m benchmarks RUN --repeats 3 --toy 3 --whole 2 data=sst
 """
 
 import argparse
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import torch
 from hydra import compose, initialize_config_dir
@@ -25,6 +33,7 @@ from rich.table import Table
 from attnprobe import load_run
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.running.run import run
+from benchmarks.command import command, whole
 from benchmarks.jain import PARTS, Sides
 from benchmarks.timing import Compared, interleaved, processor, together
 
@@ -37,38 +46,65 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--whole", nargs="+", metavar=("N", "SETTING"), help="how often, and our side's settings")
+    parser.add_argument("--toy", type=int, default=0, help="how often")
     given = parser.parse_args()
+    if given.whole and set(given.rows) != set(PARTS):
+        parser.error("--whole needs all rows")
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
         directory = given.run or train_on_testbed(Path(folder))
         loaded = load_run(directory)
         data = instantiate(loaded.config["data"], seed=loaded.config["seed"])
-        data.setup("test")
+        data.setup("fit")
     sides = Sides.of(loaded.classifier, data, given.examples)
-    found = [timed(sides, name, given.repeats) for name in given.rows]
+    found = timed(sides, given.rows, given.repeats)
     title = (
-        f"{directory.name}: {sides.texts:,} test texts, {given.threads} thread(s), {processor()}; medians of "
+        f"{directory.name}: {len(sides.texts):,} test texts, {given.threads} thread(s), {processor()}; medians of "
         f"{given.repeats}"
     )
     table = Table(title=title)
-    for column in ("probe", "published loop, s", "attnprobe, s", "times faster", "range"):
-        table.add_column(column, justify="left" if column == "probe" else "right", no_wrap=True)
-    # the search's loop is the reference of the exact adversary too, and is counted once
-    counted = [each for each, name in zip(found, given.rows, strict=True) if name != "exact"]
-    exact = [each for each, name in zip(found, given.rows, strict=True) if name == "exact"]
-    for each in found:
+    for column in ("", "as released, s", "attnprobe, s", "times faster", "range"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for each in found.values():
         table.add_row(*each.cells())
-    if len(counted) > 1:
-        free = [Compared(each.name, [0.0] * len(each.ours), each.ours) for each in exact]
-        table.add_row(*together("all of them", counted + free).cells())
+    if len(found) > 1:
+        table.add_row(*summed(found).cells())
+    if given.whole:
+        times, *settings = given.whole
+        both, training = whole(sides, data, found, settings, given.threads, int(times))
+        table.add_row(*both.cells())
+        table.add_row("of it training", f"{median(training):.3g}", "", "", "")
+    if given.toy:
+        toy = [*interleaved({"toy": lambda: command(["data=testbed"], given.threads)}, given.toy)["toy"]]
+        table.add_row(
+            "built-in corpus, prompt to prompt", "", f"{median(toy):.3g}", "", f"{min(toy):.3g} to {max(toy):.3g}"
+        )
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
-def timed(sides: Sides, name: str, repeats: int) -> Compared:
-    """One row."""
-    part = PARTS[name]
-    seconds = interleaved({"published": lambda: part.published(sides), "ours": lambda: part.ours(sides)}, repeats)
-    return Compared(part.title, seconds["published"], seconds["ours"], part.share)
+def timed(sides: Sides, names: list[str], repeats: int) -> dict[str, Compared]:
+    """The rows. The search's loop is the exact adversary's reference too, and is run once where both are asked for."""
+    found: dict[str, Compared] = {}
+    for name in sorted(names, key=list(PARTS).index):
+        part = PARTS[name]
+        jobs = {"published": lambda part=part: part.published(sides), "ours": lambda part=part: part.ours(sides)}
+        searched = found["search"].published if name == "exact" and "search" in found else None
+        if searched is not None:
+            del jobs["published"]
+        seconds = {"published": searched or []} | interleaved(jobs, repeats)
+        found[name] = Compared(part.title, seconds["published"], seconds["ours"], part.share)
+    return found
+
+
+def summed(found: dict[str, Compared]) -> Compared:
+    """All rows together; the published side has no exact adversary, and encodes the texts within each of its procedures."""
+    free = {"encoding", "exact"} if "search" in found else {"encoding"}
+    counted = [
+        Compared(each.name, [0.0] * len(each.ours) if name in free else each.published, each.ours)
+        for name, each in found.items()
+    ]
+    return together("all probes and our encoding", counted)
 
 
 def train_on_testbed(folder: Path) -> Path:

@@ -1,15 +1,17 @@
-"""Jain & Wallace's probes on one trained model, as the published code does them and as a run of attnprobe does."""
+"""Jain & Wallace's probes on one trained model, as their code was released and as a run of attnprobe does them."""
 
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.vocabulary import END, START
 from attnprobe.exact import farthest_attention
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -18,11 +20,9 @@ from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.permutation import Permutation
 from attnprobe.randomness import Draws
-from benchmarks import reference
+from benchmarks import released
+from benchmarks.released import EPSILON, Released, Text
 
-BATCH = 32
-"""As in the published code."""
-EPSILON = 0.01
 PAIRS = 3
 """τ of attention and gradient, attention and leave-one-out, gradient and leave-one-out."""
 Part = tuple[Batch, Outputs]
@@ -30,20 +30,21 @@ Part = tuple[Batch, Outputs]
 
 @dataclass(frozen=True)
 class Sides:
-    """What both sides are given: the model in their precision, and the test texts in their batches with the encoder's
-    outputs, which are there before a probe begins.
+    """What both sides are given: the model in their precision, and the test texts as they hold them, sorted by length. The
+    published side encodes them in each of its procedures; ours once, in the row of its own.
 
     Attributes:
-        texts: how many.
+        own: our batches with the encoder's outputs, which are there before a probe begins.
         scores: for τ, per batch: two times `PAIRS` rows of numbers `[pairs, batch, seq]`, and the mask.
+        pairs: the same numbers as the published side has them, text by text.
     """
 
-    texts: int
-    published: AttentionClassifier
+    published: Released
+    texts: list[Text]
     ours: AttentionClassifier
-    theirs: list[Part]
     own: list[Part]
     scores: list[tuple[Tensor, Tensor, Tensor]]
+    pairs: list[tuple[list[np.ndarray], list[np.ndarray]]]
 
     @classmethod
     def of(cls, classifier: AttentionClassifier, data: TextDataModule, examples: int) -> "Sides":
@@ -51,21 +52,33 @@ class Sides:
         test = data.splits["test"]
         rows = torch.linspace(0, len(test) - 1, min(len(test), examples)).long().unique().tolist()
         rows.sort(key=lambda row: test.words.lengths[row])
-        published, ours = reference.packed(classifier.float()), deepcopy(classifier).double().eval()
-        own = forward(ours, test, rows, data.settings.serving.eval_batch_size)
+        size = data.settings.serving.eval_batch_size
+        batches = [test[rows[start : start + size]] for start in range(0, len(rows), size)]
+        return cls.on(classifier, numbers_of(test, rows), batches)
+
+    @classmethod
+    def on(cls, classifier: AttentionClassifier, texts: list[Text], batches: list[Batch]) -> "Sides":
+        """Both sides on these texts and our batches of them."""
+        ours = deepcopy(classifier).double().eval()
+        with torch.no_grad():
+            own = [(batch, ours(batch)) for batch in batches]
         torch.manual_seed(0)
         scores = []
         for batch, outputs in own:
             left, right = (torch.rand(PAIRS, *outputs.attention.shape, dtype=torch.float64) for _ in range(2))
             scores.append((left, right, batch.content))
-        return cls(len(rows), published, ours, forward(published, test, rows, BATCH), own, scores)
+        pairs = [(each_text(left, keep), each_text(right, keep)) for left, right, keep in scores]
+        return cls(Released.of(classifier), texts, ours, own, scores, pairs)
 
 
-def forward(classifier: AttentionClassifier, texts: TextSplit, rows: list[int], size: int) -> list[Part]:
-    """The encoder's part, outside the measured time on both sides."""
-    batches = [texts[rows[start : start + size]] for start in range(0, len(rows), size)]
-    with torch.no_grad():
-        return [(batch, classifier(batch)) for batch in batches]
+def numbers_of(split: TextSplit, rows: list[int]) -> list[Text]:
+    """The texts of these rows as the released code holds them."""
+    return [[START, *split.vocabulary_id[split.words[row]].tolist(), END] for row in rows]
+
+
+def each_text(values: Tensor, content: Tensor) -> list[np.ndarray]:
+    """The numbers of every text's words, one array per pair and text."""
+    return [row[keep].numpy() for pair in values for row, keep in zip(pair, content, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -79,25 +92,20 @@ class Probe:
     title: str
     published: Callable[[Sides], object]
     ours: Callable[[Sides], object]
-    share: int = 1
+    share: float = 1
 
 
-def published_permutation(sides: Sides) -> None:
-    """100 permutations of every text."""
-    for batch, outputs in sides.theirs:
-        reference.permutation(sides.published, outputs.hidden, batch.content)
+def encoding(sides: Sides) -> None:
+    """The pass that a run shares among all its probes."""
+    with torch.no_grad():
+        for batch, _ in sides.own:
+            sides.ours(batch)
 
 
 def permutation(sides: Sides) -> None:
     """The probe, its readout built within the measured time."""
     for batch, outputs in sides.own:
         list(Permutation().measure(sides.ours.readout(batch, outputs), Draws(0, "permutation")))
-
-
-def published_search(sides: Sides) -> None:
-    """5 restarts of 500 steps."""
-    for batch, outputs in sides.theirs:
-        reference.adversary(sides.published, outputs.hidden, outputs.attention, batch.content, epsilon=EPSILON)
 
 
 def search(sides: Sides) -> None:
@@ -114,22 +122,10 @@ def exact(sides: Sides) -> None:
         farthest_attention(readout.attention, readout.position_logits, readout.content, epsilon=EPSILON)
 
 
-def published_leave_one_out(sides: Sides) -> None:
-    """Every shortened text encoded again, autograd on as released."""
-    for batch, _ in sides.theirs:
-        reference.leave_one_out(sides.published, batch, autograd=True)
-
-
 def own_leave_one_out(sides: Sides) -> None:
     """The importance, its check included."""
     for batch, outputs in sides.own:
         leave_one_out(sides.ours, batch, outputs)
-
-
-def published_gradient(sides: Sides) -> None:
-    """One kind: of the word vectors, the attention held fixed."""
-    for batch, _ in sides.theirs:
-        reference.gradient(sides.published, batch)
 
 
 def own_gradients(sides: Sides) -> None:
@@ -138,24 +134,33 @@ def own_gradients(sides: Sides) -> None:
         gradients(sides.ours, batch)
 
 
-def published_tau(sides: Sides) -> None:
-    """scipy's τ and p-value, text by text and pair by pair."""
-    for left, right, content in sides.scores:
-        for pair in range(PAIRS):
-            reference.kendall_tau(left[pair], right[pair], content)
-
-
 def tau(sides: Sides) -> None:
     """τ and p-value of all pairs of a batch at once."""
     for left, right, content in sides.scores:
         kendall_tau_test(left, right, content)
 
 
+def published_tau(sides: Sides) -> None:
+    """scipy's τ and p-value, text by text and pair by pair."""
+    for left, right in sides.pairs:
+        released.kendall_tau(left, right)
+
+
 PARTS = {
-    "permutation": Probe("permutation, 100 per text", published_permutation, permutation),
-    "search": Probe("gradient adversary, 5 restarts, 500 steps", published_search, search),
-    "exact": Probe("exact adversary, against that search", published_search, exact),
-    "leave_one_out": Probe("leave-one-out", published_leave_one_out, own_leave_one_out),
-    "gradient": Probe("gradients, per kind (ours computes 4 kinds)", published_gradient, own_gradients, share=4),
+    "encoding": Probe("predictions and attention", lambda s: released.predict(s.published, s.texts), encoding),
+    "permutation": Probe(
+        "permutation, 100 per text", lambda s: released.permutations(s.published, s.texts), permutation
+    ),
+    "search": Probe(
+        "gradient adversary, 5 restarts, 500 steps", lambda s: released.adversary(s.published, s.texts), search
+    ),
+    "exact": Probe("exact adversary, against that search", lambda s: released.adversary(s.published, s.texts), exact),
+    "leave_one_out": Probe("leave-one-out", lambda s: released.leave_one_out(s.published, s.texts), own_leave_one_out),
+    "gradient": Probe(
+        "gradients, per kind (3 against 4 kinds)",
+        lambda s: released.gradients(s.published, s.texts),
+        own_gradients,
+        share=4 / 3,
+    ),
     "tau": Probe("Kendall's tau with p-values, 3 pairs", published_tau, tau),
 }

@@ -7,9 +7,9 @@ of 32 as the published code does, and of these batches some, in pairs, evenly ov
 single texts would hold texts of different lengths, and the published loop drops as many columns of all of them as the
 longest has: it would look slower than it is.) All sides run in the same process on one thread, in
 processor time (which another program on the machine can still stretch, by its share of caches and clock), in turn, on the
-same model and texts: the published loop with its packed bidirectional LSTM, with autograd on as in the released code
-("released") and off ("packed"), once more with this project's faster encoder and autograd off ("unpacked"), and
-attnprobe's own, which is given two of those batches at a time, as many texts as a run evaluates together.
+same model and texts: the published loop with its packed bidirectional LSTM ("released"), once more with this project's faster
+encoder ("unpacked"), and attnprobe's own, which is given two of those batches at a time, as many texts as a run evaluates
+together.
 
 Rows (`--rows`):
 
@@ -48,7 +48,7 @@ ROWS = {
     "exact": (torch.float64, torch.float64, 0.0),
 }
 """Precision of the published loop's model, of attnprobe's model, and attnprobe's tolerance."""
-SIDES = ("released", "packed", "unpacked")
+SIDES = ("released", "unpacked")
 
 
 def samples(texts: list[list[str]], count: int) -> list[list[list[str]]]:
@@ -86,8 +86,7 @@ def compare(run: TrainedRun, groups: list[list[list[str]]], row: str, sides: Seq
     with torch.no_grad():
         outputs = [ours(batch) for batch in larger]  # which a probe is given
     published: dict[str, Callable[[Batch], Tensor]] = {
-        "released": lambda batch: reference.leave_one_out(packed, batch, autograd=True),
-        "packed": lambda batch: reference.leave_one_out(packed, batch),
+        "released": lambda batch: reference.leave_one_out(packed, batch),
         "unpacked": lambda batch: reference.leave_one_out(theirs, batch),
     }
     times: dict[str, list[float]] = {side: [] for side in (*sides, "attnprobe")}

@@ -1,4 +1,5 @@
-"""Probes with the loop structure of the published code, as the yardstick for speed and for the tests' numbers.
+"""Probes with the loop structure of the published code on this project's own classes, as the yardstick for the tests' numbers
+(for speed: `benchmarks.released`).
 
 Written again from the papers' description: what they do per step is kept (autograd, hidden states in every step, batches
 of 32, one permutation at a time), nothing is made slower than it was.
@@ -8,7 +9,6 @@ from copy import deepcopy
 from dataclasses import replace
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from attnprobe.batch import Batch
@@ -118,59 +118,22 @@ class PackedLSTM(Encoder):
         return torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])[0]
 
 
-def train(classifier: AttentionClassifier, batches: list[Batch], validation: list[Batch], epochs: int) -> None:
-    """As published: the batches in random order, summed loss, one step of Adam (amsgrad) each, and after every epoch the
-    predictions on the validation texts."""
-    classifier.requires_grad_().train()
-    optimizer = torch.optim.Adam(classifier.parameters(), lr=1e-3, weight_decay=1e-5, amsgrad=True)
-    for _ in range(epochs):
-        for number in torch.randperm(len(batches)).tolist():
-            logits = classifier(batches[number]).logits
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(logits, batches[number].labels, reduction="sum").backward()
-            optimizer.step()
-        with torch.no_grad():
-            for batch in validation:
-                classifier.predict(batch)
-    classifier.eval()
-
-
-def leave_one_out(classifier: AttentionClassifier, batch: Batch, *, autograd: bool = False) -> Tensor:
+def leave_one_out(classifier: AttentionClassifier, batch: Batch) -> Tensor:
     """TVD per position `[batch, seq]` between the predictions without and with it, 0 outside content.
 
     As published: one column after the other is dropped from the whole batch, and every shortened batch is embedded,
-    encoded, attended to and decoded again. `autograd`: recorded for a backward pass that never comes, as the released code
-    does.
+    encoded, attended to and decoded again. Nothing is recorded for a backward pass: the released code has frozen the weights
+    by then, for the adversary that comes before.
     """
-    with torch.set_grad_enabled(autograd):
+    with torch.no_grad():
         original = classifier.predict(batch)
         difference = torch.zeros(batch.ids.shape, dtype=original.dtype)
-        for column in range(int(batch.content.nonzero()[:, 1].max()) + 1):
+        for column in batch.content.any(0).nonzero().squeeze(-1).tolist():
             keep = [number for number in range(batch.ids.shape[1]) if number != column]
             shorter = replace(batch, ids=batch.ids[:, keep], mask=batch.mask[:, keep], content=batch.content[:, keep])
-            moved = 0.5 * (classifier.predict(shorter).detach() - original.detach()).abs().sum(-1)
+            moved = 0.5 * (classifier.predict(shorter) - original).abs().sum(-1)
             difference[:, column] = torch.where(batch.content[:, column], moved, 0)
     return difference
-
-
-def gradient(classifier: AttentionClassifier, batch: Batch) -> Tensor:
-    """|e_t · ∂ŷ/∂e_t| per position `[batch, seq]`, the attention held fixed: of two classes the second one's probability,
-    of more each one's in turn, added up."""
-    inputs = classifier.embed(batch.ids).detach().requires_grad_()
-    hidden = classifier.encoder(inputs, batch.mask, batch.content)
-    _, attention = classifier.attend(hidden, batch.content, None)
-    probabilities = output(classifier, attention.detach(), hidden)
-    found = torch.zeros(batch.ids.shape)
-    for number in range(1 if probabilities.shape[-1] == 2 else 0, probabilities.shape[-1]):
-        (of_input,) = torch.autograd.grad(probabilities[:, number].sum(), inputs, retain_graph=True)
-        found += (of_input * inputs).sum(-1).abs().detach()
-    return found.masked_fill(~batch.content, 0)
-
-
-def kendall_tau(left: Tensor, right: Tensor, content: Tensor) -> list[tuple[float, float]]:
-    """τ and its p-value of every text of a batch `[batch, seq]`, one call each."""
-    rows = zip(left.numpy(), right.numpy(), content.numpy(), strict=True)
-    return [tuple(stats.kendalltau(one[keep], other[keep])) for one, other, keep in rows]
 
 
 def erase_singly(decoder: Decoder, hidden: Tensor, attention: Tensor, content: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,13 +15,13 @@ class Compared:
     """Seconds of both sides, one number per repeat; the n-th of both were measured one after the other.
 
     Attributes:
-        share: how many times the published side's work one repeat of our side did, such as 4 kinds of gradients against 1.
+        share: how many times the published side's work one repeat of our side did, such as 4 kinds of gradients against 3.
     """
 
     name: str
     published: list[float]
     ours: list[float]
-    share: int = 1
+    share: float = 1
 
     @property
     def ratios(self) -> list[float]:

@@ -1,54 +1,95 @@
 """The benchmark's two sides do the same work."""
 
+from itertools import permutations
+
+import numpy as np
 import pytest
 import torch
 
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.measures import kendall_tau_test
-from benchmarks import reference
-from benchmarks.jain import PAIRS, PARTS, Sides
+from benchmarks import released
+from benchmarks.__main__ import summed, timed
+from benchmarks.jain import PARTS, Sides
 from benchmarks.timing import Compared, interleaved, together
 from tests.toys import toy_batch, toy_classifier
 
 
 @pytest.fixture(scope="module")
 def sides():
-    published = toy_classifier("lstm", spread=4)
-    ours, batch = toy_classifier("lstm", spread=4).double(), toy_batch([5, 9, 3])
-    theirs = reference.packed(published)
-    with torch.no_grad():
-        parts = [(batch, theirs(batch))], [(batch, ours(batch))]
-    scores = [(*torch.rand(2, PAIRS, *batch.ids.shape, dtype=torch.float64), batch.content)]
-    return Sides(3, theirs, ours, *parts, scores)
+    batch = toy_batch([3, 5, 9])
+    texts = [ids[mask].tolist() for ids, mask in zip(batch.ids, batch.mask, strict=True)]
+    return Sides.on(toy_classifier("lstm", spread=4), texts, [batch])
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_every_row_runs_on_both_sides(name, sides):
-    PARTS[name].published(sides)
-    PARTS[name].ours(sides)
+def padded(values, batch):
+    """Numbers of the released code, which has no numbers for what is no content."""
+    return torch.from_numpy(np.asarray(values)).double().masked_fill(~batch.content, 0)
 
 
-def test_the_published_way_finds_the_same_numbers(sides):
-    (batch, _), (_, outputs) = sides.theirs[0], sides.own[0]
+def test_every_row_is_timed_on_both_sides(sides, monkeypatch):
+    monkeypatch.setattr(released, "STEPS", 2)
+    found = timed(sides, list(PARTS), 1)
+    assert found["exact"].published is found["search"].published
+    expected = sum(found[name].published[0] for name in ("permutation", "search", "leave_one_out", "gradient", "tau"))
+    assert summed(found).published == [pytest.approx(expected)]
+    assert summed(found).ours == [pytest.approx(sum(each.ours[0] for each in found.values()))]
+
+
+def test_the_released_way_finds_the_same_numbers(sides):
+    batch, outputs = sides.own[0]
     near = {"atol": 1e-5, "rtol": 1e-4}
+    probability = outputs.logits.softmax(-1)[:, 1:]
     torch.testing.assert_close(
-        reference.gradient(sides.published, batch).double(), gradients(sides.ours, batch).embedding, **near
+        torch.from_numpy(released.predict(sides.published, sides.texts)).double(), probability, **near
     )
-    removals = leave_one_out(sides.ours, batch, outputs).distance.nan_to_num()
-    torch.testing.assert_close(reference.leave_one_out(sides.published, batch).double(), removals, **near)
-    left, right, content = sides.scores[0]
-    tau, p = kendall_tau_test(left[0], right[0], content)
-    expected = torch.tensor(reference.kendall_tau(left[0], right[0], content), dtype=torch.float64)
-    torch.testing.assert_close(torch.stack([tau, p], -1), expected)
+    kinds = released.gradients(sides.published, sides.texts)[0]
+    torch.testing.assert_close(padded(kinds[0], batch).abs(), gradients(sides.ours, batch).embedding, **near)
+    without = padded(released.leave_one_out(sides.published, sides.texts)[0], batch)
+    moved = (without - probability).abs().masked_fill(~batch.content, 0)
+    torch.testing.assert_close(moved, leave_one_out(sides.ours, batch, outputs).distance.nan_to_num(), **near)
+    left, right, _ = sides.scores[0]
+    tau, p = kendall_tau_test(left, right, batch.content)
+    expected = torch.tensor(released.kendall_tau(*sides.pairs[0]), dtype=torch.float64)
+    torch.testing.assert_close(torch.stack([tau, p], -1).flatten(0, 1), expected)
 
 
-def test_the_published_way_of_training_learns():
-    classifier, batch = toy_classifier("lstm", spread=4), toy_batch([5, 9, 3])
-    packed = reference.packed(classifier)
-    before = torch.nn.functional.cross_entropy(packed(batch).logits, batch.labels).item()
-    reference.train(packed, [batch], [batch], epochs=5)
-    assert torch.nn.functional.cross_entropy(packed(batch).logits, batch.labels).item() < before
+def test_the_released_adversary_keeps_the_prediction_and_moves_the_attention(sides):
+    batch, outputs = sides.own[0]
+    attention, probability = released.adversary(sides.published, sides.texts)[0]
+    moved = np.abs(probability[..., 0] - outputs.logits.softmax(-1)[:, 1:].numpy())
+    other = torch.from_numpy(attention).double()
+    away = released.divergence(other, outputs.attention.unsqueeze(1)).squeeze(-1)
+    assert float(away[torch.from_numpy(moved < 0.03)].max()) > 0.1
+    assert float(other.masked_fill(batch.content.unsqueeze(1), 0).sum()) == 0
+
+
+def test_the_released_permutations_are_of_the_words_alone(sides):
+    """Of the three words of the first text, whose logits under each of the six orders are known."""
+    batch, outputs = sides.own[0]
+    words = batch.content[0]
+    attention, logits = outputs.attention[0, words], sides.ours.readout(batch, outputs).position_logits[0, words, 1]
+    expected = torch.stack([(attention[list(order)] * logits).sum() for order in permutations(range(3))]).sigmoid()
+    found = torch.from_numpy(released.permutations(sides.published, sides.texts)[0][0])
+    apart = (found.unsqueeze(1) - expected).abs()
+    assert float(apart.amin(1).max()) < 1e-5
+    assert len(apart.argmin(1).unique()) == 6
+
+
+def test_the_released_training_learns():
+    classifier, batch = toy_classifier("lstm", spread=4), toy_batch([3, 5, 9])
+    texts = [ids[mask].tolist() for ids, mask in zip(batch.ids, batch.mask, strict=True)]
+    model, labels = released.Released.of(classifier), torch.tensor([0, 1, 0])
+
+    def loss():
+        return torch.nn.functional.binary_cross_entropy(
+            torch.from_numpy(released.predict(model, texts)), labels.unsqueeze(-1).float()
+        )
+
+    before = loss()
+    released.train(model, texts, labels.tolist(), texts, epochs=5)
+    assert loss() < before
 
 
 def test_a_ratio_is_that_of_one_repeat_and_a_sum_charges_for_everything():
