@@ -134,7 +134,7 @@ VERDICTS = {
     NOT_INFORMATIVE: "the answer would tell nothing here: attention is not needed, or nothing that it could point at "
     "matters, or this test cannot tell right attention from wrong in such a model",
     NOT_MEANINGFUL: "the model is not shown to be better than guessing",
-    NOT_TESTED: "no run of this page measured it",
+    NOT_TESTED: "the test that decides it was not run",
 }
 """What each verdict says."""
 
@@ -173,6 +173,19 @@ MEANS = {
     ),
 }  # fmt: skip
 """Criterion and level → what *met* means, and what it does not; the README's table says the same."""
+
+SEVERAL = "+experiment=audit"
+ADDED_BY = {
+    ("necessity", "model"): SEVERAL,
+    ("stability", "model"): SEVERAL,
+    ("agreement", "word"): "probe=[agreement]",
+    ("exclusivity", "state"): "probe=[adversarial]",
+    ("erasure", "state"): "probe=[skill]",
+    ("erasure", "word"): "probe=[skill]",
+    ("transfer", "model"): "+experiment=wiegreffe",
+    ("plausibility", "word"): "probe=[plausibility]",
+}
+"""What decides each criterion, where it was not tested."""
 
 BY_FORM = {form: term for term in TERMS for form in term.forms}
 KNOWN = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(BY_FORM, key=len, reverse=True)))})(?![\w-])")

@@ -11,7 +11,7 @@ import jinja2
 from attnprobe import __version__
 from attnprobe.report.claims import CRITERIA, LEVELS
 from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
-from attnprobe.report.page.glossary import MEANS, TERMS, VERDICTS, explained
+from attnprobe.report.page.glossary import ADDED_BY, MEANS, TERMS, VERDICTS, explained
 from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
 from attnprobe.shown import visible
 
@@ -38,6 +38,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
     environment.globals |= {
         "means": MEANS,
         "verdict_means": VERDICTS,
+        "added_by": ADDED_BY,
         "kinds": KINDS,
         "marks": MARKS,
         "files": jinja2.filters.do_urlencode(parts["folder"]),

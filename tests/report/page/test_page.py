@@ -265,7 +265,9 @@ def test_a_print_unfolds_everything(visit, runs):
     driver = visit(runs[1])
     folded = "return document.querySelectorAll('details:not([open])').length"
     before = driver.execute_script(folded)
-    driver.execute_script("document.querySelector('details').open = false; dispatchEvent(new Event('beforeprint'))")
+    driver.execute_script(
+        "document.querySelector('details[open]').open = false; dispatchEvent(new Event('beforeprint'))"
+    )
     assert driver.execute_script(folded) == 0
     driver.execute_script("dispatchEvent(new Event('afterprint'))")
     assert driver.execute_script(folded) == before + 1
