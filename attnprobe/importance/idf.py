@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from attnprobe.data.counts import document_counts
 from attnprobe.data.module import TextDataModule
-from attnprobe.importance.training_words import TrainingWords, document_counts
+from attnprobe.importance.training_words import TrainingWords
 
 
 @dataclass(frozen=True)

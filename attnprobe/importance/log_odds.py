@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from attnprobe.data.counts import log_odds_ratios
 from attnprobe.data.module import TextDataModule
-from attnprobe.importance.training_words import TrainingWords, document_counts
+from attnprobe.importance.training_words import TrainingWords
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,4 @@ class LogOdds(TrainingWords):
 
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
         """One column per class (or label)."""
-        train = data.splits["train"]
-        labels, words = train.labels, len(data.vocabulary)
-        columns = []
-        for number in range(len(data.classes)):
-            of_class = labels[:, number] > 0.5 if labels.ndim == 2 else labels == number
-            logits = []
-            for chosen in (of_class, ~of_class):
-                there = document_counts(train, words, chosen)
-                logits.append(np.log((there + 0.5) / (chosen.sum() - there + 0.5)))
-            columns.append(logits[0] - logits[1])
-        return np.stack(columns, -1)
+        return log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))

@@ -5,10 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.data.batching import TextSplit
 from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Subject
@@ -49,13 +48,3 @@ class TrainingWords(Importance):
         if table.shape[1] > 1:
             column = subject.outputs.logits.argmax(-1)
         return table[subject.batch.ids, column.unsqueeze(-1)]
-
-
-def document_counts(
-    part: TextSplit, words: int, of: Bool[np.ndarray, " rows"] | None = None
-) -> Int[np.ndarray, " vocabulary"]:
-    """In how many texts of a split each word of the vocabulary is; `of`: only in these texts."""
-    counts = np.zeros(words, np.int64)
-    for row in range(len(part)) if of is None else np.flatnonzero(of).tolist():
-        counts[np.unique(part.vocabulary_id[part.words[row]])] += 1
-    return counts

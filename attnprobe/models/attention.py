@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnprobe.batch import Batch
+from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
 from attnprobe.models.construction import check_size
 
@@ -31,6 +32,9 @@ class Attention(nn.Module, ABC):
         """The attention where it does not come from the states: 0 or more, sums to 1 over `batch.content`, no gradient.
         None: `forward` scores the states."""
         return None
+
+    def read_training_texts(self, data: TextDataModule) -> None:
+        """Called once before training, with data that are set up."""
 
     @abstractmethod
     def forward(
