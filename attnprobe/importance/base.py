@@ -46,6 +46,7 @@ class Importance(ABC):
         complete: its scores of a text add up to what `total` says, or should.
         drawn: random numbers are in it, so that it need not agree with itself.
         of_words: it removes or differentiates single words, so that it is undefined for a model that attends to sentences.
+        of_layers: it follows layers of self-attention, so that it is undefined for a model without any.
     """
 
     name: ClassVar[str]
@@ -56,6 +57,7 @@ class Importance(ABC):
     complete: ClassVar[bool] = False
     drawn: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
+    of_layers: ClassVar[bool] = False
 
     def refuse(self, classifier: Model) -> None:
         """Called before anything is trained; an importance with further needs extends it.
@@ -67,6 +69,11 @@ class Importance(ABC):
             raise UserError(
                 f"importance {self.name} is about single words, and this model attends to larger units: leave it out of "
                 f"importances=[…], or take a model that attends to words, such as model=lstm"
+            )
+        if self.of_layers and not classifier.has_layers:
+            raise UserError(
+                f"importance {self.name} follows attention through layers of self-attention, and this model has none: leave "
+                f"it out of importances=[…], or take model=transformer or model=pretrained"
             )
 
     def files(self) -> Mapping[str, Path]:

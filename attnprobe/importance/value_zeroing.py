@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.importance.base import Subject
-from attnprobe.importance.rollout import Followed
+from attnprobe.importance.followed import Followed
 from attnprobe.models.base import Layers
 
 

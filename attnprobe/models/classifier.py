@@ -16,8 +16,8 @@ from attnprobe.models.base import Summed, Unit
 from attnprobe.models.construction import build
 from attnprobe.models.decoders import Decoder, decoded
 from attnprobe.models.encoders import Encoder, TextEncoder
+from attnprobe.models.layered import LayeredModel
 from attnprobe.models.objectives import CrossEntropy, Objective
-from attnprobe.models.trained import TrainedModel
 from attnprobe.readout import Readout
 
 
@@ -69,7 +69,7 @@ class Recipe:
             )
 
 
-class AttentionClassifier(TrainedModel):
+class AttentionClassifier(LayeredModel):
     """Embeddings → `encode` → `attend` → `decode`. Every experiment of the field replaces one stage's result.
 
     Args:

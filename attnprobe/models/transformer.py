@@ -75,11 +75,15 @@ class TransformerEncoder(Encoder):
         content: Bool[Tensor, "batch tokens"],
     ) -> Float[Tensor, "batch tokens hidden"]:
         """Hidden states, zero on padding."""
-        states = self.projection(embeddings)
-        states = self.dropout(states + sinusoids(states.shape[1], states))
+        states = self.below(embeddings)
         for layer in self.layers:
             states = layer(states, mask)
         return self.norm(states) * mask.unsqueeze(-1)
+
+    def below(self, embeddings: Float[Tensor, "batch tokens embed"]) -> Float[Tensor, "batch tokens hidden"]:
+        """What goes into the first layer."""
+        states = self.projection(embeddings)
+        return self.dropout(states + sinusoids(states.shape[1], states))
 
 
 class Layer(nn.Module):

@@ -6,6 +6,7 @@ from itertools import product
 from typing import ClassVar
 
 from attnprobe.errors import UserError
+from attnprobe.importance.registry import class_of
 from attnprobe.studies.base import Done, Member, Study
 from attnprobe.studies.calibration import DATA, SINGLE_WORD, WITHOUT_CONTEXT
 from attnprobe.studies.calibration import ENCODERS as SMALL_ENCODERS
@@ -47,6 +48,12 @@ class Methods(Study):
         if not self.importances:
             raise UserError("importances=[…] is empty: expected the methods to compare, such as [attention,gradient]")
 
+    def defined(self, encoder: str) -> Sequence[str]:
+        """The methods without those that follow layers of self-attention, where the encoder has none."""
+        if encoder == "transformer":
+            return self.importances
+        return [name for name in self.importances if not getattr(class_of(name), "of_layers", False)]
+
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """One stage per seed. The command line's own seed and model play no part."""
         for one in self.seeds:
@@ -55,7 +62,8 @@ class Methods(Study):
                     encoder,
                     one,
                     (*DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",
-                     "probe=[known_answer,plausibility]", f"importances=[{','.join(self.importances)}]", "figures=false"),
+                     "probe=[known_answer,plausibility]", f"importances=[{','.join(self.defined(encoder))}]",
+                     "figures=false"),
                 )
                 for data, encoder in product(self.data, self.encoders)
                 if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD

@@ -1,6 +1,7 @@
 """What tests of all layers of a tiny BERT share."""
 
 import numpy as np
+import torch
 
 TEXTS = ["the film was fine", "unable people"]
 
@@ -17,3 +18,47 @@ def words_of(parts, batch, row):
 def inputs_of(batch, row):
     count = int((batch.piece_word[row] > -2).sum())
     return batch.pieces[row : row + 1, :count]
+
+
+def mixed_by_hand(layer, state, own, normalised):
+    """The vectors that one attention of a BERT adds up in each state, by plain loops over its own modules: `[i][j]`, and the
+    state after it. `own`: its input among them; `normalised`: after its layer normalisation, without the shift."""
+    inner, output = layer.attention.self, layer.attention.output
+    heads, size = inner.num_attention_heads, inner.attention_head_size
+    query, key, value = (module(state) for module in (inner.query, inner.key, inner.value))
+    vectors = torch.zeros(len(state), *state.shape, dtype=state.dtype)
+    for head in range(heads):
+        at = slice(head * size, (head + 1) * size)
+        weights = (query[:, at] @ key[:, at].T / size**0.5).softmax(-1)
+        for i in range(len(state)):
+            for j in range(len(state)):
+                vectors[i, j] += weights[i, j] * (output.dense.weight[:, at] @ value[j, at])
+    total = vectors.sum(1) + state + output.dense.bias
+    for i in range(len(state)):
+        if own:
+            vectors[i, i] += state[i]
+        if normalised:
+            norm = output.LayerNorm
+            spread = (total[i].var(correction=0) + norm.eps).sqrt()
+            for j in range(len(state)):
+                vectors[i, j] = norm.weight * (vectors[i, j] - vectors[i, j].mean()) / spread
+    return vectors, output.LayerNorm(total)
+
+
+def followed_by_hand(network, ids, strength, own, normalised, half):
+    """The deciding row over the pieces: of every layer shares of `strength(vectors, state)`, with ½ I on request."""
+    with torch.no_grad():
+        states = network(ids, output_hidden_states=True).hidden_states
+        followed = np.eye(ids.shape[1])
+        for number, layer in enumerate(network.bert.encoder.layer):
+            vectors, after = mixed_by_hand(layer, states[number][0], own, normalised)
+            shares = np.array(
+                [[strength(vectors[i, j], after[i]) for j in range(len(after))] for i in range(len(after))]
+            )
+            shares /= shares.sum(1, keepdims=True)
+            followed = (0.5 * shares + 0.5 * np.eye(len(shares)) if half else shares) @ followed
+    return followed[0]
+
+
+def length(vector, state):
+    return float(vector.norm())

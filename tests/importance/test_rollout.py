@@ -1,8 +1,10 @@
 """Rollout from the library's own attentions, by a plain loop."""
 
 import numpy as np
+import pytest
 import torch
 
+from attnprobe.errors import UserError
 from tests.importance.layered import TEXTS, inputs_of, words_of
 from tests.importance.subjects import subject_of
 
@@ -18,6 +20,9 @@ def test_rollout_of_the_librarys_own_attentions(bert, librarys_bert):
         np.testing.assert_allclose(scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-6)
 
 
-def test_neither_is_defined_without_layers():
+def test_a_model_without_layers_is_refused_before_training():
     other = subject_of()
-    assert not any(other.importance(name).is_defined(other) for name in ("rollout", "value_zeroing"))
+    for name in ("rollout", "attention_flow", "value_zeroing", "vector_norm", "alti", "decompx"):
+        with pytest.raises(UserError, match=f"importance {name} follows attention through layers .* model=transformer"):
+            other.importance(name).refuse(other.classifier)
+        assert not other.importance(name).is_defined(other)

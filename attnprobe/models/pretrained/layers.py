@@ -38,7 +38,7 @@ def layers_of(model: "PretrainedClassifier", batch: Batch) -> Layers | None:
     if model.network.config.is_encoder_decoder or any(one.weights.shape[-2:] != (size, size) for one in kept):
         return None
     chosen = model.selection(batch, kept[-1].weights.shape[1])
-    return Layers([one.weights.double() for one in kept], chosen.query, chosen.mask)
+    return Layers([one.weights.double() for one in kept], chosen.query, chosen.mask, [True] * len(kept))
 
 
 def states_silencing(model: "PretrainedClassifier", batch: Batch, layer: int | None, part: int) -> Sequence[Tensor]:

@@ -1,0 +1,137 @@
+"""The parts of a logit: they add up to it, equal those of a BERT that is differentiated with its weights held, and are known
+by hand where the layers pass everything on."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from attnprobe.importance.base import Subject
+from attnprobe.importance.decompx import parts_of_logits, shared
+from tests.importance.layered import TEXTS, inputs_of
+from tests.models.pretrained.families import batch_of, classifier
+from tests.toys import toy_batch, toy_classifier, toy_readout
+
+
+def with_kin(families, kin):
+    """Those whose code is much like another's are looked at with the slow tests."""
+    return [*families, *(pytest.param(family, marks=pytest.mark.slow) for family in kin)]
+
+
+TAKEN_APART = with_kin(["bert", "roberta", "distilbert", "albert", "gpt2"], ["electra", "xlm-roberta"])
+GATED = with_kin(["modernbert-cls", "llama"], ["modernbert-mean", "qwen2", "qwen3", "gemma"])
+UNSEEN = with_kin(["deberta"], ["mpnet", "deberta-v2"])
+
+
+def subject(family):
+    model = classifier(family)
+    batch = batch_of(model, TEXTS)
+    model.prepare(batch)
+    outputs = model.double()(batch)
+    return Subject(model, batch, outputs, model.readout(batch, outputs))
+
+
+@pytest.mark.parametrize("family", TAKEN_APART)
+def test_parts_add_up_to_the_logits(family):
+    found = subject(family)
+    anatomy = found.classifier.anatomy(found.batch)
+    for text in range(len(TEXTS)):
+        torch.testing.assert_close(
+            parts_of_logits(anatomy, text).sum(0), found.outputs.logits[text].detach(), atol=1e-9, rtol=0
+        )
+    gap = found.scores("decompx").sum(-1) - found.importance("decompx").total(found)
+    assert gap.abs().max() < 1e-9
+
+
+def defined(family):
+    found = subject(family)
+    names = (
+        "rollout",
+        "attention_flow",
+        "vector_norm",
+        "vector_norm_residual",
+        "vector_norm_normalised",
+        "alti",
+        "decompx",
+    )
+    return {name for name in names if found.importance(name).is_defined(found)}
+
+
+@pytest.mark.parametrize("family", GATED)
+def test_gated_networks_are_not_taken_apart_but_the_vectors_of_their_attention_are_known(family):
+    assert defined(family) == {"rollout", "attention_flow", "vector_norm", "vector_norm_residual", "alti"}
+
+
+@pytest.mark.parametrize("family", UNSEEN)
+def test_where_values_are_not_seen_only_the_attention_is_followed(family):
+    assert defined(family) == {"rollout", "attention_flow"}
+
+
+def test_an_encoder_and_decoder_is_left_out():
+    assert defined("t5") == set()
+
+
+def held(network, ids):
+    """The states before the first layer, and the logits from them with attention weights, spreads and ratios held. No
+    biases."""
+
+    def normed(norm, given):
+        spread = (given.var(-1, correction=0, keepdim=True) + norm.eps).sqrt().detach()
+        return norm.weight * (given - given.mean(-1, keepdim=True)) / spread
+
+    def active(given, function):
+        return given * (function(given) / given).detach()
+
+    start = network.bert.embeddings(ids)[0].detach().requires_grad_()
+    state = start
+    for layer in network.bert.encoder.layer:
+        inner, output = layer.attention.self, layer.attention.output
+        query, key, value = (
+            module(state).unflatten(-1, (inner.num_attention_heads, -1)).transpose(0, 1)
+            for module in (inner.query, inner.key, inner.value)
+        )
+        weights = (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).softmax(-1).detach()
+        mixed = (weights @ value).transpose(0, 1).flatten(1)
+        state = normed(output.LayerNorm, state + output.dense(mixed))
+        moved = layer.output.dense(active(layer.intermediate.dense(state), F.gelu))
+        state = normed(layer.output.LayerNorm, state + moved)
+    return start, network.classifier(active(network.bert.pooler.dense(state[0]), torch.tanh))
+
+
+def test_without_biases_they_are_those_of_the_network_differentiated_with_its_weights_held():
+    model = classifier("bert")
+    with torch.no_grad():
+        for name, parameter in model.network.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+    batch = batch_of(model, TEXTS)
+    model.prepare(batch)
+    model.double()
+    anatomy = model.anatomy(batch)
+    for text in range(len(TEXTS)):
+        start, logits = held(model.network, inputs_of(batch, text))
+        found = parts_of_logits(anatomy, text)
+        for number in range(2):
+            (gradient,) = torch.autograd.grad(logits[number], start, retain_graph=True)
+            torch.testing.assert_close(found[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0)
+
+
+def test_by_hand_where_the_layers_pass_everything_on():
+    """Then the states are the normalised inputs, and a word's part of the logit is its attention times W h."""
+    model, batch = toy_classifier("transformer", spread=4), toy_batch([5, 2])
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            for module in (layer.mixed, layer.inner[3]):
+                module.weight.zero_()
+                module.bias.zero_()
+        model.decoder.output.bias.zero_()
+    found = Subject(model, batch, *toy_readout(model, batch))
+    expected = found.outputs.attention * (found.outputs.hidden @ model.decoder.output.weight[0])
+    sign = found.outputs.logits.argmax(-1, keepdim=True) * 2 - 1
+    torch.testing.assert_close(found.scores("decompx"), (expected * sign).detach(), atol=1e-12, rtol=0)
+
+
+def test_a_bias_goes_where_the_vectors_point():
+    vectors, bias = torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 5.0]]), torch.tensor([2.0, 0.0])
+    torch.testing.assert_close(shared(vectors, bias) - vectors, torch.tensor([[0.5, 0.0], [1.5, 0.0], [0.0, 0.0]]))
+    assert shared(vectors, 0 * bias).equal(vectors)
+    torch.testing.assert_close(shared(0 * vectors, bias), torch.tensor([[2 / 3, 0.0]] * 3))
