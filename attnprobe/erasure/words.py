@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnprobe.batch import Axis, Batch, probabilities
-from attnprobe.data.vocabulary import PADDING, UNKNOWN
+from attnprobe.batch import Axis, Batch, Outputs, probabilities
+from attnprobe.data.vocabulary import PADDING
 from attnprobe.models.base import Model
 from attnprobe.readout import Readout
 
 OPERATORS = {
     "delete": "the word is taken out, and the text closes up",
-    "unknown": "the unknown word takes its place",
+    "mask": "the model's mask takes its place: a tokenizer's mask token, or the unknown word",
     "zeros": "the zero vector takes its vector's place",
     "mean": "the mean vector of the text's words takes its vector's place",
     "attention": "its attention is set to 0, and the rest renormalised; its state stays",
@@ -78,19 +78,23 @@ def predictions_keeping(
         if operator == "attention":
             left = readout.attention.masked_fill(gone, 0)
             predicted = readout.predict(left / left.sum(-1, keepdim=True))
-        elif operator == "delete":
-            predicted = model.predict(deleted(batch, gone))
-        elif operator == "unknown":
-            predicted = model.predict(replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN)))
         else:
-            inputs, word = model.inputs(batch), model.word_of(batch)
-            words = (word >= 0).unsqueeze(-1)
-            mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
-            replacement = mean if operator == "mean" else torch.zeros_like(mean)
-            at_parts = (gone.gather(1, word.clamp(min=0)) & (word >= 0)).unsqueeze(-1)
-            changed = torch.where(at_parts, replacement, inputs)
-            predicted = probabilities(model.outputs_from(batch, changed).logits, model.task)
+            predicted = probabilities(outputs_without(model, batch, gone, operator).logits, model.task)
     return torch.where(undefined, torch.nan, predicted.double())
+
+
+def outputs_without(model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str) -> Outputs:
+    """What the model makes of the texts with some of their words gone, by an operator that changes the text."""
+    if operator == "delete":
+        return model(deleted(batch, gone))
+    if operator == "mask":
+        return model(model.masked(batch, gone))
+    inputs, word = model.inputs(batch), model.word_of(batch)
+    words = (word >= 0).unsqueeze(-1)
+    mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
+    replacement = mean if operator == "mean" else torch.zeros_like(mean)
+    at_parts = (gone.gather(1, word.clamp(min=0)) & (word >= 0)).unsqueeze(-1)
+    return model.outputs_from(batch, torch.where(at_parts, replacement, inputs))
 
 
 def top_words(

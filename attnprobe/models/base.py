@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from lightning import LightningModule
 from torch import Tensor
 
 from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.data.vocabulary import UNKNOWN
+from attnprobe.models.anatomy import Anatomy
 from attnprobe.readout import Readout
 
 
@@ -50,12 +53,14 @@ class Summed(NamedTuple):
 class Layers(NamedTuple):
     """The self-attention of every layer on a batch, first layer first, all over the same parts.
 
-    `row` is the part of each text whose state decides; None: the mean of all. `mask` says which parts are no padding.
+    `row` is the part of each text whose state decides; None: the mean of all. `mask` says which parts are no padding. `own`
+    says of each layer whether it adds its own input to what it attends to.
     """
 
     weights: Sequence[Float[Tensor, "batch heads parts parts"]]
     row: Int[Tensor, "batch"] | None
     mask: Bool[Tensor, "batch parts"]
+    own: Sequence[bool]
 
 
 class Model(LightningModule, ABC):
@@ -92,9 +97,18 @@ class Model(LightningModule, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has one attention only")
 
+    @property
+    def has_layers(self) -> bool:
+        """Whether it is a stack of layers of self-attention, as far as that is known before it has read a text."""
+        return False
+
     def layers(self, batch: Batch) -> Layers | None:
         """The attention of all layers; None for what is no stack of layers of self-attention."""
         return None
+
+    def anatomy(self, batch: Batch) -> Anatomy | str:
+        """What its layers do to their vectors; else why that is not known."""
+        return "it has no layers of self-attention"
 
     def states_silencing(
         self, batch: Batch, layer: int | None, part: int
@@ -171,6 +185,14 @@ class Model(LightningModule, ABC):
     @abstractmethod
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without its token at `position`."""
+
+    def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+        """The texts with the model's mask in the place of these words: the unknown word, or a tokenizer's mask token.
+
+        Raises:
+            UserError: it knows no mask.
+        """
+        return replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN))
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
         """Class probabilities."""

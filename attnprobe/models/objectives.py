@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.errors import UserError
 from attnprobe.measures import jensen_shannon, kullback_leibler
+from attnprobe.models.base import Model
 from attnprobe.models.controls import noise
 
 
@@ -19,6 +20,14 @@ class Objective(ABC):
     """A loss. `taught` objectives read a teacher's predictions and attention from the batch."""
 
     taught: ClassVar[bool] = False
+
+    def given(self, model: Model, batch: Batch) -> Batch:
+        """What the model reads in training, in the place of the batch.
+
+        Raises:
+            UserError: this model cannot be trained so.
+        """
+        return batch
 
     @abstractmethod
     def __call__(
@@ -129,3 +138,27 @@ class CoinFlips(Objective):
         drawn = noise(batch.example_id.unsqueeze(-1), classes)
         labels = (drawn > 0).to(batch.labels.dtype) if task is Task.MULTI_LABEL else drawn.argmax(-1)
         return CrossEntropy()(outputs, replace(batch, labels=labels), task, class_weight)
+
+
+@dataclass(frozen=True)
+class MaskedWords(CrossEntropy):
+    """Cross entropy of texts some of whose words are masked, so that to take words out by masking gives a text like those of
+    the training: in a batch half of the texts (`share`) lose words, each text a share of its own that is drawn evenly from 0
+    to 1 (Madsen et al. 2023). Validation and test texts stay whole.
+
+    Attributes:
+        share: of the texts that words are masked in, 0 to 1.
+    """
+
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise UserError(f"training.recipe.objective.share={self.share}: expected a share from 0 to 1, such as 0.5")
+
+    def given(self, model: Model, batch: Batch) -> Batch:
+        """The texts with words masked, by torch's generator."""
+        device = batch.ids.device
+        chosen, rate = (torch.rand(len(batch), 1, device=device) for _ in range(2))
+        gone = (torch.rand(batch.ids.shape, device=device) < rate) & (chosen < self.share) & batch.content
+        return model.masked(batch, gone)

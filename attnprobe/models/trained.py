@@ -65,7 +65,7 @@ class TrainedModel(Model):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """One step's loss, summed or averaged over the batch by the recipe."""
         assert self.recipe is not None
-        loss = self.losses(self(batch), batch)["loss"]
+        loss = self.losses(self(self.recipe.objective.given(self, batch)), batch)["loss"]
         self.log(
             "train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True
         )

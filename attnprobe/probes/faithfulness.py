@@ -93,16 +93,16 @@ class Faithfulness(RankingProbe):
             )
 
     def refuse(self, classifier: TrainedModel) -> None:
-        """Refuse an unknown word where words are read in pieces.
+        """Refuse a mask where the model has none.
 
         Raises:
             UserError: it, or the model, cannot be examined.
         """
         super().refuse(classifier)
-        if "unknown" in self.operators and classifier.reader is not None:
+        if "mask" in self.operators and getattr(classifier, "mask", 0) is None:
             raise UserError(
-                "probe.faithfulness.operators: unknown: this model reads pieces of words and knows no unknown word; take "
-                "delete, zeros, mean or attention"
+                "probe.faithfulness.operators: mask: this model's tokenizer has no mask token; take delete, zeros, mean or "
+                "attention"
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:

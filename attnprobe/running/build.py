@@ -28,12 +28,17 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
     }
     if is_whole(config["model"]):
         trains = config["training"]["epochs"] > 0
-        classifier: TrainedModel = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
+        classifier: Any = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
     else:
         classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
+        classifier.attention.read_training_texts(data)
     if classifier.reader is not None:
         data.read_pieces(classifier.reader)
-    classifier.prepare(data.splits["test"].sample())
+    sample = data.splits["test"].sample()
+    classifier.prepare(sample)
+    if classifier.recipe is not None:
+        with torch.random.fork_rng(devices=[]):  # a recipe that does not suit the model is refused here
+            classifier.recipe.objective.given(classifier, sample)
     return classifier
 
 
@@ -42,7 +47,7 @@ def is_whole(model: Any) -> bool:
     return isinstance(model, Mapping) and "_target_" in model
 
 
-def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> TrainedModel:
+def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) -> AttentionClassifier:
     """An untrained classifier of three stages as conf/model describes it; `facts` follow from the data and the recipe."""
     question = model.get("question_encoder")
     return AttentionClassifier(

@@ -88,7 +88,9 @@ def test_zeroed_words_have_zero_vectors(subject, theirs):
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
 
 
-def test_an_unknown_word_is_refused(subject):
-    probe = Faithfulness(operators=["unknown"])
-    with pytest.raises(UserError, match="reads pieces of words and knows no unknown word"):
+def test_a_mask_is_refused_where_the_tokenizer_has_none(subject, monkeypatch):
+    probe = Faithfulness(operators=["mask"])
+    probe.refuse(subject.classifier)
+    monkeypatch.setattr(subject.classifier, "mask", None)
+    with pytest.raises(UserError, match="operators: mask: this model's tokenizer has no mask token"):
         probe.refuse(subject.classifier)

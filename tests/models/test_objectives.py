@@ -5,8 +5,10 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 
 from attnprobe.batch import Task
+from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.errors import UserError
-from attnprobe.models.objectives import CrossEntropy, Divergence
+from attnprobe.models.objectives import CrossEntropy, Divergence, MaskedWords
+from tests.models.pretrained.families import batch_of, classifier
 from tests.toys import recipe, toy_batch, toy_classifier
 
 
@@ -102,3 +104,36 @@ def test_mistakes_are_named():
     batch, classifier = toy_batch([3]), toy_classifier()
     with pytest.raises(UserError, match="teacher=PATH"):
         Divergence(0.1)(classifier(batch), batch, Task.SINGLE_LABEL, None)
+
+
+def test_half_of_the_texts_lose_a_share_of_their_words_that_is_drawn_evenly():
+    batch, model = toy_batch([40] * 2000), toy_classifier()
+    torch.manual_seed(0)
+    gone = MaskedWords().given(model, batch).ids == UNKNOWN
+    assert not gone[~batch.content].any()
+    share = gone.sum(-1).double() / 40
+    touched = share > 0
+    assert 0.45 < float(touched.double().mean()) < 0.52  # a text in 41 that was chosen keeps all of its words
+    # of 40 words with an even rate every count from 0 to 40 is as likely: mean 1/2, deviation 0.296
+    assert float(share[touched].mean()) == pytest.approx(0.51, abs=0.03)
+    assert float(share[touched].std()) == pytest.approx(0.29, abs=0.02)
+    assert MaskedWords(share=0.0).given(model, batch).ids.equal(batch.ids)
+
+
+def test_masked_words_are_refused_where_there_is_no_mask():
+    model = classifier("bert")
+    batch = batch_of(model)
+    gone = torch.zeros_like(batch.content)
+    gone[1, 3] = True
+    found = model.masked(batch, gone).pieces
+    changed = (found != batch.pieces).nonzero().tolist()
+    assert changed == [[1, piece] for piece, word in enumerate(batch.piece_word[1].tolist()) if word == 3]
+    assert all(int(found[row, piece]) == model.mask for row, piece in changed)
+    model.mask = None
+    with pytest.raises(UserError, match="no mask token, which training=masked"):
+        MaskedWords().given(model, batch)
+
+
+def test_a_share_of_more_than_all_is_refused():
+    with pytest.raises(UserError, match=r"training.recipe.objective.share=2.0: expected a share"):
+        MaskedWords(share=2.0)

@@ -41,7 +41,7 @@ def p_of(subject, row, places, operator):
             if places
             else math.nan
         )
-    if operator == "unknown":
+    if operator == "mask":
         return model.predict(
             single(subject, row, [one if place in places else UNKNOWN for place, one in enumerate(ids)])
         )[0, decision].item()
@@ -128,7 +128,7 @@ def test_an_undefined_importance_has_no_numbers():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"operators": ["mask"]}, "operators: mask: expected any of delete, unknown, zeros, mean, attention"),
+        ({"operators": ["blank"]}, "operators: blank: expected any of delete, mask, zeros, mean, attention"),
         ({"thresholds": [0.0]}, "thresholds=\\[0.0\\].*above 0 and below 1"),
         ({"operators": []}, "expected one operator or more"),
     ],

@@ -12,12 +12,13 @@ from attnprobe.batch import Batch, Outputs, Task
 from attnprobe.errors import UserError
 from attnprobe.models.base import AtSite, Summed
 from attnprobe.models.classifier import Recipe
+from attnprobe.models.pretrained.anatomy import anatomy_of
 from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, is_finite_in_double
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.doors import Pass, during, embedded
 from attnprobe.models.pretrained.every import at_every_site, every_site
 from attnprobe.models.pretrained.layers import arguments, layers_of, states_silencing, word_of
-from attnprobe.models.pretrained.removing import without_word
+from attnprobe.models.pretrained.removing import masked, without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
 from attnprobe.models.pretrained.rows import lifted, masses, mean_row, membership, shown
 from attnprobe.models.pretrained.short_way import ShortWay
@@ -262,9 +263,9 @@ class PretrainedClassifier(TrainedModel):
         """
         return readout_of(self, batch, outputs, self.tail if short else None)
 
-    layers = layers_of
-    word_of = word_of
-    states_silencing = states_silencing
+    has_layers, masked = True, masked
+    layers, anatomy = layers_of, anatomy_of
+    word_of, states_silencing = word_of, states_silencing
 
     @property
     def is_summed(self) -> bool:

@@ -1,12 +1,17 @@
-"""Texts without one of their words, as a pretrained model reads them."""
+"""Texts without some of their words, as a pretrained model reads them."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnprobe.batch import Batch
+from attnprobe.errors import UserError
+
+if TYPE_CHECKING:
+    from attnprobe.models.pretrained.model import PretrainedClassifier
 
 
 def without_word(
@@ -37,3 +42,20 @@ def without_word(
         piece_word=word.gather(1, order).masked_fill(gone, -2),
         piece_kind=many.piece_kind.gather(1, order).masked_fill(gone, 0),
     )
+
+
+def masked(model: "PretrainedClassifier", batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+    """The texts with the tokenizer's mask token in the place of every piece of these words.
+
+    Raises:
+        UserError: it has none.
+    """
+    if model.mask is None:
+        raise UserError(
+            f"model.path={model.path}: its tokenizer has no mask token, which training=masked and the operator mask put in a "
+            f"word's place: take another training, and operators without mask"
+        )
+    assert batch.pieces is not None
+    assert batch.piece_word is not None
+    of_gone = gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
+    return replace(batch, pieces=batch.pieces.masked_fill(of_gone, model.mask))
