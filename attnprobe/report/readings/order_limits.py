@@ -1,0 +1,86 @@
+"""Each order of removing attention between the worst and the best of all, certified at any length."""
+
+import pandas as pd
+
+from attnprobe.report.claims import Claim
+from attnprobe.report.evidence import mean_of
+from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.reading import Headline, Reading, Tabulation
+from attnprobe.report.wide import facets, mean_in_columns, per_example
+
+PROBE = "order_limits"
+MARK = "place_low_"
+KINDS = {"aopc": "AOPC", "place_low": "place, at least", "place_high": "place, at most"}
+
+
+def of_importance(name: str, words: str) -> tuple[Headline, ...]:
+    """The numbers of one importance."""
+    return (
+        Headline(f"aopc_{name}", f"AOPC: {words}"),
+        Headline(f"place_low_{name}", "  its place between worst (0) and best (1), at least"),
+        Headline(f"place_high_{name}", "  at most"),
+    )
+
+
+def rows(results: pd.DataFrame) -> pd.DataFrame:
+    """Every importance's AOPC and its place, per data set and model, with intervals."""
+    names = importances_in(results, PROBE, MARK)
+    metrics = [f"{kind}_{name}" for name in names for kind in KINDS]
+    lines = []
+    for facet in facets(per_example(results, PROBE, metrics)) if names else []:
+        for name in names:
+            line: dict[str, object] = {"data and model": facet.title}
+            line |= {
+                "importance": facts_of(name, results, PROBE).title,
+                "n": int(facet.rows[f"aopc_{name}"].notna().sum()),
+            }
+            for kind, heading in KINDS.items():
+                line |= mean_in_columns(heading, facet.rows[f"{kind}_{name}"].to_numpy())
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+CLAIMS = (
+    Claim(
+        name="attention_order_is_certified_nearer_to_the_best",
+        criterion="erasure",
+        statement="Removing attention by its own weights certainly comes nearer to the best of all orders than to the worst",
+        source="Edin et al. 2025",
+        measure=mean_of("place_low_attention"),
+        quantity="the lowest that its AOPC's place between the limits can be, mean of the texts, 0 to 1; more than 0.5 is "
+        "asked for",
+        threshold=0.5,
+        speaks="for",
+    ),
+)
+
+READING = Reading(
+    probe=PROBE,
+    title="Limits of all orders: how good is each order of removal, at any length?",
+    about=(
+        "Positions are removed from the attention one by one in each importance's order, the rest is renormalised, and the "
+        "mean fall of the decision's probability (AOPC) is placed between the worst (0) and the best (1) that any order can "
+        "reach. No order passes the certified limits; orders that were found show how near to them one can come. The place "
+        "is known up to the gap between the two, and exactly where there is none."
+    ),
+    order=65,
+    claims=CLAIMS,
+    of_importance=of_importance,
+    mark=MARK,
+    headlines=(
+        Headline("aopc_lowest", "no order is below this AOPC"),
+        Headline("aopc_lowest_found", "  the worst order found"),
+        Headline("aopc_highest_found", "  the best order found"),
+        Headline("aopc_highest", "no order is above this AOPC"),
+        Headline("limits_reached", "texts in which both limits are reached"),
+    ),
+    tables=(
+        Tabulation(
+            "order_limits",
+            "Each importance's AOPC over n texts, attention removed and renormalised, and its place between the worst (0) "
+            "and the best (1) of all orders: certainly no lower and no higher than this. Means with 95 % bootstrap "
+            "intervals.",
+            rows,
+        ),
+    ),
+)
