@@ -1,0 +1,118 @@
+"""Does the prediction rest on words as much as an importance says, when every word loses part of itself? (Zhao & Aletras
+2023)"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.batch import probabilities
+from attnprobe.errors import UserError
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
+from attnprobe.randomness import Draws
+from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, Metric, Scale
+
+SOURCE = "Zhao & Aletras 2023"
+NORMALISED = Scale("share of the fall without any word", 0)
+METRICS = (
+    Metric("probability", PROBABILITY, "p of the whole text"),
+    Metric("drop_of_nothing", PROBABILITY_DIFFERENCE, "fall of p where every word's vector is zero"),
+    Metric("soft_comprehensiveness_{importance}", NORMALISED, "fall of p where each number of a word's vector goes with the "
+           "word's score as its probability, over `drop_of_nothing`", higher_is_better=True, source=SOURCE),
+    Metric("soft_sufficiency_{importance}", Scale("1 − share of the fall without any word"), "1 − the same where each number "
+           "stays with that probability", higher_is_better=True, source=SOURCE),
+    *DESCRIPTION,
+)  # fmt: skip
+"""See `SoftErasure`."""
+
+
+@dataclass
+class SoftErasure(RankingProbe):
+    """Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the word's score, moved to 0 to 1
+    within the text, as its probability: no word is cut off by a threshold, and all scores count. p is the probability of the
+    class that is predicted for the whole text. Yields per importance X, means of `samples` draws,
+
+    - `soft_comprehensiveness_X`: max(0, p − p') / max(0, p − p(no word)), 0 or more;
+    - `soft_sufficiency_X`: 1 − the same of the numbers that stay, 1 or less;
+
+    and `probability`, `drop_of_nothing`, `predicted_class`, `content_length`. Of both a high value is good. The same random
+    numbers serve every importance. NaN where a text without words is no less likely to be of that class, and where a score is
+    undefined.
+
+    Attributes:
+        importances: see `RankingProbe`.
+        samples: draws, 1 or more; each takes two passes per importance.
+
+    Note:
+        Scores are moved to 0 to 1 by their least and greatest in the text; equal ones become ½.
+    """
+
+    name: ClassVar[str] = "soft_erasure"
+    metrics = METRICS
+    of_words = True
+    one_decision = True
+    published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")
+    samples: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples < 1:
+            raise UserError(
+                f"probe.soft_erasure.samples={self.samples}: expected how many draws, 1 or more, such as 20"
+            )
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch."""
+        model, batch, whole = subject.classifier, subject.batch, subject.readout.prediction()
+        decision = whole.argmax(-1, keepdim=True)
+        probability = whole.gather(-1, decision)[:, 0].double()
+        word, scores = model.word_of(batch), self.scores(subject)
+        with torch.no_grad():
+            inputs = model.inputs(batch)
+
+        def predicted(kept: Tensor) -> Float[Tensor, "batch"]:
+            with torch.no_grad():
+                logits = model.outputs_from(batch, inputs * kept.to(inputs.dtype)).logits
+            return probabilities(logits, model.task).gather(-1, decision)[:, 0].double()
+
+        nothing = probability - predicted((word < 0).unsqueeze(-1))
+        shares = {name: share_of_range(one, batch.content) for name, one in scores.items()}
+        falls = {name: torch.zeros(2, len(probability), dtype=torch.float64, device=word.device) for name in scores}
+        generators = [draws.generator(number) for number in batch.example_id.tolist()]
+        for _ in range(self.samples):
+            drawn = numbers(word, inputs.shape[-1], generators)
+            for name, share in shares.items():
+                rate = share.nan_to_num(nan=0).gather(1, word.clamp(min=0)).unsqueeze(-1)
+                for kind, stays in enumerate((1 - rate, rate)):
+                    kept = (drawn < stays) | (word < 0).unsqueeze(-1)
+                    falls[name][kind] += (probability - predicted(kept)).clamp(min=0) / self.samples
+        yield Measurement("probability", probability)
+        yield Measurement("drop_of_nothing", nothing)
+        for name, (gone, left) in falls.items():
+            scale = nothing.where((nothing > 0) & ~shares[name].isnan().any(-1), torch.nan)
+            yield Measurement(f"soft_comprehensiveness_{name}", gone / scale)
+            yield Measurement(f"soft_sufficiency_{name}", 1 - left / scale)
+        yield from description(subject.readout)
+        yield from self.notes(subject)
+
+
+def share_of_range(
+    scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch seq"]:
+    """(score − least) / (greatest − least) of each text's words, ½ where all are equal, 0 outside; NaN where a score is."""
+    least = scores.masked_fill(~content, torch.inf).amin(-1, keepdim=True)
+    width = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True) - least
+    share = torch.where(width == 0, 0.5, (scores - least) / torch.where(width == 0, 1, width))
+    return share.double().masked_fill(~content, 0)
+
+
+def numbers(word: Tensor, size: int, generators: list[torch.Generator]) -> Float[Tensor, "batch parts embed"]:
+    """U(0, 1) numbers for each number of each word's vectors, 1 elsewhere; a text's are its own, whatever its padding."""
+    drawn = torch.ones(*word.shape, size, dtype=torch.float64)
+    for row, generator in enumerate(generators):
+        of_words = (word[row] >= 0).cpu()
+        drawn[row, of_words] = torch.rand(int(of_words.sum()), size, generator=generator, dtype=torch.float64)
+    return drawn.to(word.device)
