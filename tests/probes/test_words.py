@@ -1,7 +1,11 @@
 """The corpus word by word: planted words that are hidden, idle or neither."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from scipy import stats
@@ -12,7 +16,9 @@ from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.words import Words
 from attnprobe.randomness import Draws
+from attnprobe.report.numbers import HeldNumbers
 from attnprobe.report.readings.words import HIDDEN, IDLE, leaning, word_table
+from attnprobe.report.word_tables import word_tables
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 TEXTS = 60
@@ -47,6 +53,20 @@ def test_what_is_hidden_and_what_is_idle():
     assert table.loc["lurk", ["effect low", "effect high"]].tolist() == pytest.approx([low, high])
     labels = [one.get_text() for one in leaning(results, examples).axes[0].get_yticklabels()]
     assert labels == ["lurk (60)", "glow (60)"]
+
+
+def test_the_table_goes_beside_the_page_one_for_each_run():
+    results, examples = tables()
+    runs = [SimpleNamespace(path=Path(name), examples=lambda split: pa.Table.from_pandas(examples)) for name in "ab"]
+    numbers = HeldNumbers(results)
+    (alone,) = word_tables([(runs[0], numbers, "test")])
+    assert alone.name == "word_table"
+    pd.testing.assert_frame_equal(alone.rows, word_table(results, examples))
+    assert [one.name for one in word_tables([(run, numbers, "test") for run in runs])] == [
+        "word_table-a",
+        "word_table-b",
+    ]
+    assert not list(word_tables([(runs[0], HeldNumbers(results.assign(probe="other")), "test")]))
 
 
 def test_noise_names_nothing():

@@ -1,6 +1,6 @@
 """One page out of finished runs: everything is read, drawn and put to the test here, and shown by the templates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from attnprobe.report.paper import Paper
 from attnprobe.report.published import compare
 from attnprobe.report.reading import Reading, present
 from attnprobe.report.studies import StudyReading, find_studies
-from attnprobe.report.tables import all_tables
+from attnprobe.report.tables import Table, all_tables
+from attnprobe.report.word_tables import word_tables
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import write_atomically
 
 TITLE = "May this attention be read as an explanation?"
@@ -71,7 +73,7 @@ def write_report(
     figures = [one.file for some in [*drawn.values(), *(study.pictures for study in shown)] for one in some]
     tell("tables")
     shown_cards = cards(said.tested, said.judged_claims)
-    written = [*all_tables(said.numbers, said.compared, said.findings), *verdict_table(shown_cards)]
+    written = [*tables_of(said, words=words), *verdict_table(shown_cards)]
     tables = [path.name for one in written for path in one.write(folder)]
     tables += [path.name for path in Paper(said.compared).write(folder)]
     browser = browse(said.groups, words=words, megabytes=megabytes, tell=tell)
@@ -146,6 +148,14 @@ def first_screen(studies: Sequence[StudyReading], shown: Sequence[Card], *, word
         "answers": [study.answer for study in studies if study.answer],
         "glances": glances(shown, words=words),
     }
+
+
+def tables_of(said: Computed, *, words: bool) -> Iterator[Table]:
+    """Every table of the runs, the words of the corpus among them where texts may be shown."""
+    yield from all_tables(said.numbers, said.compared, said.findings)
+    if words:
+        probed = [run for group in said.groups for run in group.runs]
+        yield from word_tables([(RunDirectory(run.directory), run.numbers, run.split) for run in probed])
 
 
 def figures_of(said: Computed, folder: Path, *, words: bool, tell: Callable[[str], None]) -> dict[str, list[Picture]]:

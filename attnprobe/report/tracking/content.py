@@ -19,6 +19,7 @@ from attnprobe.report.terminal import headline
 from attnprobe.report.tracking.examples import example_table
 from attnprobe.report.verdicts import NOT_TESTED, first_sentence, verdict_rows, verdicts_of
 from attnprobe.report.wide import RUN, class_of, per_example
+from attnprobe.report.word_tables import words_of
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.metrics import Scale
 from attnprobe.results.schema import WHOLE_SPLIT
@@ -85,6 +86,9 @@ def tables(
     if split is not None:
         chosen = example_table(results, RunDirectory(run_dir), split, most=examples, log_text=log_text)
         yield f"tables/examples_{split}", chosen
+        global_view = words_of(RunDirectory(run_dir), results, split) if log_text else pd.DataFrame()
+        if len(global_view):
+            yield "tables/word_table", global_view
     names = class_names(run_dir, log_text=log_text)
     groups = [group if group == "overall" else class_of(group, names) for group in compared["group"]]
     yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
