@@ -18,6 +18,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnprobe.batch import Batch, Task
+from attnprobe.data.module import TextDataModule
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Note, Subject
 from attnprobe.models.base import Unit
@@ -89,6 +90,10 @@ class Probe(ABC):
                 f"probe {self.name} is about single words, and this model attends to larger units: leave it out of "
                 f"probe=[…], or take a model that attends to words, such as model=lstm"
             )
+
+    def prepare(self, data: TextDataModule) -> None:  # noqa: B027 (most have nothing to prepare)
+        """Called once before training, with data that are set up; what is compared with held-out texts takes them from
+        here."""
 
     @property
     def copies(self) -> int:

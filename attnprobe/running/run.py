@@ -185,6 +185,7 @@ def opened(
         data.attach_teacher(teacher)
     for probe in probes:
         probe.refuse(classifier)
+        probe.prepare(data)
     for importance in importances.values():
         importance.refuse(classifier)
         importance.prepare(data, SPLIT)

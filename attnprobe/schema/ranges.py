@@ -62,6 +62,7 @@ CLASSES: dict[str, dict[str, Any]] = {
     "attnprobe.models.controls.FirstAttention": {"mass": Annotated[Number, Ge(0), Le(1)]},
     "attnprobe.models.controls.RandomAttention": {"spread": NotNegative},
     "attnprobe.models.controls.PositionAttention": {"longest": Count},
+    "attnprobe.models.lexicon.LexiconAttention": {"scale": NotNegative, "buckets": Count},
     "attnprobe.models.objectives.Deception": {"weight": NotNegative},
     "attnprobe.data.module.TextDataModule": DATA,
     "attnprobe.data.sources.FileSource": {"path": DATA["path"]},
@@ -102,6 +103,7 @@ CLASSES: dict[str, dict[str, Any]] = {
         "skip_epochs": Whole,
         "warmup": Annotated[Number, Ge(0), Lt(1)] | None,
     },
+    "attnprobe.models.objectives.MaskedWords": {"share": Annotated[Number, Ge(0), Le(1)]},
     "attnprobe.models.objectives.Divergence": {"weight": NotNegative},
     "attnprobe.probes.permutation.Permutation": {"samples": Count},
     "attnprobe.importance.attribution.Attribution": {
@@ -114,6 +116,7 @@ CLASSES: dict[str, dict[str, Any]] = {
         "gap": Positive,
     },
     "attnprobe.importance.smooth_grad.SmoothGrad": {"noise": Positive},
+    "attnprobe.importance.gradient_shap.GradientShap": {"noise": NotNegative},
     "attnprobe.importance.lime.Lime": {"width": Positive, "alpha": Positive},
     "attnprobe.importance.occlusion.Occlusion": {"window": Count},
     "attnprobe.importance.leave_one_out.member.LeaveOneOut": {
@@ -126,6 +129,13 @@ CLASSES: dict[str, dict[str, Any]] = {
         "operators": list[Literal[names_in("attnprobe.erasure.words.OPERATORS")]],  # type: ignore[misc]
         "thresholds": list[Share],
     },
+    "attnprobe.probes.order_limits.OrderLimits": {"beam": Count},
+    "attnprobe.probes.novelty.Novelty": {
+        "operators": list[Literal[names_in("attnprobe.erasure.words.OPERATORS")]],  # type: ignore[misc]
+        "share": Share,
+        "reference": Annotated[int, Ge(2)],
+    },
+    "attnprobe.probes.soft_erasure.SoftErasure": {"samples": Count},
     "attnprobe.probes.subsets.Subsets": {"most_words": Annotated[int, Ge(1), Le(16)]},
     "attnprobe.probes.erasure.Erasure": {"random_orders": Count, "nodes": Whole},
     "attnprobe.probes.adversarial.Adversarial": {

@@ -1,0 +1,93 @@
+"""p-values against an even distribution, by a plain loop, and for texts that are known to be unlike."""
+
+import pytest
+import torch
+from scipy import stats
+
+from attnprobe.errors import UserError
+from attnprobe.importance.base import Subject
+from attnprobe.probes.novelty import Known, Novelty
+from attnprobe.randomness import Draws
+from tests.importance.subjects import subject_of
+from tests.importance.trained import batch_of, small_data
+from tests.toys import toy_batch, toy_readout
+
+
+def normal(count, seed, shift=0.0):
+    return shift + torch.randn(count, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_p_values_of_texts_like_the_others_are_even_and_of_unlike_ones_are_the_least():
+    known = Known.of(normal(400, 0))
+    found = known.p_values(normal(400, 1))
+    assert stats.kstest(found.numpy(), "uniform").pvalue > 0.01
+    assert (known.p_values(normal(20, 2, shift=40)) == 1 / 401).all()
+
+
+def test_by_a_plain_loop():
+    others, texts = normal(7, 3), normal(5, 4)
+    others[:, 3] = 1.0  # of no deviation
+    texts[:, 3] = 1.0
+    scale = [float(column.std()) or 1.0 for column in others.T]
+
+    def apart(a, b):
+        return sum(((float(x) - float(y)) / s) ** 2 for x, y, s in zip(a, b, scale, strict=True)) ** 0.5
+
+    own = [min(apart(a, b) for j, b in enumerate(others) if j != i) for i, a in enumerate(others)]
+    expected = [(1 + sum(one >= min(apart(text, other) for other in others) for one in own)) / 8 for text in texts]
+    assert Known.of(others).p_values(texts).tolist() == pytest.approx(expected)
+
+
+class Split:
+    """Texts of a toy's own vocabulary."""
+
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, rows):
+        return toy_batch([3 + row % 5 for row in range(30)], seed=7).rows(torch.tensor(rows))
+
+
+def measured(**settings):
+    probe, subject = Novelty(importances=["attention"], **settings), subject_of(lengths=[5, 7, 1])
+    probe._held_out = Split()
+    return {one.metric: one.value for one in probe.measure(subject, Draws(0, "novelty")) if hasattr(one, "metric")}
+
+
+def test_texts_without_words_and_whole_ones():
+    found = measured(operators=["delete", "zeros"])
+    assert ((found["novelty_p"] > 0) & (found["novelty_p"] <= 1)).all()
+    without = found["novelty_p_without_attention_by_delete"]
+    assert without.isnan().tolist() == [False, False, True]  # no word would be left
+    # a held-out text is its own nearest: nothing is less novel
+    whole = Novelty(importances=["attention"], operators=["zeros"])
+    whole._held_out = Split()
+    batch = Split()[list(range(4))]
+    model = subject_of().classifier
+    again = whole.measure(Subject(model, batch, *toy_readout(model, batch)), Draws(0, "novelty"))
+    assert next(iter(again)).value.tolist() == [1.0] * 4
+
+
+def test_a_run_gives_it_its_validation_split():
+    data, probe = small_data(), Novelty()
+    probe.prepare(data)
+    assert len(probe._held_out) == len(data.splits["validation"])
+    assert batch_of(data, "validation").ids.shape[0] == len(probe._held_out)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"operators": ["attention"]}, "operators: attention: expected any of delete, mask, zeros, mean"),
+        ({"share": 1.0}, "share=1.0"),
+        ({"reference": 1}, "reference=1.* 2 held-out texts or more"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        Novelty(**settings)
+
+
+def test_without_held_out_texts_it_says_so():
+    with pytest.raises(UserError, match="compares with held-out texts, which only a run has"):
+        list(Novelty(importances=["attention"]).measure(subject_of(), Draws(0, "novelty")))
