@@ -120,7 +120,7 @@ class StoredNumbers(Numbers):
     def together(cls, several: Iterable["StoredNumbers"]) -> "StoredNumbers":
         """All these numbers; of what they say of one importance the first counts."""
         parts = list(several)
-        facts: Told = {}
+        facts = Told()
         for probe, by_name in (pair for one in parts for pair in one.attrs.get(IMPORTANCES, {}).items()):
             facts[probe] = facts.get(probe, {}) | {
                 name: said for name, said in by_name.items() if name not in facts.get(probe, {})

@@ -128,13 +128,19 @@ def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_st
 IMPORTANCES = "importances"
 """Key of a table's `attrs` with the facts of its runs' importances: probe → name in the metrics → facts."""
 
-Told = dict[str, dict[str, dict[str, Any]]]
+
+class Told(dict[str, dict[str, dict[str, Any]]]):
+    """The facts of importances by probe and name, never changed once they stand in a table's `attrs`: pandas copies those,
+    deeply, with every column that is taken, and a report takes thousands."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Told":
+        return self
 
 
 def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
     """What these manifests say of importances, by probe (two may file different ones under one name) and by the name in its
     metrics, in the order in which the probe took them; of several manifests the first that says something counts."""
-    facts: Told = {}
+    facts = Told()
     for manifest in manifests:
         for probe, entry in manifest.get("tables", {}).items():
             for name, said in entry.get("importances", {}).items():

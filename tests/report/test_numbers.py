@@ -6,7 +6,7 @@ from attnprobe.errors import UserError
 from attnprobe.report.numbers import StoredNumbers, numbers_of, read_numbers
 from attnprobe.report.wide import CLASSES
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import read_results
+from attnprobe.results.table import IMPORTANCES, read_results
 
 KEYS = ["run_id", "probe", "metric", "example_id", "step"]
 
@@ -69,6 +69,11 @@ def test_the_classes_names_go_with_the_rows(make_run):
     named = read_numbers(make_run("a")).named([["bad", "good"]])
     assert named.rows("permutation", ("median_tvd",)).attrs[CLASSES] == ["bad", "good"]
     assert numbers_of(named.rows("permutation")).attrs[CLASSES] == ["bad", "good"]
+
+
+def test_what_is_said_of_importances_is_not_copied_with_every_column(make_run):
+    table = read_results(make_run("a"))
+    assert table["value"].attrs[IMPORTANCES] is table.attrs[IMPORTANCES]
 
 
 def test_several_runs_together_are_those_one_by_one(two):

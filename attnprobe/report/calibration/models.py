@@ -94,7 +94,6 @@ def answers(directory: Path) -> pd.DataFrame:
     `current`: this version's claims), `criterion level claim value low high`, and `met`: 1 yes, 0 no, NaN not decided;
     `state` says why, of this version's claims."""
     numbers = read_results(directory)
-    numbers.attrs.clear()  # pandas copies them, deeply, with every column that is taken
     rows = [
         {
             "version": "published",
