@@ -25,7 +25,7 @@ MEASURES = {
     "top_flips": "without its top word: share of flips",
     "max_attention": "largest weight",
     "evenness": "evenness (1: uniform)",
-    "special_mass": "share on special tokens",
+    "special_mass": "share on no word of the text",
     "auprc_rationale": "AUPRC of the rationale",
 }
 """Metric → what its map is called, in the order of the maps; one of every `tau_X` follows."""
@@ -149,7 +149,8 @@ READING = Reading(
         "is read from (or all rows, as model.rows says), one weight per word. It is exchanged there and nowhere else: for "
         "its own weights in other places, for even ones, and for itself without its top word; the numbers say how far the "
         "prediction moves. A head that nothing depends on may show anything; one with most of its weight on special tokens "
-        "says little about words. Below them, how each ranks the words against other importances, which are the same for all."
+        "(or the other text of a pair) says little about words. Below them, how each ranks the words against other "
+        "importances, which are the same for all."
     ),
     order=57,
     maps=(HeatMap("attention", "Attention", "of the layer and head chosen above; the weights of a text sum to 1"),),
@@ -158,7 +159,7 @@ READING = Reading(
             "sites",
             "Every layer and head (counted from 0; all: the mean of its heads), mean over the n texts: TVD of the "
             "predictions with permuted, even, and top-less attention there, share of decisions that flip, largest weight, "
-            "evenness, share on special tokens, Kendall's tau-b with other importances.",
+            "evenness, share on no word of the text, Kendall's tau-b with other importances.",
             rows,
         ),
     ),

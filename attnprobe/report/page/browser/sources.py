@@ -28,7 +28,7 @@ OWN_COLUMNS = (
     Column("max_attention", "largest attention weight"),
     Column("margin", "margin of the prediction"),
     Column("length", "positions", digits=0),
-    Column("special_mass", "share of the attention on special tokens"),
+    Column("special_mass", "share of the attention on no word of the text"),
 )
 """The numbers of the examples' table."""
 
