@@ -23,10 +23,12 @@ LEAKED = 0.01
 NEARLY_LEAKED = 0.05
 SHORT_TEXT = 3
 TRUNCATED = 0.05
-UNKNOWN_WORDS = 0.1
+UNKNOWN_SHARE = 0.1
 NO_LETTERS = 0.3
 SPACELESS = 0.3
 
+TRAINING_ROWS, UNKNOWN_WORDS = "training rows", "unknown words"
+"""Names of checks that do not hold of every model."""
 EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty")
 """Why a row has nothing to read, in the words of the counts."""
 
@@ -80,7 +82,7 @@ def rows(subject: Subject) -> list[Check]:
     half = 98 / np.sqrt(max(1, test))
     checks += [
         below(
-            "training rows", train, SMALL_TRAINING, f"{train:,} training rows",
+            TRAINING_ROWS, train, SMALL_TRAINING, f"{train:,} training rows",
             "a model trained on so few is hardly worth explaining; give more rows, or a smaller data.test_share",
         ),
         below(
@@ -214,9 +216,9 @@ def unknown(subject: Subject) -> list[Check]:
     sentence = f"{percent(share)} of the test's words are not in the training texts"
     return [
         from_on(
-            "unknown words",
-            share,
             UNKNOWN_WORDS,
+            share,
+            UNKNOWN_SHARE,
             sentence,
             "the model cannot tell these from each other, whatever it attends to",
         )

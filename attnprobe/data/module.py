@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.batching import TextSplit
+from attnprobe.data.checks import UNKNOWN_WORDS
 from attnprobe.data.files import find_path
 from attnprobe.data.fingerprint import data_fingerprint
 from attnprobe.data.looks import Check
@@ -107,6 +108,11 @@ class TextDataModule(LightningDataModule):
             self.splits[split], facts = with_pieces(part, reader)
             self.counts[split] |= facts
         self.pipeline = replace(self.pipeline, pieces=reader)
+        self.without_checks(UNKNOWN_WORDS)  # pieces spell any word
+
+    def without_checks(self, *names: str) -> None:
+        """Leave out what these checks say: it does not hold of this model."""
+        self.checks = [check for check in self.checks if check.name not in names]
 
     def attach_teacher(self, teacher: Teacher) -> None:
         """Put what a teacher says about the examples into every batch.

@@ -114,13 +114,7 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
         asked = part.columns["question"]
         questions = [[part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))]
     read = reader.read(texts, questions)
-    cut = [bool(len(one.kept) and not one.kept[-1] and one.kept.any()) for one in read]
     there = np.array([bool(one.kept.any()) for one in read])
-    facts = {
-        "cut at the model's longest text": int(np.sum(cut)),
-        "words without a piece": int(sum((~one.kept).sum() for one in read)),
-        "texts without a piece": int((~there).sum()),
-    }
     columns: dict[str, Ragged | np.ndarray] = {}
     for name, values in part.columns.items():
         if isinstance(values, Ragged) and name not in ("question", "candidates"):
@@ -135,7 +129,19 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
         "piece_word": Ragged.of([one.word for one in read], np.int64),
         "piece_kind": Ragged.of([one.kind for one in read], np.int64),
     }
-    return selected(replace(part, words=words, columns=columns), np.flatnonzero(there)), facts
+    return selected(replace(part, words=words, columns=columns), np.flatnonzero(there)), left_out(read)
+
+
+def left_out(read: Sequence[Pieces]) -> dict[str, int]:
+    """How many texts were cut, the words after the cuts, other words that have no piece, and texts of nothing else."""
+    cut = [one for one in read if one.kept.any() and not one.kept[-1]]
+    after = sum(int(one.kept[::-1].argmax()) for one in cut)
+    return {
+        "cut at the model's longest text": len(cut),
+        "words after the cut": after,
+        "words without a piece": int(sum((~one.kept).sum() for one in read)) - after,
+        "texts without a piece": sum(not one.kept.any() for one in read),
+    }
 
 
 def zip_rows(values: Ragged, read: Sequence[Pieces]) -> list[tuple[np.ndarray, Pieces]]:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 
+from attnprobe.data.checks import TRAINING_ROWS
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance
 from attnprobe.importance.registry import built_in
@@ -26,14 +27,16 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
         "class_weight": data.class_weight,
         "recipe": instantiate(config["training"]["recipe"]),
     }
+    trains = config["training"]["epochs"] > 0
     if is_whole(config["model"]):
-        trains = config["training"]["epochs"] > 0
         classifier: Any = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
     else:
         classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
         classifier.attention.read_training_texts(data)
     if classifier.reader is not None:
         data.read_pieces(classifier.reader)
+    if is_whole(config["model"]) and not trains:
+        data.without_checks(TRAINING_ROWS)
     sample = data.splits["test"].sample()
     classifier.prepare(sample)
     if classifier.recipe is not None:

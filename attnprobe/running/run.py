@@ -177,10 +177,10 @@ def opened(
     """
     config, data = settings.config, settings.data()
     data.setup("fit")
-    if not is_worker_rank():
-        tell_section(str(data.name), data.section)
     teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
     classifier = untrained(config, data)
+    if not is_worker_rank():
+        tell_section(str(data.name), data.section)
     if teacher is not None:
         data.attach_teacher(teacher)
     for probe in probes:

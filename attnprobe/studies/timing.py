@@ -53,10 +53,10 @@ def measured_costs(config: DictConfig) -> Costs:
     content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     data: TextDataModule = instantiate(content["data"], seed=content["seed"])
     data.setup("fit")
-    tell_section(str(data.name), data.section)
     with torch.random.fork_rng():
         torch.manual_seed(content["seed"])
         classifier = untrained(content, data)
+    tell_section(str(data.name), data.section)
     probes = [instantiate(part) for part in content["probe"].values()]
     importances = importances_of((name for probe in probes for name in probe.uses), content["importance"])
     for importance in importances.values():

@@ -1,6 +1,6 @@
 import pytest
 
-from attnprobe.data.pieces import PieceReader
+from attnprobe.data.pieces import PieceReader, left_out
 from tests.models.pretrained.families import tokenizer
 
 pytest.importorskip("transformers")
@@ -61,3 +61,10 @@ def test_words_beyond_the_longest_text_are_not_kept():
     (found,) = reader.read([["the", "film", "was", "fine", "and", "long"]])
     assert found.kept.tolist() == [True] * 4 + [False] * 2
     assert len(found.ids) == 6
+    read = [found, *reader.read([["\u200b", "fine"], ["\u200b"], ["film"]])]
+    assert left_out(read) == {
+        "cut at the model's longest text": 1,
+        "words after the cut": 2,
+        "words without a piece": 2,
+        "texts without a piece": 1,
+    }

@@ -52,6 +52,9 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     assert manifest["model_facts"]["short_way"]
     assert manifest["model_facts"]["differences"]["replaced"] < 1e-9
     assert manifest["chosen_epoch"] is None
+    checks = {check["name"] for check in manifest["data_section"]["checks"]}
+    assert "test rows" in checks
+    assert not checks & {"training rows", "unknown words"}  # nothing is trained, and pieces spell any word
     assert objective(directory) is None  # a sweep of such runs has nothing to optimise, and ends well
     assert set(manifest["classes"]) == {"Great", "good", "so_so", "very bad"}
     values = results[results["metric"] == "median_tvd"]["value"]
