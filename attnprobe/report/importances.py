@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.colors import is_color_like
 
+from attnprobe.report.wide import metrics_there
 from attnprobe.results.table import IMPORTANCES
 
 COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
@@ -47,7 +48,6 @@ def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
 def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
     """The names that follow `mark` in the metrics of a probe, in the order in which the probe took its importances; those
     of which the runs say nothing follow in alphabetical order."""
-    metrics = results["metric"][(results["probe"] == probe).to_numpy()].unique()
-    there = {str(one).removeprefix(mark) for one in metrics if str(one).startswith(mark)}
+    there = {one.removeprefix(mark) for one in metrics_there(results, probe) if one.startswith(mark)}
     said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
     return [*said, *sorted(there.difference(said))]

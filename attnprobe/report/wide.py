@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from attnprobe.errors import UserError
 from attnprobe.results.schema import IDENTITY
@@ -37,8 +37,9 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
     Raises:
         UserError: two directories hold the same run, so that an example has two values of one metric.
     """
-    of_probe = ((results["probe"] == probe) & results["step"].isna() & (results["example_id"] >= 0)).to_numpy()
     example_id, value = results["example_id"].to_numpy(), results["value"].to_numpy()
+    of_probe = (results["probe"] == probe).to_numpy() & (example_id >= 0)
+    of_probe &= results["step"].isna().to_numpy()
 
     # metric by metric and run by run, first the examples and then their numbers: never a second copy of the table
     def parts() -> Iterator[tuple[str, Key, Int[np.ndarray, " some"]]]:
@@ -101,6 +102,8 @@ def by_run(results: pd.DataFrame, rows: Int[np.ndarray, " rows"]) -> Iterator[tu
     for name in RUN:
         if isinstance(results[name].dtype, pd.CategoricalDtype) and len(results[name].cat.categories) == 1:
             continue  # as in the numbers of one run, where it would cost the most
+        if results[name].to_numpy().strides == (0,):
+            continue  # one number stands for all
         codes, names = pd.factorize(results[name].iloc[rows], use_na_sentinel=False)
         if len(names) > 1:
             number = codes if number is None else number * len(names) + codes
@@ -111,6 +114,21 @@ def by_run(results: pd.DataFrame, rows: Int[np.ndarray, " rows"]) -> Iterator[tu
 
 def _plain(name: object) -> int | str:
     return int(name) if isinstance(name, int | np.integer) else str(name)
+
+
+def metrics_there(results: pd.DataFrame, probe: str) -> set[str]:
+    """The metrics of a probe that a long table has numbers of."""
+    own, metric = (results["probe"] == probe).to_numpy(), results["metric"]
+    if not isinstance(metric.dtype, pd.CategoricalDtype):
+        return {str(name) for name in metric[own].unique()}
+    # name by name: pandas takes 16 bytes a row to tell which there are, and the names take one
+    codes = metric.cat.codes.to_numpy()
+    return {str(name) for place, name in enumerate(metric.cat.categories) if (own & (codes == place)).any()}
+
+
+def where(rows: pd.DataFrame, kept: Bool[np.ndarray, " rows"]) -> pd.DataFrame:
+    """The rows that are kept; the table itself, and no copy, where these are all."""
+    return rows if kept.all() else rows[kept]
 
 
 def distinct(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

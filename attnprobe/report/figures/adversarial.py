@@ -13,7 +13,15 @@ from attnprobe.report.figures.grid import NOTE_SIZE, around, counted, from_zero,
 from attnprobe.report.figures.marks import box, told_by_bin
 from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM
-from attnprobe.report.wide import MAX_ATTENTION_EDGES, Facet, facets, max_attention_bin, per_example, split_by_class
+from attnprobe.report.wide import (
+    MAX_ATTENTION_EDGES,
+    Facet,
+    facets,
+    max_attention_bin,
+    per_example,
+    split_by_class,
+    where,
+)
 from attnprobe.results.statistics import wilson
 
 LN2 = float(np.log(2))
@@ -131,8 +139,8 @@ def _against_attention(axes: Axes, rows: pd.DataFrame) -> None:
 def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Share of the texts for which no attention farther than a JSD of 0.2, 0.4 (the claim's) or 0.6 nats keeps the
     prediction, along the tolerance ε, with Wilson's 95 % intervals: how much of the answer is the choice of either number."""
-    rows = results[(results["probe"] == "adversarial") & (results["metric"] == "optimum_jsd_within")]
-    panels = facets(rows)
+    own = (results["probe"] == "adversarial") & (results["metric"] == "optimum_jsd_within")
+    panels = facets(where(results, own.to_numpy()))
     figure, axes = grid(len(panels), panel_height=1.75)
     colours = dict(zip((0.2, FAR, 0.6), CLASS_COLOURS, strict=False))
     for panel, facet in zip(axes, panels, strict=True):
@@ -159,9 +167,10 @@ def shares_along(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
     """`epsilon share low high`: of the texts whose farthest attention within that tolerance is no farther than the bound;
     several seeds of a text count as their mean."""
     lines = []
-    for epsilon in np.unique(rows["step"].to_numpy()):
-        part = rows[rows["step"] == epsilon]
-        near = (part["value"] <= bound).groupby(part["example_id"]).mean()
+    step, text, value = (rows[name].to_numpy() for name in ("step", "example_id", "value"))
+    for epsilon in np.unique(step):
+        own = step == epsilon
+        near = pd.Series(value[own] <= bound).groupby(text[own]).mean()
         share, low, high = wilson(float(near.sum()), len(near))
         lines.append({"epsilon": float(epsilon), "share": share, "low": low, "high": high})
     return pd.DataFrame(lines)

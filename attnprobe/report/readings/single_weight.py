@@ -17,7 +17,7 @@ from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation
-from attnprobe.report.wide import Facet, facets, per_example
+from attnprobe.report.wide import Facet, facets, metrics_there, per_example
 
 PROBE = "single_weight"
 SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
@@ -102,7 +102,7 @@ def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
 
 def flip_rows(results: pd.DataFrame) -> pd.DataFrame:
     """`flip_table` for every way to choose the top item that the table has, headed in words."""
-    there = set(results.loc[results["probe"] == PROBE, "metric"].unique())
+    there = metrics_there(results, PROBE)
     parts = [
         flip_table(results, top).assign(top=facts_of(top, results, PROBE).ascii_title)
         for top in importances_in(results, PROBE, "flip_top_")

@@ -14,7 +14,7 @@ from attnprobe.report.figures.grid import DOT, around, counted, grid, title
 from attnprobe.report.figures.notes import note
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, HeatMap, Reading, Tabulation
-from attnprobe.report.wide import RUN, by_run
+from attnprobe.report.wide import RUN, by_run, metrics_there
 from attnprobe.results.schema import SITE
 
 PROBE = "sites"
@@ -50,7 +50,7 @@ def titles(results: pd.DataFrame) -> dict[str, str]:
         f"tau_{name}": f"τ with {facts_of(name, results, PROBE).title}"
         for name in importances_in(results, PROBE, "tau_")
     }
-    there = set(results.loc[results["probe"] == PROBE, "metric"].astype(str).unique())
+    there = metrics_there(results, PROBE)
     return {metric: words for metric, words in (MEASURES | taus).items() if metric in there}
 
 
