@@ -9,7 +9,7 @@ from attnprobe.launching import Job, Pool
 
 submitit = pytest.importorskip("submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'")
 
-from attnprobe.launching.cluster import Command, cluster_slots  # noqa: E402
+from attnprobe.launching.cluster import ClusterJob, Command, cluster_slots  # noqa: E402
 
 
 def job(folder, name, code, **extra):
@@ -48,6 +48,31 @@ def test_a_job_that_the_cluster_ends_has_failed(tmp_path):
     while (status := running.poll()) is None:
         pass
     assert status == 1
+
+
+class Submitted:
+    """A job that the cluster has ended, as submitit would show it."""
+
+    def __init__(self):
+        self.cancelled = []
+
+    def done(self):
+        return True
+
+    def result(self):
+        raise submitit.core.utils.FailedJobError
+
+    def cancel(self, check=True):
+        self.cancelled.append(check)
+
+
+def test_an_ended_job_has_failed_and_is_taken_out_of_the_queue_without_waiting_for_an_answer():
+    submitted = Submitted()
+    running = ClusterJob(submitted)
+    assert running.poll() == 1
+    running.stop()
+    running.kill()
+    assert submitted.cancelled == [False, False]
 
 
 def test_a_job_whose_time_is_up_goes_into_the_queue_again():
