@@ -53,9 +53,13 @@ class Chosen:
     @property
     def better(self) -> bool:
         """Whether it is, by every whole interval: than random, than attention by more than `SMALLEST`, and at all where words
-        go in another way."""
-        confirmed = all(one.exceeds(0.0) == HOLDS for one in self.others.values())
-        return self.gain.exceeds(0.0, SMALLEST) == HOLDS and self.null.exceeds(0.0) == HOLDS and confirmed
+        go in another way. Where they went in no other way nothing confirms it: deleting words favours what deletes them."""
+        return self.looks_better and bool(self.others) and all(one.exceeds(0.0) == HOLDS for one in self.others.values())
+
+    @property
+    def looks_better(self) -> bool:
+        """Whether it is where words are deleted, whatever other ways of taking them out say."""
+        return self.gain.exceeds(0.0, SMALLEST) == HOLDS and self.null.exceeds(0.0) == HOLDS
 
 
 def instead(reading: StudyReading, results: pd.DataFrame) -> None:
@@ -77,6 +81,13 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
             f"Instead of attention, show {found.title}: without its top words the predicted class loses {shown(found.own)} "
             f"of its probability, {shown(found.gain)} more than without attention's, on {found.gain.n} texts that had no "
             f"part in choosing it.{caution}"
+        )
+    elif found.looks_better and not found.others:
+        words = (
+            f"Nothing to show instead of attention is confirmed: without the top words of {found.title} the predicted class "
+            f"loses {shown(found.gain)} more of its probability than without attention's, on the {found.gain.n} texts that had "
+            f"no part in choosing it, but words were only deleted. Another way of taking them out has to agree: "
+            f"probe.faithfulness.operators=[delete,zeros].{caution}"
         )
     else:
         words = (

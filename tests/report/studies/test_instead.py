@@ -71,5 +71,15 @@ def test_what_another_way_of_taking_words_out_denies_is_not_shown():
     assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing to show instead")
 
 
+def test_a_method_that_was_only_measured_by_deleting_is_not_confirmed():
+    attention = drawn(0.2, 0)
+    results = table_of(attention=attention, random=drawn(0.02, 2), lime=attention + drawn(0.1, 1))
+    deleted = results[results["metric"].str.endswith("_by_delete")]
+    words = read(deleted).readings["another_method_is_more_faithful"]
+    assert words.startswith("Nothing to show instead of attention is confirmed: without the top words of lime")
+    assert "probe.faithfulness.operators=[delete,zeros]" in words
+    assert read(results).readings["another_method_is_more_faithful"].startswith("Instead of attention, show lime: ")
+
+
 def test_nothing_is_said_without_the_null():
     assert not read(table_of(attention=drawn(0.2, 0), lime=drawn(0.4, 1))).tables
