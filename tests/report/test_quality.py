@@ -29,6 +29,30 @@ def test_the_interval_is_wilsons_and_decides(right, warns):
     assert bool(found.warning) == warns == (low <= 0.5)
 
 
+@pytest.mark.parametrize(("right", "better"), [(531, False), (550, False), (600, True)])
+def test_a_hair_above_guessing_is_not_better_than_guessing(right, better):
+    """0.531 of 1,000 is above a half by its whole interval: one coin in forty is."""
+    labels = np.arange(1000) % 2
+    found = quality(labels, np.where(np.arange(1000) < right, labels, 1 - labels))
+    assert found.balanced_low > 0.499
+    assert found.better_than_guessing == better
+    assert found.asked == pytest.approx(0.525)
+
+
+def test_few_classifiers_that_flip_a_coin_pass():
+    """All that 20 texts of each class can show, weighted by how likely a coin shows it."""
+    labels = np.repeat([0, 1], 20)
+    alone, passed = 0.0, 0.0
+    for first in range(21):
+        for second in range(21):
+            right = np.concatenate([np.arange(20) < first, np.arange(20) < second])
+            found = quality(labels, np.where(right, labels, 1 - labels))
+            likely = stats.binom.pmf(first, 20, 0.5) * stats.binom.pmf(second, 20, 0.5)
+            alone, passed = alone + likely * (found.balanced_low > 0.5), passed + likely * found.better_than_guessing
+    assert alone > 0.02
+    assert passed < 0.011
+
+
 def test_nothing_is_said_of_nothing_nor_of_several_labels(make_run):
     assert quality([], []) is None
     run = make_run(count=8)
