@@ -52,6 +52,8 @@ class Claim:
         smallest: the smallest difference from the threshold that is of interest, in the number's own unit: the claim holds
             only beyond it, and within it there is no relevant difference.
         primary: the verdict on its criterion and level goes by this claim; others are shown as detail.
+        against: the measure of importance that attention is compared with; the claim is not asked where that measure does
+            not agree with itself over seeds (`attnprobe.report.reliability`).
     """
 
     name: str
@@ -65,6 +67,7 @@ class Claim:
     level: str = "model"
     smallest: float = 0.0
     primary: bool = False
+    against: str = ""
 
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:

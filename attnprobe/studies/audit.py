@@ -1,7 +1,7 @@
 """Audit your own: from a file of labelled texts to the verdict, by the core tests of all three papers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from attnprobe.errors import UserError
@@ -12,6 +12,11 @@ from attnprobe.studies.timing import Costs, measured_costs
 
 FEWEST = {"train": 2000, "test": 400}
 """However short the time, no fewer examples than these are taken: fewer would leave every interval too wide to decide."""
+
+RELIABLE = ("gradient", "leave_one_out")
+"""What attention is compared with: asked of the further seeds too, to see whether it agrees with itself."""
+AGAIN = 0.1
+"""What these two cost, of all probes: `agreement` takes both again under ten attentions."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,19 @@ class Audit(Study):
         """The probes of the first run as an override."""
         return f"probe=[{','.join(self.probes)}]"
 
+    @property
+    def repeated(self) -> str:
+        """The probes of the further seeds as an override: how far attention moved, and, where agreement is asked, what it is
+        compared with."""
+        again = [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
+        return f"probe=[{','.join(['teacher', *again])}]"
+
     def plan(self, compose: Compose) -> Plan:
         """As many rows as the time allows, and what that means in words."""
         config = compose([self.examined])
         costs, epochs = measured_costs(config), int(config.training.epochs)
+        if epochs and self.repeated != "probe=[teacher]":
+            costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
         trainings = 2 * (1 + len(self.seeds)) if epochs else 0
         kept = rows_within(costs, epochs, trainings, self.minutes * 60)
         most = dict(config.data.most or {}) | kept
@@ -74,7 +88,7 @@ class Audit(Study):
             return
         base = f"teacher={quoted(str(done[0].directory))}"
         yield [
-            *(Member("base", other, ("probe=[teacher]", base)) for other in further),
+            *(Member("base", other, (self.repeated, base)) for other in further),
             *(
                 Member("uniform", other, (without_learned_attention(self.model_class), "probe=[]"))
                 for other in [seed, *further]

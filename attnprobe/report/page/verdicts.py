@@ -10,6 +10,7 @@ from attnprobe.report.evidence import FAILS as NOT_HELD
 from attnprobe.report.evidence import HOLDS, NEGLIGIBLE, UNDECIDED
 from attnprobe.report.page.runs import Group
 from attnprobe.report.reading import Reading
+from attnprobe.report.reliability import with_ceilings
 from attnprobe.report.tables import Table
 from attnprobe.report.verdicts import (
     CANNOT_DECIDE,
@@ -132,7 +133,9 @@ def put_claims_to_test(
         for reading in readings:
             judged_claims += [
                 JudgedClaim(finding, group, f"test-{reading.probe}")
-                for finding in findings(reading.claims, group.numbers, reading.probe)
+                for finding in with_ceilings(
+                    findings(reading.claims, group.numbers, reading.probe), [run.numbers for run in group.runs]
+                )
             ]
     return judged_claims
 

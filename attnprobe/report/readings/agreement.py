@@ -7,13 +7,11 @@ import pandas as pd
 from attnprobe.report.claims import Claim
 from attnprobe.report.evidence import Evidence, Measure, mean_of
 from attnprobe.report.reading import Headline, Reading
+from attnprobe.report.reliability import CEILING, MEASURES
 from attnprobe.report.skill import skill_of
 
 SMALLEST = 0.1
 """Of the way from an attention without meaning to the best order of the same weights, what is worth a word."""
-CEILING = 0.2
-"""τ of gradient and leave-one-out below which they measure no one thing, and no agreement can be asked of attention."""
-WORDS = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
 
 
 def agreement(measure: str) -> Measure:
@@ -38,7 +36,8 @@ READING = Reading(
         "both agree with any attention, also with one that means nothing. Here they are taken again in the same model under "
         "its own weights in random order, and τ with each attention is compared: 0 is as much agreement as such an attention "
         "has, 1 the best order of the same weights. Beside it is a gradient in which attention is not a factor, that "
-        "under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. 2021)."
+        "under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. 2021): where they "
+        "hardly agree with each other, or with themselves when the model is trained from another seed, nothing is asked."
     ),
     claims=tuple(
         Claim(
@@ -53,13 +52,14 @@ READING = Reading(
             level="word",
             smallest=SMALLEST,
             primary=measure == "leave_one_out",
+            against=measure,
         )
-        for measure, words in WORDS.items()
+        for measure, words in MEASURES.items()
     ),
     headlines=(
         *(
             Headline(f"tau_{measure}_{kind}", f"{start}tau(attention, {words}){ending}")
-            for measure, words in WORDS.items()
+            for measure, words in MEASURES.items()
             for kind, start, ending in (
                 ("own", "", ""),
                 ("null", "  ", ": weights in random order"),
