@@ -44,8 +44,9 @@ class Quality:
     @property
     def better_than_guessing(self) -> bool:
         """Whether the decisions are shown to depend on the text: balanced accuracy above chance, by its whole interval and
-        by more than `SMALLEST` of what could be reached; its first digit past chance may be the luck of the draw. Accuracy alone cannot say so: with one rare class a model that learnt something may be right no more often than one
-        that always names the other class, and with even classes the two agree."""
+        by more than `SMALLEST` of what could be reached, for a hair above chance may be the luck of the draw. Accuracy alone
+        cannot say so: with one rare class a model that learnt something may be right no more often than one that always
+        names the other class, and with even classes the two agree."""
         return self.balanced_low > self.asked
 
     @property
@@ -60,6 +61,14 @@ class Quality:
             f"accuracy {self.accuracy:.3f} [{self.low:.3f}, {self.high:.3f}], always naming the largest class "
             f"{self.majority:.3f}; balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "
             f"{self.balanced_high:.3f}], guessing {self.chance:.3f}, asked for: more than {self.asked:.3f}"
+        )
+
+    @property
+    def in_short(self) -> str:
+        """How often it is right, and how often that takes no reading, without intervals."""
+        return (
+            f"right on {100 * self.accuracy:.0f} % of {self.n:,} texts; always naming the largest class is right on "
+            f"{100 * self.majority:.0f} %"
         )
 
     @property

@@ -81,8 +81,8 @@ CLAIMS = {
         statement=f"{words[0].upper()}{words[1:]} ranks a text's words alike whatever the seed of the training",
         source="attnprobe: the reliability of a measure bounds its agreement with any other",
         measure=lambda rows: None,
-        quantity=f"Kendall's τ-b of the measure with itself in another seed, −1 to 1, mean of texts and pairs of seeds; where it "
-        f"is below {CEILING} no agreement is asked of attention",
+        quantity=f"Kendall's τ-b of the measure with itself in another seed, −1 to 1, mean of texts and pairs of seeds; "
+        f"where it is below {CEILING} no agreement is asked of attention",
         threshold=CEILING,
         level="word",
     )

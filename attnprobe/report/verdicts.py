@@ -88,6 +88,15 @@ class Verdict:
         return {MEETS: True, FAILS: False, NO_DIFFERENCE: False}.get(self.state)
 
 
+MECHANISMS = {
+    "PositionAttention": "goes by the position alone, whatever the word",
+    "RandomAttention": "was drawn at random and never learned",
+    "FirstAttention": "was put on the first word of every text",
+    "CommonWordAttention": "was put on each text's commonest word",
+    "RationaleAttention": "was put on the words that are marked as the reason",
+    "UniformAttention": "is the same on every word",
+}
+"""What attention that knows nothing of the words is, or was made to be, by its class: known, whatever a test finds."""
 MOSTLY = 0.5
 """Skill from which an attention that is shown to point at the words that decide is said to be mostly on them."""
 
@@ -180,42 +189,60 @@ def guessing(runs: Sequence[Run]) -> str:
         if measured is not None and not measured.better_than_guessing:
             seed = f" (seed {run.seed})" if len(runs) > 1 else ""
             one_class = "" if measured.only is None else f"it says {measured.only} of every text, "
-            return f"{one_class}{measured.in_words}{seed}"
+            return f"{one_class}{measured.in_short}{seed}"
     return ""
 
 
 def encoder_of(manifest: Mapping[str, object]) -> str:
     """The kind of a run's encoder by its class, such as `lstm` for `LSTMEncoder`; empty where it is not known."""
+    return stage_class(manifest, "encoder").removesuffix("Encoder").lower()
+
+
+def mechanism_of(manifest: Mapping[str, object]) -> str:
+    """What a run's attention is known to be, whatever a test finds (`MECHANISMS`); empty where it was learned."""
+    return MECHANISMS.get(stage_class(manifest, "attention"), "")
+
+
+def stage_class(manifest: Mapping[str, object], stage: str) -> str:
+    """The class of one stage of a run's model; empty where it is not known."""
     part: object = manifest.get("training", {})
-    for key in ("model", "encoder", "_target_"):
+    for key in ("model", stage, "_target_"):
         part = part.get(key, {}) if isinstance(part, Mapping) else {}
-    return part.rpartition(".")[2].removesuffix("Encoder").lower() if isinstance(part, str) else ""
+    return part.rpartition(".")[2] if isinstance(part, str) else ""
 
 
-def first_sentence(lines: Sequence[Verdict], *, guessing: str = "") -> str:
-    """What a reader of a heat map has to know first, for one who has read none of the papers; `guessing` as of `verdicts`."""
+def first_sentence(lines: Sequence[Verdict], *, guessing: str = "", mechanism: str = "") -> str:
+    """What a reader of a heat map has to know first, for one who has read none of the papers.
+
+    Args:
+        lines: the card.
+        guessing: as of `verdicts`.
+        mechanism: what the attention is known to be (`mechanism_of`), or empty.
+    """
     by_line = {(line.criterion, line.level): line for line in lines}
     why = guessing or next((line.reason for line in lines if line.state == NOT_MEANINGFUL), "")
     if why:
-        return f"Do not read this attention: the classifier is no better than guessing ({why})."
+        return f"Do not read this attention: the classifier is not shown to be better than guessing ({why})."
     needed = by_line["necessity", "model"]
     if needed.met is False:
         return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
     word, state = by_line["erasure", "word"], by_line["erasure", "state"]
+    this = f"This attention, which {mechanism}," if mechanism else "This attention"
     scale = (
         f"{round(word.value, 2) + 0.0:.2f} on a scale from 0 (the same weights in random order) to 1 (all weight on the word "
         f"whose removal changes the prediction most)"  # + 0.0: none is called −0.00
     )
     if word.met and word.value < MOSTLY:
-        return f"This attention leans towards the words that decide, but is on others as well: {scale}."
+        return f"{this} leans towards the words that decide, but is on others as well: {scale}."
     if word.met:
-        return f"This attention is mostly on the words that decide: {scale}."
+        return f"{this} is mostly on the words that decide: {scale}."
     if word.met is False and state.met:
-        return f"This attention points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
+        return f"{this} points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
     if word.met is False:
-        return f"This attention does not point at the words that decide: {scale}."
+        return f"{this} does not point at the words that decide: {scale}."
+    this = this[0].lower() + this[1:]
     if word.state == NOT_TESTED:
-        return "Whether this attention points at the words that decide was not tested: add the test with probe=[skill]."
+        return f"Whether {this} points at the words that decide was not tested: add the test with probe=[skill]."
     shown = f": {scale}, 95 % interval {word.low:.2f} to {word.high:.2f}; {word.reason}"
     why = shown if word.state == CANNOT_DECIDE and not np.isnan(word.low) else f": {word.reason}"
-    return f"Whether this attention points at the words that decide cannot be said{why}."
+    return f"Whether {this} points at the words that decide cannot be said{why}."

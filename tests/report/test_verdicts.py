@@ -20,6 +20,7 @@ from attnprobe.report.verdicts import (
     encoder_of,
     first_sentence,
     guessing,
+    mechanism_of,
     verdict_rows,
     verdicts,
 )
@@ -67,7 +68,7 @@ def test_a_card_is_corrected_for_the_number_of_its_claims():
 def test_a_model_that_guesses_has_no_verdict_at_all():
     found = verdicts([finding(ABOVE), finding(BELOW, "necessity", "model")], guessing="accuracy 0.500")
     assert {one.state for one in found} == {NOT_MEANINGFUL, NOT_TESTED}
-    sentence = "Do not read this attention: the classifier is no better than guessing (accuracy 0.500)."
+    sentence = "Do not read this attention: the classifier is not shown to be better than guessing (accuracy 0.500)."
     assert first_sentence(found) == first_sentence(verdicts([]), guessing="accuracy 0.500") == sentence
 
 
@@ -101,11 +102,11 @@ def test_the_first_sentence_tells_states_from_words():
 
 
 FIVE = (
-    "This attention is mostly on the words that decide:",
-    "This attention does not point at the words that decide:",
-    "Whether this attention points at the words that decide cannot be said: 0.03 on a scale",
-    "Do not read this attention: the classifier is no better than guessing (accuracy",
-    "Do not read this attention: the classifier is no better than guessing (it says good of every text, accuracy",
+    "This attention, which was put on the words that are marked as the reason, is mostly on the words that decide:",
+    "This attention, which goes by the position alone, whatever the word, does not point at the words that decide:",
+    "This attention, which was drawn at random and never learned, does not point at the words that decide:",
+    "Do not read this attention: the classifier is not shown to be better than guessing (right on ",
+    "Do not read this attention: the classifier is not shown to be better than guessing (it says good of every text, right ",
 )
 
 
@@ -117,15 +118,22 @@ def test_five_kinds_of_model_have_five_first_sentences(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "attnprobe.report.verdicts.quality_of", lambda path, split: quality(labels, said[path.name], ["bad", "good"])
     )
-    skills = ((0.95, 0.94, 0.96), (0.0, -0.02, 0.02), (0.03, -0.1, 0.15))
-    sentences = [first_sentence(verdicts([finding(one)])) for one in skills]
+    skills = {"Rationale": (0.95, 0.94, 0.96), "Position": (0.0, -0.02, 0.02), "Random": (0.0, -0.03, 0.03)}
+    sentences = []
+    for kind, skill in skills.items():
+        target = {"_target_": f"attnprobe.models.controls.{kind}Attention"}
+        known = mechanism_of({"training": {"model": {"attention": target}}})
+        sentences.append(first_sentence(verdicts([finding(skill)]), mechanism=known))
     for name in said:
         run = object.__new__(Run)  # of which nothing but its place is asked
         object.__setattr__(run, "directory", tmp_path / name)
         object.__setattr__(run, "split", "test")
         sentences.append(first_sentence(verdicts([finding(ABOVE)], guessing=guessing([run]))))
     assert [one.startswith(start) for one, start in zip(sentences, FIVE, strict=True)] == [True] * 5
-    assert "95 % interval -0.10 to 0.15" in sentences[2]
+    assert len(set(sentences)) == 5
+    unsure = first_sentence(verdicts([finding((0.03, -0.1, 0.15))]), mechanism=known)
+    assert unsure.startswith("Whether this attention, which was drawn at random and never learned, points at the words")
+    assert "95 % interval -0.10 to 0.15" in unsure
 
 
 def records(right, wrong, level="word"):

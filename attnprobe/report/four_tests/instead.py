@@ -54,7 +54,9 @@ class Chosen:
     def better(self) -> bool:
         """Whether it is, by every whole interval: than random, than attention by more than `SMALLEST`, and at all where words
         go in another way. Where they went in no other way nothing confirms it: deleting words favours what deletes them."""
-        return self.looks_better and bool(self.others) and all(one.exceeds(0.0) == HOLDS for one in self.others.values())
+        return (
+            self.looks_better and bool(self.others) and all(one.exceeds(0.0) == HOLDS for one in self.others.values())
+        )
 
     @property
     def looks_better(self) -> bool:
@@ -85,7 +87,7 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
     elif found.looks_better and not found.others:
         words = (
             f"Nothing to show instead of attention is confirmed: without the top words of {found.title} the predicted class "
-            f"loses {shown(found.gain)} more of its probability than without attention's, on the {found.gain.n} texts that had "
+            f"loses {shown(found.gain)} more of its probability than without attention's, on {found.gain.n} texts that had "
             f"no part in choosing it, but words were only deleted. Another way of taking them out has to agree: "
             f"probe.faithfulness.operators=[delete,zeros].{caution}"
         )

@@ -25,6 +25,7 @@ from attnprobe.report.verdicts import (
     encoder_of,
     first_sentence,
     guessing,
+    mechanism_of,
     verdict_rows,
     verdicts,
 )
@@ -106,7 +107,8 @@ def card(group: Group, judged_claims: Sequence[JudgedClaim]) -> Card:
         ]
         primary = next((one for one in there if one.finding.claim.primary), None)
         lines.append(Line(verdict, primary, tuple(one for one in there if one is not primary)))
-    return Card(group, tuple(lines), first_sentence(judged, guessing=guessed))
+    mechanism = mechanism_of(group.runs[0].manifest) if group.runs else ""
+    return Card(group, tuple(lines), first_sentence(judged, guessing=guessed, mechanism=mechanism))
 
 
 def cards(groups: Sequence[Group], judged_claims: Sequence[JudgedClaim]) -> list[Card]:

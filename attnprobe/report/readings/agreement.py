@@ -36,8 +36,8 @@ READING = Reading(
         "both agree with any attention, also with one that means nothing. Here they are taken again in the same model under "
         "its own weights in random order, and τ with each attention is compared: 0 is as much agreement as such an attention "
         "has, 1 the best order of the same weights. Beside it is a gradient in which attention is not a factor, that "
-        "under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. 2021): where they "
-        "hardly agree with each other, or with themselves when the model is trained from another seed, nothing is asked."
+        "under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. 2021): where "
+        "they hardly agree with each other, or with themselves when the model is trained from another seed, nothing is asked."
     ),
     claims=tuple(
         Claim(

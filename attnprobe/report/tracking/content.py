@@ -17,7 +17,7 @@ from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
 from attnprobe.report.terminal import headline
 from attnprobe.report.tracking.examples import example_table
-from attnprobe.report.verdicts import NOT_TESTED, first_sentence, verdict_rows, verdicts_of
+from attnprobe.report.verdicts import NOT_TESTED, first_sentence, mechanism_of, verdict_rows, verdicts_of
 from attnprobe.report.wide import RUN, class_of, per_example
 from attnprobe.report.word_tables import words_of
 from attnprobe.results.directory import RunDirectory
@@ -110,7 +110,8 @@ def finding_rows(results: Numbers) -> pd.DataFrame:
 
 def sentence(run_dir: Path, *, log_text: bool) -> str:
     """What a reader of the run has to know first."""
-    return unnamed(run_dir, first_sentence(verdicts_of(run_dir)), log_text=log_text)
+    known = mechanism_of(RunDirectory(run_dir).manifest())
+    return unnamed(run_dir, first_sentence(verdicts_of(run_dir), mechanism=known), log_text=log_text)
 
 
 def verdict_table(run_dir: Path, *, log_text: bool) -> pd.DataFrame:
