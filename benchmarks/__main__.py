@@ -15,7 +15,7 @@ prompt; `--toy N` the command on the built-in corpus, which has nothing publishe
 docs/measurements.md quotes, in some eight minutes:
 
     python -m attnprobe data=sst run_dir=RUN
-    python -m benchmarks RUN --repeats 3 --toy 3 --whole 2 data=sst
+    python -m benchmarks RUN --repeats 3 --toy 2 --whole 2 data=sst
 """
 
 import argparse
