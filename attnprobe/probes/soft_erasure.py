@@ -16,13 +16,14 @@ from attnprobe.randomness import Draws
 from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, Metric, Scale
 
 SOURCE = "Zhao & Aletras 2023"
-NORMALISED = Scale("share of the fall without any word", 0)
+NORMALISED = Scale("share of the fall without any word", 0, 1)
+KEPT = Scale("1 − share of the fall without any word", 0, 1)
 METRICS = (
     Metric("probability", PROBABILITY, "p of the whole text"),
     Metric("drop_of_nothing", PROBABILITY_DIFFERENCE, "fall of p where every word's vector is zero"),
     Metric("soft_comprehensiveness_{importance}", NORMALISED, "fall of p where each number of a word's vector goes with the "
            "word's score as its probability, over `drop_of_nothing`", higher_is_better=True, source=SOURCE),
-    Metric("soft_sufficiency_{importance}", Scale("1 − share of the fall without any word"), "1 − the same where each number "
+    Metric("soft_sufficiency_{importance}", KEPT, "1 − the same where each number "
            "stays with that probability", higher_is_better=True, source=SOURCE),
     *DESCRIPTION,
 )  # fmt: skip
@@ -35,8 +36,8 @@ class SoftErasure(RankingProbe):
     within the text, as its probability: no word is cut off by a threshold, and all scores count. p is the probability of the
     class that is predicted for the whole text. Yields per importance X, means of `samples` draws,
 
-    - `soft_comprehensiveness_X`: max(0, p − p') / max(0, p − p(no word)), 0 or more;
-    - `soft_sufficiency_X`: 1 − the same of the numbers that stay, 1 or less;
+    - `soft_comprehensiveness_X`: max(0, p − p') / max(0, p − p(no word)), at most 1;
+    - `soft_sufficiency_X`: 1 − the same of the numbers that stay, at least 0;
 
     and `probability`, `drop_of_nothing`, `predicted_class`, `content_length`. Of both a high value is good. The same random
     numbers serve every importance. NaN where a text without words is no less likely to be of that class, and where a score is
@@ -93,8 +94,9 @@ class SoftErasure(RankingProbe):
         yield Measurement("drop_of_nothing", nothing)
         for name, (gone, left) in falls.items():
             scale = nothing.where((nothing > 0) & ~shares[name].isnan().any(-1), torch.nan)
-            yield Measurement(f"soft_comprehensiveness_{name}", gone / scale)
-            yield Measurement(f"soft_sufficiency_{name}", 1 - left / scale)
+            # where hardly anything is lost without any word, a share of that would be of any size
+            yield Measurement(f"soft_comprehensiveness_{name}", (gone / scale).clamp(max=1))
+            yield Measurement(f"soft_sufficiency_{name}", (1 - left / scale).clamp(min=0))
         yield from description(subject.readout)
         yield from self.notes(subject)
 

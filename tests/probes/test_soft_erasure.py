@@ -48,9 +48,10 @@ def test_scores_of_nothing_and_all_erase_words_as_zeros_do():
     nothing = fall(torch.zeros_like(first))
     torch.testing.assert_close(found["drop_of_nothing"], nothing)
     scale = nothing.where(nothing > 0, torch.nan)
-    expected = fall(batch.content & ~first).clamp(min=0) / scale
+    expected = (fall(batch.content & ~first).clamp(min=0) / scale).clamp(max=1)
     torch.testing.assert_close(found["soft_comprehensiveness_fixed"], expected, equal_nan=True)
-    torch.testing.assert_close(found["soft_sufficiency_fixed"], 1 - fall(first).clamp(min=0) / scale, equal_nan=True)
+    left = (1 - fall(first).clamp(min=0) / scale).clamp(min=0)
+    torch.testing.assert_close(found["soft_sufficiency_fixed"], left, equal_nan=True)
     assert (~expected.isnan()).any()
 
 
@@ -74,7 +75,7 @@ def test_one_draw_by_a_plain_loop():
         scale = float(found["drop_of_nothing"][row])
         if scale > 0:
             assert float(found["soft_comprehensiveness_attention"][row]) == pytest.approx(
-                max(0, p - after) / scale, rel=1e-6
+                min(1, max(0, p - after) / scale), rel=1e-6
             )
 
 

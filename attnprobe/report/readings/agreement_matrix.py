@@ -60,6 +60,10 @@ def rows(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+MOST_NUMBERED = 12
+"""Importances up to which the cells of the heat map have their numbers; of more they are in its notes and in the table."""
+
+
 def clustered(matrix: np.ndarray) -> list[int]:
     """An order that puts together what agrees: average linkage on 1 − agreement.
 
@@ -80,7 +84,9 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         f"tau_ceiling_{one}" for one in names
     ]
     panels = facets(per_example(results, PROBE, metrics))
-    figure, axes = grid(len(panels), panel_height=0.8 + 0.28 * len(names), columns=2)
+    crowded = len(names) > MOST_NUMBERED
+    each, columns = (0.16, 1) if crowded else (0.28, 2)
+    figure, axes = grid(len(panels), panel_height=0.8 + each * len(names), columns=columns)
     words = [facts_of(name, results, PROBE).title for name in names]
     for panel, facet in zip(axes, panels, strict=True):
         matrix = np.diag([float(facet.rows[f"tau_ceiling_{one}"].mean()) for one in names])
@@ -93,9 +99,11 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         for (y, x), tau in np.ndenumerate(shown):
             if not np.isnan(tau):
                 shade = "white" if abs(tau) > 0.6 else "black"
-                panel.annotate(f"{tau:.2f}", (x, y), ha="center", va="center", fontsize=6, color=shade)
+                if not crowded:
+                    panel.annotate(f"{tau:.2f}", (x, y), ha="center", va="center", fontsize=6, color=shade)
                 note(panel, x, y, f"{words[order[y]]} and {words[order[x]]}: τ = {tau:.3f}", width=1, height=1)
-        panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=35, ha="right")
+        angle, side = (90, "center") if crowded else (35, "right")
+        panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=angle, ha=side)
         panel.set_yticks(range(len(names)), [words[one] for one in order])
         panel.tick_params(length=0)
         title(panel, counted(facet.title, len(facet.rows)), NARROW)
