@@ -173,6 +173,19 @@ def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypat
     assert "the same command again runs what is missing" in shown
 
 
+def test_jobs_of_one_run_directory_never_run_at_once(tmp_path, monkeypatch):
+    asked = []
+
+    def nothing(pool, jobs):
+        asked.extend(jobs)
+        return [Outcome(job, 0) for job in jobs]
+
+    monkeypatch.setattr("attnprobe.launching.sweep.Pool.run", nothing)
+    planned = [Planned((), str(n), str(n), place, False) for n, place in enumerate([tmp_path, tmp_path, None])]
+    run_sweep(planned, launcher={"name": "local", "workers": 2}, on_gpu=False, logs=tmp_path, output=tmp_path)
+    assert [job.alone for job in asked] == [str(tmp_path), str(tmp_path), None]
+
+
 def test_the_closing_table_has_the_means_of_the_tables(finished):
     numbers = headline_numbers(finished)
     assert [name.split("/")[0] for name in numbers] == ["performance", "permutation", "single_weight"]
