@@ -138,11 +138,13 @@ def within(one: Command, folder: Path, log: Path, fault: Fault | None) -> None:
 
 
 def draw_nothing() -> None:
-    """Files of pictures are written by the same operations, and hold nothing: drawing takes most of a study's time."""
+    """Pictures are written by the same operations, and show nothing: drawing takes most of a study's time."""
     from matplotlib.figure import Figure
 
     def savefig(self: Figure, target: Any, **_: Any) -> None:
-        if not hasattr(target, "write"):
+        if hasattr(target, "write"):
+            target.write(b"<svg/>")  # a page reads it again
+        else:
             Path(target).write_bytes(b"")
 
     Figure.savefig = savefig  # type: ignore[method-assign]
