@@ -15,7 +15,7 @@ from attnprobe.importance.attribution import Attribution, Explained
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description, positions
 from attnprobe.randomness import Draws
-from attnprobe.results.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, TAU, Metric, Scale
+from attnprobe.results.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, SHARE, TAU, Metric, Scale
 
 MOST_WORDS = 16
 """2^16 texts in the place of one."""
@@ -36,6 +36,10 @@ METRICS = (
            source=SOURCE),
     Metric("shapley_tau_{importance}", TAU, "of the scores and the Shapley values (their sizes, where the importance has no "
            "sign)", higher_is_better=True),
+    Metric("shapley_top_{importance}", SHARE, "whether its highest-scored word is that of the Shapley values (of their sizes, "
+           "where the importance has no sign); of words with equal scores, the share", higher_is_better=True),
+    Metric("shapley_share_error_{importance}", SHARE, "half the sum of the differences between both scorings (the Shapley "
+           "values by size, where the importance has no sign), each divided by the sum of its sizes", higher_is_better=False),
     Metric("shapley_error_{importance}", Scale("ratio", 0), "sum of the differences from the Shapley values over the sum of "
            "their sizes; of importances that should add up", higher_is_better=False),
     *DESCRIPTION,
@@ -57,9 +61,10 @@ class Subsets(RankingProbe):
     - per position (step) `shapley`, in units of the logit;
 
     and per importance X `aopc_X`, the same mean fall in its order; `aopc_normalised_X`, where that lies between the two
-    limits, 0 to 1; `shapley_tau_X`, Kendall's τ-b of its scores and the Shapley values (of their sizes, where X has no
-    sign); and where X should add up as Shapley values do `shapley_error_X`, Σ|X − φ| / Σ|φ|, 0 or more. And
-    `predicted_class`, `content_length`, `max_attention`.
+    limits, 0 to 1. Against the Shapley values φ, or |φ| where X has no sign: `shapley_tau_X`, Kendall's τ-b; `shapley_top_X`,
+    1 where both have the same highest word and 0 elsewhere (of words with equal scores the share); `shapley_share_error_X`,
+    ½ Σ|X / Σ|X| − φ / Σ|φ||, 0 to 1, which asks nothing of X's unit. Where X should add up as Shapley values do,
+    `shapley_error_X`, Σ|X − φ| / Σ|φ|, 0 or more. And `predicted_class`, `content_length`, `max_attention`.
 
     Attributes:
         importances: see `RankingProbe`.
@@ -119,7 +124,7 @@ class Subsets(RankingProbe):
         """The same numbers, NaN for those that no text of this batch has: every batch has the same metrics."""
         metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
         for name in scores:
-            kinds = ["aopc", "aopc_normalised", "shapley_tau"]
+            kinds = ["aopc", "aopc_normalised", "shapley_tau", "shapley_top", "shapley_share_error"]
             kinds += ["shapley_error"] if subject.importance(name).complete else []
             metrics += [f"{kind}_{name}" for kind in kinds]
         nothing = torch.full((len(subject.batch),), torch.nan, dtype=torch.float64)
@@ -178,8 +183,32 @@ def against(
 ) -> dict[str, Tensor]:
     """How far the scores of an importance are from the Shapley values."""
     every = torch.ones_like(scores, dtype=torch.bool)[None]
-    numbers = {f"shapley_tau_{name}": kendall_tau(scores[None], (exact if signed else exact.abs())[None], every)[0]}
+    wanted = exact if signed else exact.abs()
+    numbers = {
+        f"shapley_tau_{name}": kendall_tau(scores[None], wanted[None], every)[0],
+        f"shapley_top_{name}": same_top(scores, wanted),
+        f"shapley_share_error_{name}": (shares(scores) - shares(wanted)).abs().sum() / 2,
+    }
     if complete:
-        size = exact.abs().sum()
-        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / torch.where(size > 0, size, torch.nan)
+        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / nonzero(exact.abs().sum())
     return numbers
+
+
+def same_top(scores: Float[Tensor, "words"], exact: Float[Tensor, "words"]) -> Float[Tensor, ""]:
+    """The share of the highest-scored words that are among the exactly highest; NaN where a score is.
+
+    >>> same_top(torch.tensor([0.2, 0.2, 0.1]), torch.tensor([3.0, 1.0, 2.0])).item()
+    0.5
+    """
+    top = scores == scores.max()
+    return torch.where(scores.isnan().any(), torch.nan, (exact[top] == exact.max()).double().mean())
+
+
+def shares(scores: Float[Tensor, "words"]) -> Float[Tensor, "words"]:
+    """Scores divided by the sum of their sizes; NaN where all are 0."""
+    return scores / nonzero(scores.abs().sum())
+
+
+def nonzero(size: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    """The same, NaN in place of 0."""
+    return torch.where(size > 0, size, torch.nan)

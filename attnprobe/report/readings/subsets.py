@@ -18,6 +18,8 @@ KINDS = {
     "aopc": "AOPC",
     "aopc_normalised": "between its limits",
     "shapley_tau": "tau with Shapley",
+    "shapley_top": "same top word as Shapley",
+    "shapley_share_error": "shares differ from Shapley's by",
     "shapley_error": "error against Shapley",
 }
 
@@ -27,6 +29,8 @@ def of_importance(name: str, words: str) -> tuple[Headline, ...]:
     return (
         Headline(f"aopc_normalised_{name}", f"AOPC between its limits (0 to 1): {words}"),
         Headline(f"shapley_tau_{name}", "  tau with the Shapley values"),
+        Headline(f"shapley_top_{name}", "  same top word as the Shapley values"),
+        Headline(f"shapley_share_error_{name}", "  shares differ from theirs by (0 to 1)"),
         Headline(f"shapley_error_{name}", "  error against the Shapley values"),
     )
 
@@ -110,8 +114,11 @@ READING = Reading(
         Tabulation(
             "subsets",
             "Each importance against all subsets of the words of the n short texts: its AOPC, where that lies between the "
-            "worst (0) and the best (1) of all orders, Kendall's tau with the exact Shapley values, and for attributions "
-            "that estimate these the error, differences over sizes. Means with 95 % bootstrap intervals.",
+            "worst (0) and the best (1) of all orders; Kendall's tau with the exact Shapley values, the share of texts in "
+            "which both have the same highest word, and half the sum of their differences as shares of the text's sum (0 to "
+            "1), all three by size where the importance has no sign, so that such rows are comparable among themselves; and "
+            "for attributions that estimate these values the error, differences over sizes. Random scores are the level of "
+            "chance. Means over texts with 95 % bootstrap intervals over texts; one model.",
             rows,
         ),
     ),

@@ -41,7 +41,7 @@ OF_IMPORTANCES = [
     *(("faithfulness", f"{kind}_{name}_by_{operator}") for name in COMPARED for operator in ("delete", "attention")
       for kind in ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")),
     *(("subsets", f"{kind}_{name}") for name in COMPARED
-      for kind in ("aopc", "aopc_normalised", "shapley_tau", "shapley_error")),
+      for kind in ("aopc", "aopc_normalised", "shapley_tau", "shapley_top", "shapley_share_error", "shapley_error")),
     *(("plausibility", f"{kind}_rationale_{name}") for name in COMPARED for kind in ("top_in", "mass_in", "f1", "auprc")),
     *(("plausibility", chance) for chance in ("rationale_share", "auprc_chance")),
     *(("sanity", f"{kind}_similarity_{name}") for name in COMPARED
