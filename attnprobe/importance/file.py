@@ -24,8 +24,9 @@ class File(Importance):
     words, as there) or by `text` (as in the data). `tokens` beside `example_id` are compared with the run's own, so that
     scores of another tokenisation are noticed. A row whose list is null says that its text has no scores: undefined.
 
-    Whatever leaves a doubt is refused: a text without a row, a row about no text of the split, two rows about one text, a
-    list of another length than the text, a score that is not a finite number.
+    Whatever leaves a doubt is refused: a text without a row, an `example_id` that no text of the split has, two rows about
+    one text, a list of another length than the text, a score that is not a finite number. Rows by `tokens` or `text` may be
+    about other texts as well: one file serves all splits, and rows that are drawn from.
 
     Attributes:
         path: the file, in the working directory or in `ATTNPROBE_DATA_DIR`.
@@ -61,7 +62,7 @@ class File(Importance):
             rows = rows.tokenised(data.pipeline.tokens)
         texts = {number: part.tokens_at(row) for row, number in enumerate(part.example_id.tolist())}
         keys = {number: number if rows.key == BY_NUMBER else tuple(words) for number, words in texts.items()}
-        self._take(rows.matched(texts, keys, f"the {split} split"))
+        self._take(rows.matched(texts, keys, f"the {split} split", others=rows.key != BY_NUMBER))
 
     def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:
         """Read the file and find every text's scores; it may hold those of other texts as well."""

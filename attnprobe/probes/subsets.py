@@ -36,8 +36,8 @@ METRICS = (
            source=SOURCE),
     Metric("shapley_tau_{importance}", TAU, "of the scores and the Shapley values (their sizes, where the importance has no "
            "sign)", higher_is_better=True),
-    Metric("shapley_top_{importance}", SHARE, "whether its highest-scored word is that of the Shapley values (of their sizes, "
-           "where the importance has no sign); of words with equal scores, the share", higher_is_better=True),
+    Metric("shapley_top_{importance}", SHARE, "whether its highest-scored word is theirs (that of the largest size, where the "
+           "importance has no sign); of words with equal scores, the share", higher_is_better=True),
     Metric("shapley_share_error_{importance}", SHARE, "half the sum of the differences between both scorings (the Shapley "
            "values by size, where the importance has no sign), each divided by the sum of its sizes", higher_is_better=False),
     Metric("shapley_error_{importance}", Scale("ratio", 0), "sum of the differences from the Shapley values over the sum of "

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -65,11 +67,48 @@ def test_it_explains_new_texts(weighed):
     assert "length of the word" in explained._repr_html_()
 
 
-def test_scores_from_a_file(mine, monkeypatch, tmp_path):
-    probed = run(composed([*SMALL, "probe=[]", f"output={tmp_path}"]))
-    monkeypatch.setattr(sys, "argv", ["score_texts.py", str(probed)])
-    exec(FILES["score_texts.py"], {})
-    overrides = [one.replace("DIRECTORY", str(probed)) for one in command("importance.file.path")]
+@pytest.fixture(scope="module")
+def probed(mine, tmp_path_factory):
+    """A run whose texts the page's script has scored."""
+    probed = run(composed([*SMALL, "probe=[]", f"output={tmp_path_factory.mktemp('runs')}"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["score_texts.py", str(probed)])
+        exec(FILES["score_texts.py"], {})
+    return probed
+
+
+def test_a_file_and_a_package_are_taken_by_every_test_of_methods(probed, tmp_path):
+    """The file holds what the package's method computes, so that they must have the same numbers everywhere."""
+    directory = shutil.copytree(probed, tmp_path / "run")
+    overrides = [one.replace("DIRECTORY", str(directory)) for one in command("probe=[agreement_matrix,faithfulness")]
+    quick = ["probe.faithfulness.operators=[delete]", "probe.subsets.most_words=11", "probe.sanity.samples=1"]
+    run(resumed(composed([*overrides, *quick, "figures=false"]), [*overrides, *quick]))
+    results = read_results(directory)
+    values = results[results["step"].isna()].pivot_table(
+        index="example_id", columns="metric", values="value", observed=True, dropna=False
+    )
+    vocabulary = set(json.loads((directory / "vocabulary.json").read_text()))
+    texts = attnprobe.read_examples(directory).set_index("example_id")["tokens"]
+    values = values.loc[[number for number, words in texts.items() if set(words) <= vocabulary]]
+    wanted = {
+        "agreement_matrix": ["rbo_attention_and_file"], "plausibility": ["auprc_rationale_file", "mass_in_rationale_file"],
+        "faithfulness": ["comprehensiveness_file_by_delete", "sufficiency_file_by_delete"],
+        "subsets": ["aopc_normalised_file", "shapley_tau_file", "shapley_top_file", "shapley_share_error_file"],
+        "sanity": ["floor_similarity_file"],
+    }  # fmt: skip
+    for probe, metrics in wanted.items():
+        assert set(metrics) <= set(results.loc[results["probe"] == probe, "metric"]), probe
+        for metric in metrics:
+            own, other = values[metric], values[metric.replace("file", "word_length")]
+            assert own.notna().any(), metric
+            pd.testing.assert_series_equal(own, other, check_names=False, obj=metric)
+    one = [*values.filter(regex="^random_weights_similarity_(file|word_length)$"), "tau_word_length_and_file"]
+    assert len(one) == 3
+    np.testing.assert_allclose(values[one], 1)  # whatever the model computes
+
+
+def test_scores_from_a_file(mine, probed):
+    overrides = [one.replace("DIRECTORY", str(probed)) for one in command("'importance.file.title=length")]
     run(resumed(composed([*overrides, "figures=false"]), overrides))
     results = read_results(probed)
     texts = attnprobe.read_examples(probed).set_index("example_id")
