@@ -1,11 +1,11 @@
 """Every subset of a short text's words: the truth that sampled attributions and single orders are measured against."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.batch import probabilities
@@ -36,7 +36,7 @@ METRICS = (
            source=SOURCE),
     Metric("shapley_tau_{importance}", TAU, "of the scores and the Shapley values (their sizes, where the importance has no "
            "sign)", higher_is_better=True),
-    Metric("shapley_top_{importance}", SHARE, "whether its highest-scored word is theirs (that of the largest size, where the "
+    Metric("shapley_top_{importance}", SHARE, "whether its highest-scored word is theirs (the largest in size, where the "
            "importance has no sign); of words with equal scores, the share", higher_is_better=True),
     Metric("shapley_share_error_{importance}", SHARE, "half the sum of the differences between both scorings (the Shapley "
            "values by size, where the importance has no sign), each divided by the sum of its sizes", higher_is_better=False),
@@ -52,7 +52,7 @@ class Subsets(RankingProbe):
     """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what others search or sample for.
 
     What is explained, and what replaces a word, are `target` and `baseline` of the importance `shapley_sampling`. Of texts of
-    more than `most_words` words everything is NaN. Yields per example
+    more than `most_words` words everything is NaN, and no importance is asked about them. Yields per example
 
     - `aopc_lower`, `aopc_upper`: the least and the greatest mean fall of the predicted class's probability over the n
       prefixes that any of the n! orders of removal can reach (Edin et al. 2025);
@@ -93,42 +93,49 @@ class Subsets(RankingProbe):
         """Yield the measurements of one batch."""
         game, content = subject.importance("shapley_sampling"), subject.batch.content
         assert isinstance(game, Attribution)
-        explained, scores = subject.cached(game.explained), self.scores(subject)
+        names = [name for name in self.uses if subject.importance(name).is_defined(subject)]
+        short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
         by_metric: dict[str, Tensor] = {}
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
-        for row, words in enumerate(content.sum(-1).tolist()):
-            if words > self.most_words:
-                continue
-            alone = explained.alone(row)
-            value, probability, same = tables_of(alone, words)
-            exact = shapley_values(value[None])[0]
-            shapley[row, content[row]] = exact
-            own = {name: values[row][content[row]].double() for name, values in scores.items()}
-            signed = {name: subject.importance(name).signed for name in own}
-            complete = {name for name in own if subject.importance(name).complete}
-            numbers = exact_numbers(probability, same)
-            for name, values in own.items():
-                numbers |= of_order(name, values, drops(probability), numbers)
-                numbers |= against(name, values, exact, signed[name], name in complete)
-            for metric, number in numbers.items():
-                by_metric.setdefault(metric, torch.full(content.shape[:1], torch.nan, dtype=torch.float64))[row] = (
-                    number
-                )
-        for metric, values in self.with_all(by_metric, scores, subject).items():
+        if len(short):
+            some = with_rows(subject, short)
+            explained, scores = some.cached(game.explained), self.scores(some)
+            for row, place in enumerate(short.tolist()):
+                inside = content[place]
+                value, probability, same = tables_of(explained.alone(row), int(inside.sum()))
+                exact = shapley_values(value[None])[0]
+                shapley[place, inside] = exact
+                numbers = exact_numbers(probability, same)
+                for name, own in ((name, values[row][inside].double()) for name, values in scores.items()):
+                    one = subject.importance(name)
+                    numbers |= of_order(name, own, drops(probability), numbers)
+                    numbers |= against(name, own, exact, one.signed, one.complete)
+                for metric, number in numbers.items():
+                    nothing = torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
+                    by_metric.setdefault(metric, nothing)[place] = number
+            yield from self.notes(some)
+        for metric, values in self.with_all(by_metric, names, subject).items():
             yield Measurement(metric, values)
         yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
         yield from description(subject.readout)
-        yield from self.notes(subject)
 
-    def with_all(self, numbers: dict[str, Tensor], scores: dict[str, Tensor], subject: Subject) -> dict[str, Tensor]:
+    def with_all(self, numbers: dict[str, Tensor], names: Sequence[str], subject: Subject) -> dict[str, Tensor]:
         """The same numbers, NaN for those that no text of this batch has: every batch has the same metrics."""
         metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
-        for name in scores:
+        for name in names:
             kinds = ["aopc", "aopc_normalised", "shapley_tau", "shapley_top", "shapley_share_error"]
             kinds += ["shapley_error"] if subject.importance(name).complete else []
             metrics += [f"{kind}_{name}" for kind in kinds]
         nothing = torch.full((len(subject.batch),), torch.nan, dtype=torch.float64)
         return {metric: numbers.get(metric, nothing) for metric in metrics}
+
+
+def with_rows(subject: Subject, rows: Int[Tensor, "chosen"]) -> Subject:
+    """Some of the texts, of which nothing has been computed yet."""
+    batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
+    return replace(
+        subject, batch=batch, outputs=outputs, readout=subject.classifier.readout(batch, outputs), _results={}
+    )
 
 
 def tables_of(

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attnprobe.errors import UserError
+from attnprobe.importance.shapley_sampling import ShapleySampling
 from attnprobe.probes.subsets import Subsets, against
 from attnprobe.randomness import Draws
 from tests.importance.subjects import subject_of
@@ -131,6 +132,19 @@ def test_the_shapley_values_are_shaps_exact_ones(subject, found):
         explainer = shap.explainers.Exact(values, shap.maskers.Independent(np.zeros((1, words))))
         expected = explainer(np.ones((1, words))).values[0]
     np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("lengths", [[7, 4, 6], [7, 6]])
+def test_no_method_is_asked_about_longer_texts(lengths, monkeypatch):
+    asked = []
+    of_text = ShapleySampling.of_text
+    monkeypatch.setattr(ShapleySampling, "of_text", lambda one, *rest: asked.append(rest[1]) or of_text(one, *rest))
+    probe = Subsets(importances=NAMES, most_words=5)
+    found = {one.metric: one.value for one in probe.measure(subject_of(lengths=lengths), Draws(0, "subsets"))
+             if hasattr(one, "metric")}  # fmt: skip
+    assert asked == [length for length in lengths if length <= 5]
+    for metric in ("aopc_upper", "shapley_tau_attention", "shapley_error_shapley_sampling"):
+        assert found[metric].isfinite().tolist() == [length <= 5 for length in lengths]
 
 
 def test_longer_texts_are_undefined(found):

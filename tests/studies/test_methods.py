@@ -3,13 +3,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from hydra.utils import instantiate
 
 from attnprobe.errors import UserError
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
-from attnprobe.results.table import read_examples
+from attnprobe.report.studies.methods import needs_its_words
+from attnprobe.results.table import read_examples, read_results
 from attnprobe.studies.base import Done, carry_out_study
 from attnprobe.studies.methods import Methods
 from tests.runs import composed
@@ -32,6 +35,11 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     low, high = table.loc["random", ["auprc low", "auprc high"]]
     assert low < table.loc["random", "auprc"] < high
     assert (table["ms per text"] >= 0).all()
+    known = [read_results(directory / one["directory"], probe="known_answer").groupby("metric", observed=True)["value"].sum()
+             for one in json.loads((directory / "study.json").read_text())["members"]]  # fmt: skip
+    by_data = reading.tables["AUPRC and precision at k of every method, by data set and encoder"].set_index("method")
+    # each text without its word is as one of the other class: this model decides all alike
+    assert 0 < by_data.loc["gradient", "texts"] < sum(one["correct"] for one in known)
     publish_study(directory)
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "Which method finds the words that decide" in page
@@ -48,6 +56,12 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     table = next(iter(again.tables.values())).set_index("method")
     for column in ("auprc", "auprc low", "precision"):
         assert table.loc["by our own tool", column] == table.loc["attention", column]
+
+
+def test_only_texts_whose_words_decide_are_asked():
+    """Of these four the second is right without its words as well, and the third was wrong with them."""
+    known = pd.DataFrame({"correct": [1.0, 1.0, 0.0, 1.0], "correct_without": [0.0, 1.0, 0.0, np.nan]})
+    assert needs_its_words(known).tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("name", ["methods", "sanity"])

@@ -14,7 +14,7 @@ from attnprobe.report.measured import measured
 from attnprobe.report.studies import StudyReading
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import RunDirectory, table_file
-from attnprobe.results.metrics import SCORE
+from attnprobe.results.metrics import SCORE, TRUTH
 from attnprobe.results.statistics import student
 from attnprobe.results.table import IMPORTANCES, read_results
 
@@ -39,8 +39,10 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         about=(
             f"{len(models)} small models trained on data whose reason is known; {int(models['solved'].sum())} of them go by "
             f"it (accuracy of at least {SOLVED:g}, and {FOLLOWS:g} with the reason changed, or at most {AT_A_LOSS:g} without "
-            "it) and are counted. AUPRC: average precision of the words that decide in each method's ranking; precision at "
-            "k: their share of as many top words as there are. 1 is perfect; the line of random is chance. Means over "
+            "it) and are counted, on the texts that they decide rightly, and wrongly once the words that decide are taken "
+            "out: of two classes a model may know one by its words and the other by their absence, and then no word of the "
+            "other's texts decides. AUPRC: average precision of the words that decide in each method's ranking; precision "
+            "at k: their share of as many top words as there are. 1 is perfect; the line of random is chance. Means over "
             "models, with Student's 95 % interval over them; milliseconds are a text's, on the machine of the study."
         ),
         data=", ".join(dict.fromkeys(models["data"])),
@@ -89,7 +91,9 @@ def of_model(directory: Path) -> pd.DataFrame:
     numbers = measured(directory, "plausibility", dict.fromkeys(needed, SCORE))
     if numbers.empty:
         raise damaged(RunDirectory(directory) / table_file("plausibility"), "it has no number of any text")
-    means = numbers.mean()
+    decided = measured(directory, "known_answer", {"correct": TRUTH, "correct_without": TRUTH})
+    needs = decided.index[needs_its_words(decided)]
+    means = numbers.reindex(needs).mean()
     told = results.attrs[IMPORTANCES].get("plausibility", {})
     follows = known["accuracy_contradicted"]
     by_reason = known["accuracy_without"] <= AT_A_LOSS if np.isnan(follows) else follows >= FOLLOWS
@@ -97,7 +101,8 @@ def of_model(directory: Path) -> pd.DataFrame:
         {
             **{name: known[name] for name in ("data", "run_id", "seed")},
             "encoder": known["model"],
-            "solved": bool(known["accuracy"] >= SOLVED and by_reason),
+            "solved": bool(known["accuracy"] >= SOLVED and by_reason and len(needs)),
+            "texts": len(needs),
             "method": facts_of(name, results, "plausibility").title,
             "ms": 1000 * told.get(name, {}).get("seconds", np.nan) / len(numbers),
             "chance": means["auprc_chance"],
@@ -107,11 +112,23 @@ def of_model(directory: Path) -> pd.DataFrame:
     )
 
 
+def needs_its_words(known: pd.DataFrame) -> pd.Series:
+    """Which texts are decided rightly, and wrongly without the words that decide: there these words are known to count."""
+    return (known["correct"] == 1) & (known["correct_without"] == 0)
+
+
 def summary(models: pd.DataFrame) -> pd.DataFrame:
     """A row per data set, encoder and method."""
     rows = []
     for (data, encoder, method), own in models.groupby(["data", "encoder", "method"], sort=False):
-        rows.append({"data": data, "encoder": encoder, "method": method, "models": len(own)} | numbers(own))
+        line = {
+            "data": data,
+            "encoder": encoder,
+            "method": method,
+            "models": len(own),
+            "texts": int(own["texts"].sum()),
+        }
+        rows.append(line | numbers(own))
     return pd.DataFrame(rows)
 
 
