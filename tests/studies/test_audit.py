@@ -155,7 +155,7 @@ def test_the_verdict_is_that_of_the_tables_and_own_scores_stand_beside_attention
     pq.write_table(pa.Table.from_pylist(own), tmp_path / "own.parquet")
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
     command += ["importances=[attention,random,file]", f"importance.file.path={tmp_path}/own.parquet"]
-    command += ["importance.file.title=our own tool", "probe.faithfulness.operators=[delete]"]
+    command += ["importance.file.title=our own tool"]
     directory = carry_out_study(
         [*command, f"output={tmp_path / 'runs'}", "study.probes=[adversarial,faithfulness]"], compose
     )
