@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from attnprobe.errors import UserError
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
-from attnprobe.report.studies.methods import needs_its_words
+from attnprobe.report.studies.methods import heat, needs_its_words
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.studies.base import Done, carry_out_study
 from attnprobe.studies.methods import Methods
@@ -56,6 +56,19 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     table = next(iter(again.tables.values())).set_index("method")
     for column in ("auprc", "auprc low", "precision"):
         assert table.loc["by our own tool", column] == pytest.approx(table.loc["attention", column], nan_ok=True)
+
+
+def test_each_number_of_the_figure_stands_above_its_encoder():
+    """Data sets have not all encoders, and the panels share an axis."""
+    cells = [("token", "average", 0.11), ("token", "lstm", 0.22), ("pair", "transformer", 0.33), ("pair", "lstm", 0.44)]
+    table = pd.DataFrame([{"data": data, "encoder": encoder, "method": "attention", "auprc": value}
+                          for data, encoder, value in cells])  # fmt: skip
+    figure = heat(table)
+    figure.canvas.draw()
+    names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    shown = {(panel.get_title(loc="left"), names[text.xy[0]], float(text.get_text()))
+             for panel in figure.axes for text in panel.texts}  # fmt: skip
+    assert shown == set(cells)
 
 
 def test_only_texts_whose_words_decide_are_asked():

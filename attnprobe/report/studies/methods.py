@@ -157,13 +157,14 @@ def numbers(own: pd.DataFrame) -> dict[str, float]:
 def heat(table: pd.DataFrame) -> Figure:
     """Average precision, a panel per data set: methods by encoder."""
     names = list(dict.fromkeys(table["data"])) if len(table) else []
+    encoders = list(dict.fromkeys(table["encoder"])) if len(table) else []
     order: list[str] = []
     if len(table):
         order = table.groupby("method")["auprc"].mean().sort_values(ascending=False).index.tolist()
     figure, axes = grid(max(1, len(names)), panel_height=0.6 + 0.16 * max(1, len(order)), columns=2)
     for panel, data in zip(axes, names, strict=False):
         wide = table[table["data"] == data].pivot_table(index="method", columns="encoder", values="auprc", sort=False)
-        wide = wide.reindex(order)
+        wide = wide.reindex(index=order, columns=encoders)  # the panels share both axes
         panel.imshow(np.ma.masked_invalid(wide.to_numpy()), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for (y, x), value in np.ndenumerate(wide.to_numpy()):
             if not np.isnan(value):
