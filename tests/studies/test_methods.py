@@ -12,7 +12,7 @@ from attnprobe.errors import UserError
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
 from attnprobe.report.studies.methods import heat, needs_its_words
-from attnprobe.results.table import read_examples, read_results
+from attnprobe.results.table import read_results
 from attnprobe.studies.base import Done, carry_out_study
 from attnprobe.studies.methods import Methods
 from tests.runs import composed
@@ -44,18 +44,6 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "Which method finds the words that decide" in page
     assert f'<a href="#studies">“{table.index[0]}” finds the words that decide best: average precision ' in page
-
-    # a user's own scores, a file per model: these say what attention says
-    for member in json.loads((directory / "study.json").read_text())["members"]:
-        texts = read_examples(directory / member["directory"]).rename(columns={"attention": "scores"})
-        texts[["example_id", "scores"]].to_parquet(tmp_path / f"token-average-{member['seed']}.parquet")
-    names = [one for one in TINY if not one.startswith("importances")]
-    own = [*names, "importances=[attention,random,file]", "importance.file.title=by our own tool", f"output={tmp_path}",
-           f"importance.file.path={tmp_path}/${{data.name}}-${{model.name}}-${{seed}}.parquet"]  # fmt: skip
-    again = read_study(carry_out_study(own, lambda changes: composed(*changes)))
-    table = next(iter(again.tables.values())).set_index("method")
-    for column in ("auprc", "auprc low", "precision"):
-        assert table.loc["by our own tool", column] == pytest.approx(table.loc["attention", column], nan_ok=True)
 
 
 def test_each_number_of_the_figure_stands_above_its_encoder():
