@@ -11,6 +11,7 @@ from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.erasure import NARROW
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.figures.notes import note
+from attnprobe.report.figures.style import TEXT_WIDTH
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
 from attnprobe.report.wide import facets, mean_in_columns, per_example
@@ -87,6 +88,8 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     crowded = len(names) > MOST_NUMBERED
     each, columns = (0.16, 1) if crowded else (0.28, 2)
     figure, axes = grid(len(panels), panel_height=0.8 + each * len(names), columns=columns)
+    if crowded:
+        figure.set_figwidth(TEXT_WIDTH)
     words = [facts_of(name, results, PROBE).title for name in names]
     for panel, facet in zip(axes, panels, strict=True):
         matrix = np.diag([float(facet.rows[f"tau_ceiling_{one}"].mean()) for one in names])
@@ -104,6 +107,8 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
                 note(panel, x, y, f"{words[order[y]]} and {words[order[x]]}: τ = {tau:.3f}", width=1, height=1)
         angle, side = (90, "center") if crowded else (35, "right")
         panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=angle, ha=side)
+        if crowded:
+            panel.tick_params(axis="both", labelsize=5.5)
         panel.set_yticks(range(len(names)), [words[one] for one in order])
         panel.tick_params(length=0)
         title(panel, counted(facet.title, len(facet.rows)), NARROW)
