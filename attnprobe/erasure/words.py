@@ -23,7 +23,8 @@ OPERATORS = {
 
 
 def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-    """The texts without some of their words, padded at the end; what a teacher said of the whole texts is left out."""
+    """The texts without some of their words, padded at the end to the longest that is left (of few words a pass then costs
+    little); what a teacher said of the whole texts is left out."""
     order = gone.long().argsort(dim=-1, stable=True)
     count = (batch.mask & ~gone).sum(-1, keepdim=True)
     padding = torch.arange(order.shape[1], device=order.device) >= count
@@ -36,7 +37,7 @@ def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
         mask=shorter.mask & ~padding,
         content=shorter.content & ~padding,
         sentence=sentence,
-    )
+    ).cut(int(count.max()))
 
 
 def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnprobe.erasure.words import predictions_keeping
+from attnprobe.erasure.words import deleted, predictions_keeping
 from attnprobe.errors import UserError
 from attnprobe.importance.base import Subject
 from attnprobe.importance.registry import built_in
@@ -73,6 +73,13 @@ def test_deleted_words_are_gone_with_their_pieces(subject):
     found = predictions_keeping(subject.classifier, subject.batch, subject.readout, keep, "delete")
     other = batch_of(subject.classifier, ["the was unable", "long dull of people"])
     torch.testing.assert_close(found, subject.classifier.predict(other).double(), atol=1e-6, rtol=0)
+
+
+def test_what_is_left_of_texts_is_as_wide_as_its_longest(subject):
+    keep = subject.batch.content & (subject.batch.content.long().cumsum(-1) <= 2)
+    left = deleted(subject.batch, subject.batch.content & ~keep)
+    assert left.ids.shape[1] == int(left.mask.sum(-1).max()) < subject.batch.ids.shape[1]
+    assert left.content.sum(-1).tolist() == keep.sum(-1).tolist()
 
 
 def test_zeroed_words_have_zero_vectors(subject, theirs):
