@@ -86,7 +86,7 @@ class Novelty(RankingProbe):
 
     def prepare(self, data: TextDataModule) -> None:
         """Keep the validation split at hand."""
-        self._held_out = data.splits["validation"]
+        self._held_out, self._known = data.splits["validation"], None
 
     def known(self, subject: Subject) -> "Known":
         """The held-out texts as this model reads them."""

@@ -58,6 +58,8 @@ def measured_costs(config: DictConfig) -> Costs:
         classifier = untrained(content, data)
     tell_section(str(data.name), data.section)
     probes = [instantiate(part) for part in content["probe"].values()]
+    for probe in probes:
+        probe.prepare(data)
     importances = importances_of((name for probe in probes for name in probe.uses), content["importance"])
     for importance in importances.values():
         importance.prepare(data, "test")
