@@ -118,6 +118,16 @@ def test_a_plan_is_kept_when_an_audit_is_resumed(tmp_path, monkeypatch, capsys):
     assert json.loads((first / "study.json").read_text())["members"] == members
 
 
+def test_any_of_its_probes_can_be_set():
+    config = composed("+experiment=audit", "probe.faithfulness.operators=[delete]", "study.seeds=[1]")
+    assert config.probe.faithfulness.operators == ["delete"]
+    assert list(config.study.probes) == list(config.probe)
+    assert {"agreement", "adversarial", "erasure"} < set(config.study.probes)
+    Settings.of(config)  # the names at a place may stand for a value
+    fewer = composed("+experiment=audit", "probe=[skill]")
+    assert fewer.study.probes == ["skill"]
+
+
 def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
     config = composed(
         "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=12", "trainer.accelerator=cpu",

@@ -39,7 +39,5 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
     add(reading, claim, gain, words.format(f"{shown(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"))
     groups = {"learned": base, "uniform": even}
     marks = {"learned": papers.get("f1_base", np.nan), "uniform": papers.get("f1_uniform", np.nan)}
-    caption = (
-        "F1 with learned and with uniform attention: a dot per seed, mean with interval, cross: published (unverified)."
-    )
+    caption = "F1 with learned and with uniform attention: a dot per seed, and their mean with its interval."
     reading.figures.append(("uniform", caption, performances(groups, marks, reading.data)))
