@@ -149,7 +149,7 @@ def test_explain_wants_texts(directory):
     with pytest.raises(UserError, match=r"texts=\[\]: expected a list of one or more"):
         loaded.explain([])
     for importance in ("gradient", ["attenton"]):
-        with pytest.raises(UserError, match="expected a list of any of ascending, attention"):
+        with pytest.raises(UserError, match=r"expected a list of any of .*attention, .*gradient"):
             loaded.explain(["a film"], importance=importance)
     with pytest.raises(UserError, match="expected a list"):
         loaded.explain("a film")

@@ -112,8 +112,8 @@ class Teacher:
 
     def _compare_classes(self, classes: Sequence[str]) -> None:
         theirs = self.manifest.get("classes")
-        if not isinstance(theirs, list) or not all(isinstance(name, str) for name in theirs):
-            raise damaged(self.directory / MANIFEST, "its classes are not a list of names")
+        if theirs is None:
+            raise damaged(self.directory / MANIFEST, "it does not name its classes")
         if theirs != list(classes):
             raise self._refusal(f"its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
 

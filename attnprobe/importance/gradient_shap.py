@@ -28,7 +28,7 @@ class GradientShap(Perturbation):
 
     name: ClassVar[str] = "gradient_shap"
     title: ClassVar[str] = "GradientSHAP"
-    colour: ClassVar[str] = "#661100"
+    colour: ClassVar[str] = "#6F4E37"
     complete: ClassVar[bool] = True
     samples: int = 50
     noise: float = 0.0

@@ -88,9 +88,8 @@ def test_what_is_not_as_a_run_writes_it_is_named(tmp_path, changed, message):
 
 @pytest.mark.parametrize("classes", [7, None, ["no", 7]])
 def test_classes_that_are_no_names(tmp_path, classes):
-    assert "manifest.json is damaged: its classes are not a list of names" in refusal(
+    with pytest.raises(UserError, match=r"manifest\.json is damaged: its classes are no list of names"):
         teacher(tmp_path, classes=classes)
-    )
 
 
 def test_a_missing_unfinished_or_older_teacher_is_refused(tmp_path):
