@@ -26,7 +26,9 @@ SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
 
-REFERENCE = re.compile(r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}")
+REFERENCE = re.compile(
+    r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"
+)
 """What may stand for a value: the place of another one (`${data.path}`), `${oc.select:place,default}`, the names at a place
 (`${oc.dict.keys:probe}`), and a name made of a path (`${name_of_files:${data.path}}`)."""
 

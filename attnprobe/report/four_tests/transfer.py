@@ -54,7 +54,9 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
         lost.exceeds(0, margin), "is not told apart"
     )
     add(reading, claim, lost, f"Guidance by the adversary {verdict}: the base's is ahead by {shown(lost)} F1.")
-    caption = "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
+    caption = (
+        "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
+    )
     shown_groups = {GUIDES[name]: values for name, values in groups.items()}
     reading.figures.append(
         ("guide", caption, performances(shown_groups, {GUIDES[n]: v for n, v in marks.items()}, reading.data))
