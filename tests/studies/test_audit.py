@@ -69,7 +69,9 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     # the file's name goes into directories, and from there into other settings
     path = shape(tmp_path / "Отзывы = März (1).csv")
     read = ["data=files", f"data.path={quoted(str(path))}", "data.text=review", "data.label=verdict"]
-    command = ["+experiment=audit", *read, *QUICK]
+    # all of its probes on one of the shapes
+    probes = [] if shape is binary else ["probe=[permutation,adversarial,correlation,single_weight,erasure]"]
+    command = ["+experiment=audit", *read, *QUICK, *probes]
     directory = carry_out_study([*command, f"output={tmp_path / 'runs'}"], compose)
     assert len(reads) == 1  # for the estimate and all trainings
     said = capsys.readouterr().out
