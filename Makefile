@@ -1,5 +1,5 @@
 # make run    set up, train a model on the built-in corpus and test its attention: what was found, and a page
-# make audit  set up, the whole audit on the built-in corpus, say where the page is
+# make audit  set up, the whole audit on part of the built-in corpus (a few minutes), say where the page is
 # make test   set up, run all tests
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,7 +13,7 @@ run: .venv/ready
 	@$(BIN)/python -m attnprobe.report 'runs/testbed/lstm_additive-seed0-*' -o runs/report.html
 
 audit: .venv/ready
-	$(BIN)/python -m attnprobe +experiment=audit
+	$(BIN)/python -m attnprobe +experiment=audit study.minutes=3
 
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2
