@@ -16,7 +16,8 @@ NAMES = ("run_id", "experiment", "data", "model")
 
 
 def check_statements(path: Path, content: dict[str, Any]) -> None:
-    """Whether a manifest's names, classes, importances, metrics and data section have the types that a run writes.
+    """Whether a manifest's names, classes, settings, counts, importances, metrics and data section have the types that a run
+    writes.
 
     Raises:
         DamagedRun: they do not.
@@ -25,6 +26,10 @@ def check_statements(path: Path, content: dict[str, Any]) -> None:
         raise damaged(path, "it does not say as a run does which run it is of")
     if not _are(content.get("classes", []), str):
         raise damaged(path, "its classes are no list of names")
+    if not _are_settings(content.get("training", {})):
+        raise damaged(path, "its settings (training) are not as a run writes them")
+    if not _are_counts(content.get("counts", {})):
+        raise damaged(path, "its counts are not as a run writes them")
     for probe, entry in content.get("tables", {}).items():
         told = entry.get("importances", {})
         if not isinstance(told, dict) or not all(_is_fact(said) for said in told.values()):
@@ -39,6 +44,24 @@ def check_statements(path: Path, content: dict[str, Any]) -> None:
         raise damaged(path, f"its {SECTION} is not as a run writes it")
     if not all(_is_check(one) for one in said.get("checks", [])):
         raise damaged(path, f"a check in its {SECTION} is not as a run writes it")
+
+
+def _are_settings(said: Any) -> bool:
+    """Of them what a report reads: which model, which stages, which attention, which data."""
+    if not isinstance(said, dict) or not all(isinstance(said.get(part, {}), dict) for part in ("model", "data")):
+        return False
+    model = said.get("model", {})
+    stages = all(isinstance(model.get(stage, {}), dict) for stage in ("encoder", "attention"))
+    return stages and isinstance(model.get("heads"), list | None)
+
+
+def _are_counts(said: Any) -> bool:
+    """By split: numbers, and numbers by name."""
+    if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
+        return False
+    entries = [value for name, one in said.items() if name != "vectors" for value in one.values()]
+    numbers = [number for value in entries for number in (value.values() if isinstance(value, dict) else [value])]
+    return all(map(_is_number, numbers))
 
 
 def _are(values: Any, kind: type) -> bool:

@@ -35,6 +35,36 @@ def test_a_data_section_that_is_none_is_damage(tmp_path, section):
         RunDirectory(tmp_path).manifest()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    ["x", {"model": 5}, {"model": ["a"]}, {"model": None}, {"data": "x"}]
+    + [{"model": {stage: "x"}} for stage in ("encoder", "attention")]
+    + [{"model": {"_target_": "x.PretrainedClassifier", "heads": 5}}],
+)
+def test_settings_that_are_none_are_damage(tmp_path, settings):
+    seal(tmp_path, training=settings)
+    with pytest.raises(DamagedRun, match="settings"):
+        RunDirectory(tmp_path).manifest()
+
+
+@pytest.mark.parametrize(
+    "counts", [3, {"train": 3}, {"train": {"kept": "many"}}, {"train": {"dropped": {"long": None}}}]
+)
+def test_counts_that_are_none_are_damage(tmp_path, counts):
+    seal(tmp_path, counts=counts)
+    with pytest.raises(DamagedRun, match="counts"):
+        RunDirectory(tmp_path).manifest()
+
+
+def test_settings_and_counts_of_a_run_are_read(tmp_path):
+    said = {
+        "training": {"model": {"encoder": {}, "heads": None}},
+        "counts": {"train": {"kept": 3, "dropped": {"long": 1}}},
+    }
+    seal(tmp_path, **said, tables={})
+    assert RunDirectory(tmp_path).manifest()["counts"] == said["counts"]
+
+
 @pytest.mark.parametrize("told", [3, [], {"mine": "a title"}, {"mine": {"title": 3}}, {"mine": {"colour": ["red"]}}])
 def test_importances_that_are_none_are_damage(tmp_path, told):
     (tmp_path / "tables").mkdir()
