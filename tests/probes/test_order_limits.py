@@ -10,6 +10,7 @@ from attnprobe.errors import UserError
 from attnprobe.exact.removal_orders import mean_fall, order_limits
 from attnprobe.probes.order_limits import OrderLimits
 from attnprobe.randomness import Draws
+from attnprobe.report.readings.order_limits import READING
 from tests.importance.subjects import subject_of
 
 
@@ -100,3 +101,23 @@ def test_a_position_without_attention_leaves_it_undefined_and_no_beam_is_refused
     assert all(bool(one.isnan()) for one in limits)
     with pytest.raises(UserError, match=r"probe.order_limits.beam=0: expected how many"):
         OrderLimits(beam=0)
+
+
+def test_weights_without_meaning_come_near_to_the_best_order_so_that_nothing_is_claimed():
+    """The decision is what random weights make of random leads: removing the largest first is far from random order."""
+    attention, logits, content = random_case(8, texts=200)
+    order = (attention.unsqueeze(-1) * logits).sum(1).argsort(-1, descending=True)
+    limits = order_limits(attention, logits, content, class_=order[:, 0], rival=order[:, 1], beam=16)
+    leads = logits.gather(-1, order[:, None].expand(-1, 8, -1))
+    lead = leads[..., 0] - leads[..., 1]
+
+    def place(orders):
+        falls = torch.stack([mean_fall(*one) for one in zip(attention, lead, orders, strict=True)])
+        return float(((falls - limits.lowest) / (limits.highest - limits.lowest)).mean())
+
+    own = place(attention.argsort(-1, descending=True))
+    shuffled = place(
+        torch.stack([torch.randperm(8, generator=torch.Generator().manual_seed(row)) for row in range(200)])
+    )
+    assert own > 0.5 > shuffled + 0.05
+    assert not READING.claims

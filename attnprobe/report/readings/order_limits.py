@@ -2,8 +2,6 @@
 
 import pandas as pd
 
-from attnprobe.report.claims import Claim
-from attnprobe.report.evidence import mean_of
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.reading import Headline, Reading, Tabulation
 from attnprobe.report.wide import facets, mean_in_columns, per_example
@@ -40,20 +38,6 @@ def rows(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-CLAIMS = (
-    Claim(
-        name="attention_order_is_certified_nearer_to_the_best",
-        criterion="erasure",
-        statement="Removing attention by its own weights certainly comes nearer to the best of all orders than to the worst",
-        source="Edin et al. 2025",
-        measure=mean_of("place_low_attention"),
-        quantity="the lowest that its AOPC's place between the limits can be, mean of the texts, 0 to 1; more than 0.5 is "
-        "asked for",
-        threshold=0.5,
-        speaks="for",
-    ),
-)
-
 READING = Reading(
     probe=PROBE,
     title="Limits of all orders: how good is each order of removal, at any length?",
@@ -61,10 +45,11 @@ READING = Reading(
         "Positions are removed from the attention one by one in each importance's order, the rest is renormalised, and the "
         "mean fall of the decision's probability (AOPC) is placed between the worst (0) and the best (1) that any order can "
         "reach. No order passes the certified limits; orders that were found show how near to them one can come. The place "
-        "is known up to the gap between the two, and exactly where there is none."
+        "is known up to the gap between the two, and exactly where there is none. No claim is made of attention's own place: "
+        "its largest weights have made the decision, so that removing them first comes near to the best order whether they "
+        "mean something or not."
     ),
     order=65,
-    claims=CLAIMS,
     of_importance=of_importance,
     mark=MARK,
     headlines=(
