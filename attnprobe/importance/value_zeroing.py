@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.importance.base import Subject
-from attnprobe.importance.followed import Followed
+from attnprobe.importance.followed import Followed, in_shares
 from attnprobe.models.base import Layers
 
 
@@ -42,6 +42,4 @@ def turned(
     for part in range(mask.shape[1]):
         other = subject.classifier.states_silencing(subject.batch, layer, part)[layer + 1].double()
         columns.append((1 - F.cosine_similarity(own, other, dim=-1)).clamp(min=0))
-    apart = torch.stack(columns, -1).masked_fill(~mask.unsqueeze(1), 0)
-    total = apart.sum(-1, keepdim=True)
-    return torch.where(total > 0, apart / torch.where(total > 0, total, 1), 0)
+    return in_shares(torch.stack(columns, -1).masked_fill(~mask.unsqueeze(1), 0))

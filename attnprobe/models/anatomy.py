@@ -51,8 +51,8 @@ class Mixing(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """A feed-forward network on a state y: after(y + second(act(first(before(y))))) without `after_own`, and where that norm
-    comes first, as it does after an attention, y is already normalised. `ratio` is act(x) / x of every inner number x."""
+    """A feed-forward network on a state y: after(y + second(act(first(before(y))))). `ratio` is act(x) / x of every inner
+    number x; a norm that is None is not there."""
 
     before: Norm | None
     first: Affine
@@ -103,6 +103,12 @@ def norm_of(module: Any, given: Float[Tensor, "*any hidden"]) -> Norm:
     eps = float(getattr(module, "eps", getattr(module, "variance_epsilon", 0.0)) or 0.0)
     spread = (given.double().var(-1, correction=0) + eps).sqrt()
     return Norm(scale, torch.zeros_like(scale) if bias is None else bias.detach().double(), spread)
+
+
+def ratio(given: Float[Tensor, "*any inner"], active: Float[Tensor, "*any inner"]) -> Float[Tensor, "*any inner"]:
+    """act(x) / x of an activation function, in float64; 0 where x is."""
+    numbers = given.double()
+    return torch.where(numbers == 0, 0, active.double() / torch.where(numbers == 0, 1, numbers))
 
 
 def normalised_parts(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnprobe.batch import Batch
-from attnprobe.models.anatomy import Affine, Anatomy, Block, Inner, Mixing, Stage, affine_of, norm_of
+from attnprobe.models.anatomy import Affine, Anatomy, Block, Inner, Mixing, Stage, affine_of, norm_of, ratio
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Layers
 from attnprobe.models.decoders import Decoder, LinearDecoder
@@ -159,9 +159,3 @@ def pooled(
             weight, bias = F.pad(weight, (0, 0, 1, 0)), F.pad(bias, (1, 0))
         return Pooled(Block(mixing, None), [Affine(weight, bias)], "", attended)
     return Pooled(Block(mixing, None), [], f"{type(decoder).__name__} is not taken apart", attended)
-
-
-def ratio(given: Tensor, active: Tensor) -> Float[Tensor, "batch parts inner"]:
-    """act(x) / x, 0 where x is."""
-    numbers = given.double()
-    return torch.where(numbers == 0, 0, active.double() / torch.where(numbers == 0, 1, numbers))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attnprobe.batch import Batch
-from attnprobe.models.anatomy import Affine, Anatomy, Block, Inner, Mixing, Norm, Stage, affine_of, norm_of
+from attnprobe.models.anatomy import Affine, Anatomy, Block, Inner, Mixing, Norm, Stage, affine_of, norm_of, ratio
 from attnprobe.models.pretrained.doors import Pass, Seen
 from attnprobe.models.pretrained.short_way import ShortWay
 
@@ -216,8 +216,8 @@ def inner_of(
         if len(later) != 2 or not same(later[0].given, normed.result):
             raise LookupError("its feed-forward networks are not two linear modules with an activation between them")
         before, after = (None if one is None else layer_norm(one) for one in norms)
-        ratio = activation(later[0].result, later[1].given)
-        return Inner(before, later[0].affine, ratio, later[1].affine, after)
+        ratios = activation(later[0].result, later[1].given)
+        return Inner(before, later[0].affine, ratios, later[1].affine, after)
     except LookupError as error:
         unknown.append(str(error))
         return None
@@ -236,8 +236,7 @@ def activation(given: Tensor, result: Tensor) -> Tensor:
             if name in ("xielu", "prelu"):  # has weights of its own
                 continue
             if same(ACT2FN[name](given), result):
-                numbers = given.double()
-                return torch.where(numbers == 0, 0, result.double() / torch.where(numbers == 0, 1, numbers))
+                return ratio(given, result)
     raise LookupError("between two linear modules there is no activation function that is known")
 
 
