@@ -1,6 +1,7 @@
 """What a model predicts once words are gone, for each way in which they can be made to go. All on ids: no text is put
 together and tokenised again."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from attnprobe.batch import Axis, Batch, Outputs, probabilities
 from attnprobe.data.vocabulary import PADDING
+from attnprobe.errors import UserError
 from attnprobe.models.base import Model
 from attnprobe.readout import Readout
 
@@ -20,6 +22,31 @@ OPERATORS = {
     "attention": "its attention is set to 0, and the rest renormalised; its state stays",
 }
 """Ways in which a word goes."""
+
+
+def check_operators(probe: str, operators: Sequence[str], known: Collection[str]) -> None:
+    """Refuse what is none of a probe's operators, and none at all.
+
+    Raises:
+        UserError: naming the setting, the value and what is known.
+    """
+    if not operators:
+        raise UserError(f"probe.{probe}.operators=[]: expected one operator or more of {', '.join(known)}")
+    if unknown := [one for one in operators if one not in known]:
+        raise UserError(f"probe.{probe}.operators: {unknown[0]}: expected any of {', '.join(known)}")
+
+
+def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], classifier: Model) -> None:
+    """Refuse the operator `mask` where the model's tokenizer has no mask token.
+
+    Raises:
+        UserError: naming the setting and what can be taken instead.
+    """
+    if "mask" in operators and getattr(classifier, "mask", 0) is None:
+        *others, last = (one for one in known if one != "mask")
+        raise UserError(
+            f"probe.{probe}.operators: mask: this model's tokenizer has no mask token; take {', '.join(others)} or {last}"
+        )
 
 
 def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.erasure.words import OPERATORS, predictions_keeping, top_words
+from attnprobe.erasure.words import OPERATORS, check_operators, predictions_keeping, refuse_mask, top_words
 from attnprobe.errors import UserError
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
@@ -84,12 +84,11 @@ class Faithfulness(RankingProbe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if unknown := [one for one in self.operators if one not in OPERATORS]:
-            raise UserError(f"probe.faithfulness.operators: {unknown[0]}: expected any of {', '.join(OPERATORS)}")
-        if not self.operators or not self.thresholds or not all(0 < one < 1 for one in self.thresholds):
+        check_operators(self.name, self.operators, OPERATORS)
+        if not self.thresholds or not all(0 < one < 1 for one in self.thresholds):
             raise UserError(
-                f"probe.faithfulness.thresholds={list(self.thresholds)}, operators={list(self.operators)}: expected one "
-                f"operator or more, and shares of the words above 0 and below 1, such as [0.1,0.5]"
+                f"probe.faithfulness.thresholds={list(self.thresholds)}: expected shares of the words above 0 and below 1, "
+                f"such as [0.1,0.5]"
             )
 
     def refuse(self, classifier: TrainedModel) -> None:
@@ -99,11 +98,7 @@ class Faithfulness(RankingProbe):
             UserError: it, or the model, cannot be examined.
         """
         super().refuse(classifier)
-        if "mask" in self.operators and getattr(classifier, "mask", 0) is None:
-            raise UserError(
-                "probe.faithfulness.operators: mask: this model's tokenizer has no mask token; take delete, zeros, mean or "
-                "attention"
-            )
+        refuse_mask(self.name, self.operators, OPERATORS, classifier)
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""

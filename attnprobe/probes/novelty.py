@@ -11,7 +11,7 @@ from torch import Tensor
 from attnprobe.batch import Batch, Outputs
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.module import TextDataModule
-from attnprobe.erasure.words import OPERATORS, outputs_without, top_words
+from attnprobe.erasure.words import OPERATORS, check_operators, outputs_without, refuse_mask, top_words
 from attnprobe.errors import UserError
 from attnprobe.models.base import Model
 from attnprobe.models.trained import TrainedModel
@@ -20,6 +20,8 @@ from attnprobe.randomness import Draws
 from attnprobe.results.metrics import Metric, Scale
 
 P_VALUE = Scale("p-value", 0, 1)
+TEXT_OPERATORS = tuple(one for one in OPERATORS if one != "attention")
+"""Ways in which words go from a text; `attention` changes none."""
 AT_ONCE = 64
 """Held-out texts that are read at a time."""
 METRICS = (
@@ -44,7 +46,7 @@ class Novelty(RankingProbe):
 
     Attributes:
         importances: see `RankingProbe`.
-        operators: ways in which words go: `attnprobe.erasure.words.OPERATORS` but `attention`, which changes no text.
+        operators: ways in which words go (`TEXT_OPERATORS`).
         share: of the words, above 0 and below 1.
         reference: held-out texts, the first of the validation split, 2 or more.
     """
@@ -62,10 +64,7 @@ class Novelty(RankingProbe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = [one for one in OPERATORS if one != "attention"]
-        if not self.operators or (unknown := [one for one in self.operators if one not in known]):
-            named = unknown[0] if self.operators else "none"
-            raise UserError(f"probe.novelty.operators: {named}: expected any of {', '.join(known)}")
+        check_operators(self.name, self.operators, TEXT_OPERATORS)
         if not 0 < self.share < 1 or self.reference < 2:
             raise UserError(
                 f"probe.novelty.share={self.share}, reference={self.reference}: expected a share of the words above 0 and "
@@ -79,10 +78,7 @@ class Novelty(RankingProbe):
             UserError: it, or the model, cannot be examined.
         """
         super().refuse(classifier)
-        if "mask" in self.operators and getattr(classifier, "mask", 0) is None:
-            raise UserError(
-                "probe.novelty.operators: mask: this model's tokenizer has no mask token; take delete, zeros or mean"
-            )
+        refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
 
     def prepare(self, data: TextDataModule) -> None:
         """Keep the validation split at hand."""

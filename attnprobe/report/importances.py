@@ -4,12 +4,13 @@ So one that an outside package brings appears in tables and figures under its ow
 torch, is imported.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.colors import is_color_like
 
-from attnprobe.report.wide import metrics_there
+from attnprobe.report.wide import facets, mean_in_columns, metrics_there, per_example
 from attnprobe.results.table import IMPORTANCES
 
 COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
@@ -51,3 +52,21 @@ def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
     there = {one.removeprefix(mark) for one in metrics_there(results, probe) if one.startswith(mark)}
     said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
     return [*said, *sorted(there.difference(said))]
+
+
+def means_by_importance(results: pd.DataFrame, probe: str, mark: str, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """One row per data set and model and importance X: in how many texts the first kind is known, and the mean of each
+    kind's metric (`<kind>_X`) under its heading, with a 95 % bootstrap interval over the texts. Empty without importances."""
+    names = importances_in(results, probe, mark)
+    metrics = [f"{kind}_{name}" for name in names for kind in kinds]
+    first = next(iter(kinds))
+    lines = []
+    for facet in facets(per_example(results, probe, metrics)) if names else []:
+        for name in names:
+            known = int(facet.rows[f"{first}_{name}"].notna().sum())
+            line: dict[str, object] = {"data and model": facet.title}
+            line |= {"importance": facts_of(name, results, probe).title, "n": known}
+            for kind, heading in kinds.items():
+                line |= mean_in_columns(heading, facet.rows[f"{kind}_{name}"].to_numpy())
+            lines.append(line)
+    return pd.DataFrame(lines)

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.importances import means_by_importance
 from attnprobe.report.reading import Headline, Reading, Tabulation
-from attnprobe.report.wide import facets, mean_in_columns, per_example
 
 PROBE = "order_limits"
 MARK = "place_low_"
@@ -22,20 +21,7 @@ def of_importance(name: str, words: str) -> tuple[Headline, ...]:
 
 def rows(results: pd.DataFrame) -> pd.DataFrame:
     """Every importance's AOPC and its place, per data set and model, with intervals."""
-    names = importances_in(results, PROBE, MARK)
-    metrics = [f"{kind}_{name}" for name in names for kind in KINDS]
-    lines = []
-    for facet in facets(per_example(results, PROBE, metrics)) if names else []:
-        for name in names:
-            line: dict[str, object] = {"data and model": facet.title}
-            line |= {
-                "importance": facts_of(name, results, PROBE).title,
-                "n": int(facet.rows[f"aopc_{name}"].notna().sum()),
-            }
-            for kind, heading in KINDS.items():
-                line |= mean_in_columns(heading, facet.rows[f"{kind}_{name}"].to_numpy())
-            lines.append(line)
-    return pd.DataFrame(lines)
+    return means_by_importance(results, PROBE, MARK, KINDS)
 
 
 READING = Reading(

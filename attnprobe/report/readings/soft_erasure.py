@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.importances import means_by_importance
 from attnprobe.report.reading import Headline, Reading, Tabulation
-from attnprobe.report.wide import facets, mean_in_columns, per_example
 
 PROBE = "soft_erasure"
 MARK = "soft_comprehensiveness_"
@@ -21,21 +20,7 @@ def of_importance(name: str, words: str) -> tuple[Headline, ...]:
 
 def rows(results: pd.DataFrame) -> pd.DataFrame:
     """Both metrics of every importance, per data set and model, with intervals."""
-    names = importances_in(results, PROBE, MARK)
-    lines = []
-    for facet in (
-        facets(per_example(results, PROBE, [f"{kind}_{one}" for one in names for kind in KINDS])) if names else []
-    ):
-        for name in names:
-            line: dict[str, object] = {"data and model": facet.title}
-            line |= {
-                "importance": facts_of(name, results, PROBE).title,
-                "n": int(facet.rows[f"soft_comprehensiveness_{name}"].notna().sum()),
-            }
-            for kind, heading in KINDS.items():
-                line |= mean_in_columns(heading, facet.rows[f"{kind}_{name}"].to_numpy())
-            lines.append(line)
-    return pd.DataFrame(lines)
+    return means_by_importance(results, PROBE, MARK, KINDS)
 
 
 READING = Reading(

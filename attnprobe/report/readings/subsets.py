@@ -8,9 +8,8 @@ from attnprobe.report.evidence import mean_of
 from attnprobe.report.figures.grid import around, counted, grid, title
 from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT
-from attnprobe.report.importances import facts_of, importances_in
+from attnprobe.report.importances import facts_of, importances_in, means_by_importance
 from attnprobe.report.reading import Drawing, Headline, Reading, Tabulation
-from attnprobe.report.wide import facets, mean_in_columns, per_example
 
 PROBE = "subsets"
 MARK = "aopc_normalised_"
@@ -37,18 +36,7 @@ def of_importance(name: str, words: str) -> tuple[Headline, ...]:
 
 def rows(results: pd.DataFrame) -> pd.DataFrame:
     """Every importance against the exact limits and values, per data set and model, with intervals."""
-    names = importances_in(results, PROBE, MARK)
-    lines = []
-    metrics = [f"{kind}_{name}" for name in names for kind in KINDS]
-    for facet in facets(per_example(results, PROBE, metrics)) if names else []:
-        for name in names:
-            known = int(facet.rows[f"aopc_{name}"].notna().sum())
-            line: dict[str, object] = {"data and model": facet.title}
-            line |= {"importance": facts_of(name, results, PROBE).title, "n": known}
-            for kind, heading in KINDS.items():
-                line |= mean_in_columns(heading, facet.rows[f"{kind}_{name}"].to_numpy())
-            lines.append(line)
-    return pd.DataFrame(lines)
+    return means_by_importance(results, PROBE, MARK, KINDS)
 
 
 def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
