@@ -98,7 +98,8 @@ class Subsets(RankingProbe):
         by_metric: dict[str, Tensor] = {}
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
         if len(short):
-            some = with_rows(subject, short)
+            # what other probes have computed of these texts is there, unless some are left out
+            some = subject if len(short) == len(content) else with_rows(subject, short)
             explained, scores = some.cached(game.explained), self.scores(some)
             for row, place in enumerate(short.tolist()):
                 inside = content[place]

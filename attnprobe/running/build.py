@@ -28,14 +28,15 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
         "recipe": instantiate(config["training"]["recipe"]),
     }
     trains = config["training"]["epochs"] > 0
-    if is_whole(config["model"]):
-        classifier: Any = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
+    classifier: TrainedModel
+    if whole := is_whole(config["model"]):
+        classifier = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
     else:
         classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
         classifier.attention.read_training_texts(data)
     if classifier.reader is not None:
         data.read_pieces(classifier.reader)
-    if is_whole(config["model"]) and not trains:
+    if whole and not trains:
         data.without_checks(TRAINING_ROWS)
     sample = data.splits["test"].sample()
     classifier.prepare(sample)
