@@ -11,7 +11,6 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnprobe.errors import UserError
 from attnprobe.report.figures.lines import (
     COLUMN,
     ELLIPSIS,
@@ -30,6 +29,7 @@ from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT, INK, TEXT_WIDTH, drawable, fonts
 from attnprobe.report.figures.telling import METRICS, SHORTEST, Choice, choose
 from attnprobe.report.wide import CLASSES, per_example
+from attnprobe.results.positions import check_positions
 
 MOST_TOKENS = 36
 """Longer texts are shown as windows around their most attended tokens."""
@@ -171,15 +171,10 @@ def _positions(results: pd.DataFrame, example_id: int, metric: str, count: int) 
     rows = rows[rows["value"].notna()]
     if rows.empty:
         return None
-    steps = rows["step"].to_numpy(int)
-    if steps.max() >= count or steps.min() < 0:
-        wrong = steps.max() if steps.max() >= count else steps.min()
-        raise UserError(
-            f"example {example_id}: {metric} has position {wrong}, but the text has {count} tokens: the run's tables and "
-            f"examples do not belong together. Copy the run again from where it came"
-        )
+    steps = rows["step"].to_numpy(float)
+    check_positions(steps, np.full(len(steps), count), f"{metric} of example {example_id} ({count} tokens)")
     weights = np.zeros(count)
-    weights[steps] = rows["value"].to_numpy()
+    weights[steps.astype(int)] = rows["value"].to_numpy()
     return weights
 
 

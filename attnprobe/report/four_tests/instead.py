@@ -106,6 +106,13 @@ def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], in
     means = {name: first[f"comprehensiveness_{name}_by_delete"].mean() for name in candidates}
     best = max(means, key=lambda name: (means[name], -candidates.index(name)))
 
+    # a table that lost an operator of one of the two says nothing of it
+    paired = [
+        operator
+        for operator in inputs
+        if {f"comprehensiveness_{name}_by_{operator}" for name in (best, "attention")} <= set(frame)
+    ]
+
     def minus(other: str, operator: str = "delete") -> Evidence:
         own = second[f"comprehensiveness_{best}_by_{operator}"] - second[f"comprehensiveness_{other}_by_{operator}"]
         return Evidence.of(own.to_numpy(), reach=4.0)
@@ -116,7 +123,7 @@ def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], in
         own=Evidence.of(second[f"comprehensiveness_{best}_by_delete"].to_numpy(), reach=2.0),
         gain=minus("attention"),
         null=minus("random"),
-        others={operator: minus("attention", operator) for operator in inputs},
+        others={operator: minus("attention", operator) for operator in paired},
     )
 
 

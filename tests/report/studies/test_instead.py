@@ -71,6 +71,15 @@ def test_what_another_way_of_taking_words_out_denies_is_not_shown():
     assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing to show instead")
 
 
+@pytest.mark.parametrize("lost", ["attention", "lime"])
+def test_an_operator_that_one_of_the_two_was_not_measured_by_confirms_nothing(lost):
+    attention = drawn(0.2, 0)
+    results = table_of(attention=attention, random=drawn(0.02, 2), lime=attention + drawn(0.1, 1))
+    rest = results[results["metric"] != f"comprehensiveness_{lost}_by_zeros"]
+    words = read(rest).readings["another_method_is_more_faithful"]
+    assert words.startswith("Nothing to show instead of attention is confirmed: without the top words of lime")
+
+
 def test_a_method_that_was_only_measured_by_deleting_is_not_confirmed():
     attention = drawn(0.2, 0)
     results = table_of(attention=attention, random=drawn(0.02, 2), lime=attention + drawn(0.1, 1))
