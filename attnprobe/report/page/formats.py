@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 MINUS = "−"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -72,3 +73,12 @@ def cell(value: Any) -> tuple[str, bool]:
     if np.isnan(float(value)):
         return "", True
     return (f"{value:,}" if isinstance(value, (int, np.integer)) else number(float(value))), True
+
+
+def unbroken(text: str) -> str:
+    """A sentence whose numbers stay on one line with their percent sign.
+
+    >>> unbroken("right on 51 % of 300 texts") == f"right on 51{NO_BREAK}% of 300 texts"
+    True
+    """
+    return text.replace(" %", f"{NO_BREAK}%")

@@ -10,7 +10,7 @@ import jinja2
 
 from attnprobe import __version__
 from attnprobe.report.claims import CRITERIA, LEVELS
-from attnprobe.report.page.formats import capital, count, number, p_value, short, signed
+from attnprobe.report.page.formats import capital, count, number, p_value, short, signed, unbroken
 from attnprobe.report.page.glossary import ADDED_BY, MEANS, TERMS, VERDICTS, explained
 from attnprobe.report.page.verdicts import KINDS, MARKS, SAID
 from attnprobe.shown import visible
@@ -30,7 +30,7 @@ def rendered(**parts: Any) -> jinja2.environment.TemplateStream:
         finalize=with_hidden_shown,
     )  # fmt: skip
     environment.filters |= {"number": number, "signed": signed, "count": count, "short": short, "capital": capital}
-    environment.filters["p_value"] = p_value
+    environment.filters |= {"p_value": p_value, "unbroken": unbroken}
     environment.filters["explained"] = lambda text: explained(text, with_hidden_shown)
     style = "".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLE)
     script = script_text()
