@@ -51,3 +51,14 @@ def duration(seconds: float) -> str:
         return f"{seconds / 3600:.1f} hours"
     minutes = max(1, round(seconds / 60))
     return f"{minutes} minute{'s' if minutes > 1 else ''}"
+
+
+def percent(share: float) -> str:
+    """A share in whole percent, never rounded to all or nothing.
+
+    >>> percent(0.5), percent(0.9996), percent(1.0), percent(0.0004)
+    ('50 %', 'more than 99 %', '100 %', 'less than 1 %')
+    """
+    if 0.995 <= share < 1:
+        return "more than 99 %"
+    return "less than 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.statistics import wilson
+from attnprobe.shown import percent
 
 SMALLEST = 0.05
 """Of the way from guessing to always right, what a classifier must be ahead of guessing by. Of those that flip a coin one in
@@ -67,8 +68,8 @@ class Quality:
     def in_short(self) -> str:
         """How often it is right, and how often that takes no reading, without intervals."""
         return (
-            f"right on {100 * self.accuracy:.0f} % of {self.n:,} texts; always naming the largest class is right on "
-            f"{100 * self.majority:.0f} %"
+            f"right on {percent(self.accuracy)} of {self.n:,} texts; always naming the largest class is right on "
+            f"{percent(self.majority)}"
         )
 
     @property

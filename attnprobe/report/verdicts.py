@@ -20,6 +20,7 @@ from attnprobe.report.quality import quality_of
 from attnprobe.report.reading import present
 from attnprobe.report.track_record import track_record
 from attnprobe.results.statistics import holm
+from attnprobe.shown import percent
 
 MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = STATES = (
     "meets",
@@ -93,6 +94,7 @@ MECHANISMS = {
     "RandomAttention": "was drawn at random and never learned",
     "FirstAttention": "was put on the first word of every text",
     "CommonWordAttention": "was put on each text's commonest word",
+    "LexiconAttention": "was counted from the labels of the training texts, whatever the model does with a word",
     "RationaleAttention": "was put on the words that are marked as the reason",
     "UniformAttention": "is the same on every word",
 }
@@ -240,9 +242,19 @@ def first_sentence(lines: Sequence[Verdict], *, guessing: str = "", mechanism: s
         return f"{this} points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
     if word.met is False:
         return f"{this} does not point at the words that decide: {scale}."
-    this = this[0].lower() + this[1:]
+    this, known = this[0].lower() + this[1:], other_attentions(by_line["exclusivity", "state"])
     if word.state == NOT_TESTED:
-        return f"Whether {this} points at the words that decide was not tested: add the test with probe=[skill]."
+        return f"{known}Whether {this} points at the words that decide was not tested: add the test with probe=[skill]."
     shown = f": {scale}, 95 % interval {word.low:.2f} to {word.high:.2f}; {word.reason}"
     why = shown if word.state == CANNOT_DECIDE and not np.isnan(word.low) else f": {word.reason}"
-    return f"Whether {this} points at the words that decide cannot be said{why}."
+    return f"{known}Whether {this} points at the words that decide cannot be said{why}."
+
+
+def other_attentions(exclusivity: Verdict) -> str:
+    """What is known of an attention by this verdict alone, as a sentence; empty where it is met or not decided."""
+    if exclusivity.met is not False:
+        return ""
+    return (
+        f"Do not present this attention as the only reason: for {percent(1 - exclusivity.value)} of the texts a very "
+        f"different one gives the same prediction. "
+    )

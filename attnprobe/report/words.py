@@ -9,6 +9,7 @@ import pandas as pd
 from attnprobe.report.figures.adversarial import FAR, LN2
 from attnprobe.report.numbers import Numbers, numbers_of
 from attnprobe.report.quality import Quality
+from attnprobe.shown import percent
 
 MOVED = 0.05
 """Total variation distance from which on a prediction is said to have moved."""
@@ -86,17 +87,6 @@ def values(numbers: pd.DataFrame | Numbers, probe: str, metric: str) -> np.ndarr
     known = rows.loc[rows["example_id"] >= 0, "value"].to_numpy(float)
     known = known[~np.isnan(known)]
     return known if len(known) else None
-
-
-def percent(share: float) -> str:
-    """A share in whole percent, never rounded to all or nothing.
-
-    >>> percent(0.5), percent(0.9996), percent(1.0), percent(0.0004)
-    ('50 %', 'more than 99 %', '100 %', 'less than 1 %')
-    """
-    if 0.995 <= share < 1:
-        return "more than 99 %"
-    return "less than 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
 def numbered(sentences: Sequence[str]) -> list[str]:

@@ -1,7 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from attnprobe.models.controls import GivenAttention
+from attnprobe.models.lexicon import LexiconAttention
 from attnprobe.report.claims import Claim, Finding
 from attnprobe.report.evidence import Evidence
 from attnprobe.report.page.runs import Run
@@ -11,6 +15,7 @@ from attnprobe.report.verdicts import (
     CANNOT_DECIDE,
     FAILS,
     LINES,
+    MECHANISMS,
     MEETS,
     NO_DIFFERENCE,
     NOT_INFORMATIVE,
@@ -99,6 +104,34 @@ def test_the_first_sentence_tells_states_from_words():
     assert sentences[2].startswith("This attention does not point at the words that decide")
     assert "cannot be said" in sentences[3]
     assert "not tested" in sentences[4]
+
+
+def test_the_first_sentence_says_that_other_attentions_fit_where_nothing_is_known_of_words():
+    def share(numbers):
+        one = finding(numbers, "exclusivity", "state")
+        return replace(one, claim=replace(one.claim, threshold=0.5))
+
+    few = share((0.233, 0.0, 0.254))
+    alone = first_sentence(verdicts([few]))
+    assert alone.startswith(
+        "Do not present this attention as the only reason: for 77 % of the texts a very different one gives the same "
+        "prediction. Whether this attention points at the words that decide was not tested"
+    )
+    assert "for 77 %" in first_sentence(verdicts([few, finding(ACROSS)]))
+    assert "77 %" not in first_sentence(verdicts([few, finding(ABOVE)]))
+    assert "Do not" not in first_sentence(verdicts([share((0.9, 0.8, 0.95))]))
+
+
+def test_of_every_attention_that_nothing_is_learned_for_the_first_sentence_says_what_it_is():
+    def named(kind):
+        return [one for sub in kind.__subclasses__() for one in (sub, *named(sub))]
+
+    there = {one.__name__ for one in named(GivenAttention) if one.__module__.startswith("attnprobe.")}
+    abstract, learned = {"FocusedAttention"}, {"WordAttention"}
+    assert LexiconAttention.__name__ in there
+    assert there - abstract - learned <= set(MECHANISMS)
+    said = first_sentence(verdicts([finding(ABOVE)]), mechanism=MECHANISMS["LexiconAttention"])
+    assert said.startswith("This attention, which was counted from the labels of the training texts,")
 
 
 FIVE = (
