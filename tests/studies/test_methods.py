@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from attnprobe.errors import UserError
 from attnprobe.report.publish import publish_study
 from attnprobe.report.studies import read_study
-from attnprobe.report.studies.methods import heat, needs_its_words
+from attnprobe.report.studies.methods import heat, needs_its_words, overall
 from attnprobe.results.table import read_results
 from attnprobe.studies.base import Done, carry_out_study
 from attnprobe.studies.methods import Methods
@@ -29,7 +29,7 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     directory = carry_out_study([*TINY, f"output={tmp_path}"], lambda changes: composed(*changes))
     reading = read_study(directory)
     table = next(iter(reading.tables.values())).set_index("method")
-    assert table["seeds"].tolist() == [2, 2, 2]
+    assert table[["data sets", "models"]].to_numpy().tolist() == [[1, 2]] * 3
     assert table.index[-1] == "random"
     assert table.loc["gradient", "auprc"] > 0.9 > 0.5 > table.loc["random", "auprc"]
     low, high = table.loc["random", ["auprc low", "auprc high"]]
@@ -44,6 +44,17 @@ def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert "Which method finds the words that decide" in page
     assert f'<a href="#studies">“{table.index[0]}” finds the words that decide best: average precision ' in page
+
+
+def test_a_data_set_counts_once_however_many_models_know_it():
+    """Of the hard data one model of two is left: the mean is that of 0.9 and 0.4, not of three models."""
+    models = pd.DataFrame(
+        [{"data": data, "encoder": "lstm", "method": "attention", "seed": seed, "auprc": value, "precision": value, "ms": 2.0}
+         for data, seed, value in (("easy", 0, 0.8), ("easy", 1, 1.0), ("hard", 1, 0.4))]
+    )  # fmt: skip
+    (row,) = overall(models).to_dict("records")
+    assert (row["data sets"], row["models"], row["auprc"]) == (2, 3, pytest.approx(0.65))
+    assert np.isnan(row["auprc low"])  # one model of the hard data tells no spread
 
 
 def test_each_number_of_the_figure_stands_above_its_encoder():

@@ -1,5 +1,6 @@
 """Which method finds the words that decide: every importance by encoder and data set, over models, and what it costs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from attnprobe.report.studies import StudyReading
 from attnprobe.results.checksums import damaged
 from attnprobe.results.directory import RunDirectory, table_file
 from attnprobe.results.metrics import SCORE, TRUTH
-from attnprobe.results.statistics import student
+from attnprobe.results.statistics import student_of_groups
 from attnprobe.results.table import IMPORTANCES, read_results
 
 AT_A_LOSS = 0.65
@@ -51,7 +52,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
         findings=[],
         runs=[shown],
         tables={
-            "All data sets together: mean over the models, and over the data sets that each encoder has": together,
+            "All data sets together: mean over the data sets of which an encoder has models that count": together,
             "AUPRC and precision at k of every method, by data set and encoder": table,
             "Models": out,
         },
@@ -128,16 +129,17 @@ def summary(models: pd.DataFrame) -> pd.DataFrame:
             "models": len(own),
             "texts": int(own["texts"].sum()),
         }
-        rows.append(line | numbers(own))
+        rows.append(line | numbers([own]))
     return pd.DataFrame(rows)
 
 
 def overall(models: pd.DataFrame) -> pd.DataFrame:
-    """A row per encoder and method, best first; a model of each data set with the same seed counts as one."""
+    """A row per encoder and method, best first. Each data set counts once, however many of its models go by their reason: a
+    mean over all models would be the higher, the more of the easy data's there are."""
     rows = []
     for (encoder, method), own in models.groupby(["encoder", "method"], sort=False):
-        means = own.groupby("seed")[[*MEASURES, "ms", "chance"]].mean()
-        rows.append({"encoder": encoder, "method": method, "models": len(own), "seeds": len(means)} | numbers(means))
+        by_data = [cell for _, cell in own.groupby("data", sort=False)]
+        rows.append({"encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)} | numbers(by_data))
     table = pd.DataFrame(rows)
     if table.empty:
         return table
@@ -145,13 +147,13 @@ def overall(models: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(["place", "auprc"], ascending=[True, False]).drop(columns="place").reset_index(drop=True)
 
 
-def numbers(own: pd.DataFrame) -> dict[str, float]:
-    """Means with intervals."""
+def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
+    """Means over the data sets of the means over their models, with intervals over the models."""
     found: dict[str, float] = {}
     for column in MEASURES:
-        mean, low, high = student(own[column].to_numpy(), low=0, high=1)
+        mean, low, high = student_of_groups([cell[column].to_numpy() for cell in by_data], low=0, high=1)
         found |= {column: mean, f"{column} low": low, f"{column} high": high}
-    return found | {"ms per text": float(own["ms"].mean())}
+    return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
 
 
 def heat(table: pd.DataFrame) -> Figure:

@@ -18,6 +18,7 @@ from attnprobe.results.statistics.resampling import (
     ratio_of,
     resampled_runs,
     student,
+    student_of_groups,
 )
 from attnprobe.results.statistics.shares import clopper_pearson, paired_difference, wilson
 
@@ -37,5 +38,6 @@ __all__ = [
     "ratio_of",
     "resampled_runs",
     "student",
+    "student_of_groups",
     "wilson",
 ]

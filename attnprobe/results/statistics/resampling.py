@@ -7,7 +7,7 @@ what the number is about, so both add to the interval (crossed random effects, a
 are few, and a bootstrap over three of them is far too narrow: their part is Student's.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -70,10 +70,22 @@ def student(
     values: Float[np.ndarray, " runs"], *, low: float = -np.inf, high: float = np.inf, confidence: float = 0.95
 ) -> Interval:
     """Mean over runs with Student's interval, cut to what the number can be; one run, or equal ones, give none."""
-    n, mean = len(values), float(values.mean()) if len(values) else float("nan")
-    if n < 2 or is_constant(values):
+    return student_of_groups([values], low=low, high=high, confidence=confidence)
+
+
+def student_of_groups(
+    groups: Sequence[Float[np.ndarray, " runs"]], *, low: float = -np.inf, high: float = np.inf, confidence: float = 0.95
+) -> Interval:
+    """Mean of the groups' means, each group counting once however many runs it has, with Welch's interval over the runs of
+    each (Satterthwaite's degrees of freedom). A group of one run tells no spread, so that there is no interval."""
+    if not groups or not all(len(group) for group in groups):
+        return np.nan, np.nan, np.nan
+    mean = float(np.mean([group.mean() for group in groups]))
+    if min(len(group) for group in groups) < 2 or all(is_constant(group) for group in groups):
         return mean, np.nan, np.nan
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * stats.sem(values))
+    variances = np.array([group.var(ddof=1) / len(group) for group in groups]) / len(groups) ** 2
+    freedom = variances.sum() ** 2 / np.sum([v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)])
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
     return mean, max(low, mean - half), min(high, mean + half)
 
 

@@ -20,6 +20,8 @@ from attnprobe.results.statistics import (
     ratio_of,
     resampled_runs,
     resampling,
+    student,
+    student_of_groups,
     wilson,
 )
 from attnprobe.results.statistics.resampling import components, parts_of, pseudovalues
@@ -31,6 +33,18 @@ def test_the_interval_of_many_normal_values_is_students():
     half = stats.t.ppf(0.975, 2999) * stats.sem(sample)
     assert value == pytest.approx(sample.mean())
     assert (value - low, high - value) == pytest.approx((half, half), rel=0.08)
+
+
+def test_one_groups_interval_is_students_and_two_groups_welchs():
+    """The mean of two groups is half the difference of one and the other's negative, which scipy knows."""
+    first, second = np.array([0.4, 0.5, 0.9, 0.7]), np.array([0.1, 0.15, 0.2])
+    assert student(first)[1:] == pytest.approx(stats.ttest_1samp(first, 0).confidence_interval())
+    value, low, high = student_of_groups([first, second])
+    assert value == pytest.approx((0.625 + 0.15) / 2)
+    welch = stats.ttest_ind(first, -second, equal_var=False).confidence_interval()
+    assert (low, high) == pytest.approx((welch.low / 2, welch.high / 2))
+    assert np.isnan(student_of_groups([first, second[:1]])[1:]).all()
+    assert student_of_groups([first, np.ones(3)])[0] == pytest.approx(0.8125)
 
 
 @pytest.mark.parametrize("at_once", [1, 700, 1 << 22])
