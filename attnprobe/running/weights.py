@@ -25,6 +25,7 @@ from attnprobe.running.collecting import PredictionCollector
 from attnprobe.running.devices import is_worker_rank
 from attnprobe.running.expecting import tell_expected_training
 from attnprobe.running.logger import name_curves
+from attnprobe.running.memory import tell_expected_memory
 from attnprobe.running.prepare import input_records
 from attnprobe.running.progress import ExampleProgress
 from attnprobe.running.settings import Settings
@@ -56,6 +57,7 @@ def train(
         name_curves(logger, data.classes)
         if not is_worker_rank():
             epochs = settings.config["training"]["epochs"]
+            tell_expected_memory(classifier, data.splits["train"], settings.config["data"]["batch_size"])
             tell_expected_training(classifier, data.splits["train"], epochs, settings.config["trainer"])
         epoch, curve = fit(
             classifier,
