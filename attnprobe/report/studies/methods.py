@@ -139,7 +139,9 @@ def overall(models: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (encoder, method), own in models.groupby(["encoder", "method"], sort=False):
         by_data = [cell for _, cell in own.groupby("data", sort=False)]
-        rows.append({"encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)} | numbers(by_data))
+        rows.append(
+            {"encoder": encoder, "method": method, "data sets": len(by_data), "models": len(own)} | numbers(by_data)
+        )
     table = pd.DataFrame(rows)
     if table.empty:
         return table

@@ -74,7 +74,11 @@ def student(
 
 
 def student_of_groups(
-    groups: Sequence[Float[np.ndarray, " runs"]], *, low: float = -np.inf, high: float = np.inf, confidence: float = 0.95
+    groups: Sequence[Float[np.ndarray, " runs"]],
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    confidence: float = 0.95,
 ) -> Interval:
     """Mean of the groups' means, each group counting once however many runs it has, with Welch's interval over the runs of
     each (Satterthwaite's degrees of freedom). A group of one run tells no spread, so that there is no interval."""
@@ -84,7 +88,9 @@ def student_of_groups(
     if min(len(group) for group in groups) < 2 or all(is_constant(group) for group in groups):
         return mean, np.nan, np.nan
     variances = np.array([group.var(ddof=1) / len(group) for group in groups]) / len(groups) ** 2
-    freedom = variances.sum() ** 2 / np.sum([v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)])
+    freedom = variances.sum() ** 2 / np.sum(
+        [v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)]
+    )
     half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
     return mean, max(low, mean - half), min(high, mean + half)
 
