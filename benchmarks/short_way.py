@@ -23,7 +23,7 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.models.pretrained.model import PretrainedClassifier
-from attnprobe.models.pretrained.rows import lifted, membership
+from attnprobe.models.pretrained.rows import Lifting, membership
 
 REPEATS = 3
 """Of each way, in turn; the shortest time counts, which other work on the machine moves least."""
@@ -129,7 +129,7 @@ def rows_of(
     assert own is not None
     assert batch.piece_word is not None
     chosen, member = model.selection(batch, own.shape[1]), membership(batch.piece_word, batch.content)
-    return lifted(attentions, chosen.of(own), member, chosen.valid).to(own.dtype)
+    return Lifting(chosen.of(own), member, chosen.valid)(attentions).to(own.dtype)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from attnprobe.models.pretrained.every import at_every_site, every_site
 from attnprobe.models.pretrained.layers import arguments, layers_of, states_silencing, word_of
 from attnprobe.models.pretrained.removing import masked, without_word
 from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
-from attnprobe.models.pretrained.rows import lifted, masses, mean_row, membership, shown
+from attnprobe.models.pretrained.rows import Lifting, masses, mean_row, membership, shown
 from attnprobe.models.pretrained.short_way import ShortWay
 from attnprobe.models.pretrained.site import Queries, Selection, Site, part_of
 from attnprobe.models.pretrained.upper import UpperLayers
@@ -225,7 +225,7 @@ class PretrainedClassifier(TrainedModel):
         def changed(own: Tensor) -> Tensor:
             assert attention is not None
             chosen = self.selection(batch, own.shape[1])
-            return chosen.put(own, lifted(attention.double(), chosen.of(own).detach(), member, chosen.valid))
+            return chosen.put(own, Lifting(chosen.of(own).detach(), member, chosen.valid)(attention.double()))
 
         one = Pass(self.site.call(self.found.calls), None if attention is None else changed)
         with embedded(self.network, padded(batch, self.padding)[0], inputs):

@@ -12,7 +12,7 @@ from attnprobe.batch import Batch, Outputs
 from attnprobe.errors import UserError
 from attnprobe.models.base import Summed
 from attnprobe.models.pretrained.doors import Pass, Seen
-from attnprobe.models.pretrained.rows import lifted, membership
+from attnprobe.models.pretrained.rows import Lifting, membership
 from attnprobe.models.pretrained.short_way import ShortWay
 from attnprobe.models.pretrained.site import Selection, Site
 from attnprobe.models.pretrained.upper import UpperLayers
@@ -64,11 +64,9 @@ def readout_at(
     assert batch.piece_word is not None
     assert model.found is not None
     chosen = model.selection(batch, seen.weights.shape[1], site)
-    member = membership(batch.piece_word, batch.content)
-    replacing = Replacing(
-        model, batch, site.call(model.found.calls), chosen, member, chosen.of(seen.weights), seen.weights, seen.values,
-        upper, state,
-    )  # fmt: skip
+    lifting = Lifting(chosen.of(seen.weights), membership(batch.piece_word, batch.content), chosen.valid)
+    call = site.call(model.found.calls)
+    replacing = Replacing(model, batch, call, chosen, lifting, seen.weights, seen.values, upper, state)
     attention = outputs.attention.detach().double()
     decode: Callable[[Tensor], Tensor] = replacing.by_passes
     if tail is not None:
@@ -104,8 +102,8 @@ class Replacing:
     Attributes:
         call: the number of the attention in a pass.
         chosen: where the site's rows are in the attention's weights.
-        member: which piece belongs to which word.
-        rows, weights, values: as recorded: the site's rows, all of that attention, and what it sums up.
+        lifting: from a weight per word to the site's rows.
+        weights, values: as recorded: all of that attention, and what it sums up.
         upper, state: the layers from the site's on, and what went into it, where these are enough.
     """
 
@@ -113,20 +111,15 @@ class Replacing:
     batch: Batch
     call: int
     chosen: Selection
-    member: Float[Tensor, "batch pieces seq"]
-    rows: Float[Tensor, "batch rows pieces"]
+    lifting: Lifting
     weights: Float[Tensor, "batch heads queries pieces"]
     values: Float[Tensor, "batch heads pieces size"] | None
     upper: UpperLayers | None = None
     state: Float[Tensor, "batch pieces hidden"] | None = None
 
-    def lifted(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch rows pieces"]:
-        """The rows that show this attention."""
-        return lifted(attention, self.rows, self.member, self.chosen.valid)
-
     def by_passes(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
         """Logits of the network with these rows at the site: whole passes, or those of the layers from the site's on."""
-        rows = self.lifted(attention)
+        rows = self.lifting(attention)
         shape, count = rows.shape[:-3], len(self.batch)
         rows = rows.flatten(0, -3)
         times = len(rows) // count
@@ -154,7 +147,7 @@ class Replacing:
         piece = padded(self.batch, self.model.padding)[0][:, 0]
 
         def decode(attention: Tensor) -> Tensor:
-            rows = self.lifted(attention).to(values.dtype)
+            rows = self.lifting(attention).to(values.dtype)
             every = own.expand(*rows.shape[:-3], -1, -1, -1).clone()
             every[..., self.chosen.heads, :] = rows
             attended = torch.einsum("...bhk,bhkd->...bhd", every, values)
@@ -172,7 +165,7 @@ class Replacing:
         """How many numbers are held for one attention of every text, about."""
         count, heads, _, pieces = self.weights.shape
         width = int(getattr(self.model.network.config, "hidden_size", 768))
-        lifting = 4 * count * self.rows.shape[1] * (pieces + self.batch.ids.shape[1])
+        lifting = 4 * count * self.lifting.rows.shape[1] * (pieces + self.batch.ids.shape[1])
         passing = count * pieces * (8 * width + 4 * heads * pieces) if whole else 12 * count * width
         return lifting + passing
 

@@ -45,35 +45,48 @@ def mean_row(rows: Float[Tensor, "batch rows any"], valid: Bool[Tensor, "batch r
     return (rows * valid.unsqueeze(-1)).sum(1) / valid.sum(1, keepdim=True)
 
 
-def lifted(
-    attention: Float[Tensor, "*samples batch seq"],
-    rows: Float[Tensor, "batch rows pieces"],
-    member: Float[Tensor, "batch pieces seq"],
-    valid: Bool[Tensor, "batch rows"],
-) -> Float[Tensor, "*samples batch rows pieces"]:
-    """The rows that show another attention, nearest to the recorded ones.
+class Lifting:
+    """From another attention to the rows that show it, nearest to the recorded ones. What does not depend on that attention
+    is computed once.
 
     Args:
-        attention: one weight per word; sums to 1 (an attention of sum s gives every row s times its mass).
         rows: as recorded.
         member: see `membership`.
         valid: which rows there are; others are padding, and stay as they are.
     """
-    rows = rows.to(member.dtype)
-    words = member.sum(1, keepdim=True) > 0
-    mass = torch.where(words, masses(rows, member).clamp_min(TINY), 0)
-    totals = mass.sum(-1, keepdim=True)
-    alone = rows.shape[1] == 1
-    wanted = attention.unsqueeze(-2) * totals if alone else rescaled(attention, mass, totals, valid)
-    # each piece keeps its share of its word's mass; of a word that underflowed, all the same share
-    share = rows @ member
-    count = member.sum(1, keepdim=True).clamp_min(1)
-    factor = torch.where(share >= TINY, wanted / share.clamp_min(TINY), 0)
-    even = torch.where(share >= TINY, 0, wanted / count)
-    back = member.transpose(-1, -2)
-    of_text = member.sum(-1).unsqueeze(1)
-    result = rows * (factor @ back) + even @ back + rows * (1 - of_text)
-    return torch.where(valid.unsqueeze(-1), result, rows)
+
+    def __init__(
+        self,
+        rows: Float[Tensor, "batch rows pieces"],
+        member: Float[Tensor, "batch pieces seq"],
+        valid: Bool[Tensor, "batch rows"],
+    ) -> None:
+        self.rows, self.valid = rows.to(member.dtype), valid
+        self.share = masses(rows, member)
+        self.count = member.sum(1, keepdim=True)
+        self.mass = torch.where(self.count > 0, self.share.clamp_min(TINY), 0)
+        self.totals = self.mass.sum(-1, keepdim=True)
+        # words are looked up: multiplying by `member` would take most of the time of everything where texts are long
+        self.word = member.argmax(-1).unsqueeze(1)
+        self.of_text = member.any(-1).unsqueeze(1)
+
+    def __call__(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch rows pieces"]:
+        """The rows.
+
+        Args:
+            attention: one weight per word; sums to 1 (an attention of sum s gives every row s times its mass).
+        """
+        alone = self.rows.shape[1] == 1
+        wanted = (
+            attention.unsqueeze(-2) * self.totals if alone else rescaled(attention, self.mass, self.totals, self.valid)
+        )
+        # each piece keeps its share of its word's mass; of a word that underflowed, all the same share
+        there = self.share >= TINY
+        factor = torch.where(there, wanted / self.share.clamp_min(TINY), 0)
+        even = torch.where(there, 0, wanted / self.count.clamp_min(1))
+        word = self.word.expand(*factor.shape[:-1], -1)
+        changed = self.rows * factor.gather(-1, word) + even.gather(-1, word)
+        return torch.where(self.of_text & self.valid.unsqueeze(-1), changed, self.rows)
 
 
 def rescaled(

@@ -1,7 +1,7 @@
 import torch
 from scipy.optimize import minimize
 
-from attnprobe.models.pretrained.rows import lifted, masses, membership, shown
+from attnprobe.models.pretrained.rows import Lifting, masses, membership, shown
 
 
 def site(rows=3, *, seed=0):
@@ -24,13 +24,13 @@ def test_what_is_shown_is_the_mean_mass_of_each_words_pieces():
 def test_the_recorded_explanation_gives_back_the_recorded_rows():
     rows, member, valid = site()
     attention, _ = shown(masses(rows, member), valid)
-    torch.testing.assert_close(lifted(attention, rows, member, valid), rows, atol=1e-15, rtol=0)
+    torch.testing.assert_close(Lifting(rows, member, valid)(attention), rows, atol=1e-15, rtol=0)
 
 
 def test_the_lift_shows_what_is_asked_and_keeps_what_it_must():
     rows, member, valid = site()
     wanted = torch.tensor([[[0, 0.7, 0.1, 0.2, 0]], [[0, 0.0, 1.0, 0.0, 0]]], dtype=torch.float64)
-    found = lifted(wanted, rows, member, valid)
+    found = Lifting(rows, member, valid)(wanted)
     for sample in range(2):
         attention, share = shown(masses(found[sample], member), valid)
         torch.testing.assert_close(attention, wanted[sample], atol=1e-11, rtol=0)
@@ -46,7 +46,7 @@ def test_no_other_rows_that_show_it_are_nearer():
     wanted = torch.tensor([[0, 0.6, 0.3, 0.1, 0]], dtype=torch.float64)
     mass = masses(rows, member)[0, :, 1:4].numpy()
     target = wanted[0, 1:4].numpy() * mass.sum()
-    found = masses(lifted(wanted, rows, member, valid), member)[0, :, 1:4].numpy()
+    found = masses(Lifting(rows, member, valid)(wanted), member)[0, :, 1:4].numpy()
 
     def divergence(flat):
         x = flat.reshape(2, 3)
@@ -68,5 +68,5 @@ def test_no_other_rows_that_show_it_are_nearer():
 def test_a_word_that_underflowed_can_be_attended_to():
     rows, member, valid = site()
     rows[..., 3] = 0
-    found = lifted(torch.tensor([[0, 0, 1.0, 0, 0]]).double(), rows, member, valid)
+    found = Lifting(rows, member, valid)(torch.tensor([[0, 0, 1.0, 0, 0]]).double())
     torch.testing.assert_close(shown(masses(found, member), valid)[0][0, 2], torch.tensor(1.0).double())
