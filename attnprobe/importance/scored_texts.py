@@ -162,8 +162,8 @@ def _cells(table: pa.Table, name: str, path: Path) -> list[Any]:
     column = table[name].combine_chunks()
     fits = {
         BY_NUMBER: pa.types.is_integer(column.type),
-        BY_TOKENS: _is_list(column.type) and pa.types.is_string(column.type.value_type),
-        BY_TEXT: pa.types.is_string(column.type),
+        BY_TOKENS: _is_list(column.type) and _is_text(column.type.value_type),
+        BY_TEXT: _is_text(column.type),
     }[name]
     expected = {BY_NUMBER: "a whole number", BY_TOKENS: "a list of words", BY_TEXT: "text"}[name]
     if not fits or column.null_count:
@@ -187,3 +187,8 @@ def _numbers(column: pa.ChunkedArray, name: str, path: Path) -> tuple[Ragged, Bo
 
 def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Text in any of arrow's ways of storing it: pandas 3 writes the large one."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

@@ -12,6 +12,7 @@ from scipy import stats
 import attnprobe
 from attnprobe.errors import UserError
 from attnprobe.importance.file import File
+from attnprobe.importance.scored_texts import ScoredTexts
 from attnprobe.report.page.build import write_report
 from attnprobe.results.directory import RunDirectory
 from attnprobe.running.run import run
@@ -209,6 +210,17 @@ def test_scores_by_the_texts_themselves(tmp_path):
     written(path, [*rows, rows[0] | {"scores": [9.0] * len(rows[0]["scores"])}])
     with pytest.raises(UserError, match=r"are about the same words, with other scores: expected one row for each"):
         run(composed(*settings, f"importance.file.path={path}", "on_finished=remeasure"))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_text_may_be_stored_in_any_way(kind, tmp_path):
+    """What pandas 3 writes of a column of text is a large string."""
+    path = tmp_path / "own.parquet"
+    columns = {"text": pa.array(["a b", "c"], kind), "tokens": pa.array([["a", "b"], ["c"]], pa.list_(kind)),
+               "example_id": [0, 1], "scores": [[1.0, 2.0], [3.0]]}  # fmt: skip
+    pq.write_table(pa.table(columns), path)
+    assert ScoredTexts.read(path, "scores", ["text"]).keys == ["a b", "c"]
+    assert ScoredTexts.read(path, "scores", ["example_id", "text"]).tokens == [("a", "b"), ("c",)]
 
 
 def test_new_texts_have_their_scores_in_the_file(trained, tmp_path):
