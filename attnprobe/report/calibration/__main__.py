@@ -38,12 +38,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def made_by(models: pd.DataFrame) -> str:
-    """The command that trains these models, and perhaps some more: every control of theirs with every encoder and seed."""
-    told = " ".join(
-        f"study.{name}=[{','.join(map(str, sorted(models[column].unique())))}]"
-        for name, column in (("controls", "control"), ("encoders", "encoder"), ("data", "data"), ("seeds", "seed"))
+    """The commands that train these models and no others, one for each data set, encoder and set of seeds."""
+    seeds: dict[tuple[str, str, tuple[int, ...]], list[str]] = {}
+    for cell, own in models.groupby(["data", "encoder", "control"]):
+        data, encoder, control = map(str, list(cell))
+        seeds.setdefault((data, encoder, tuple(sorted(own["seed"]))), []).append(control)
+    return "; ".join(
+        f"python -m attnprobe +experiment=calibration study.data=[{data}] study.encoders=[{encoder}] "
+        f"study.controls=[{','.join(controls)}] study.seeds=[{','.join(map(str, those))}]"
+        for (data, encoder, those), controls in sorted(seeds.items())
     )
-    return f"python -m attnprobe +experiment=calibration {told}"
 
 
 if __name__ == "__main__":

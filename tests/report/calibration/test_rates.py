@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from attnprobe.report import calibration
+from attnprobe.report.calibration.__main__ import made_by
 from attnprobe.report.calibration.collect import SHIPPED, shipped
 from attnprobe.report.calibration.models import RIGHTNESS
 from attnprobe.report.calibration.published import PUBLISHED, nearer_optimum, removed_earlier
@@ -149,3 +150,17 @@ def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made()
     facts = json.loads(pq.read_schema(path).metadata[b"attnprobe"])
     assert "+experiment=calibration" in facts["made_by"]
     assert int(facts["models"]) == table.groupby(["criterion", "level"])["asked"].sum().max()
+
+
+def test_the_commands_that_are_shipped_train_these_models_and_no_others():
+    told = [
+        ("token", "lstm", "first", 1), ("token", "lstm", "first", 0), ("token", "lstm", "learned", 0),
+        ("token", "lstm", "learned", 1), ("token", "lstm", "uniform", 1), ("pair", "cnn", "first", 1),
+    ]  # fmt: skip
+    models = pd.DataFrame(told, columns=["data", "encoder", "control", "seed"])
+    start = "python -m attnprobe +experiment=calibration"
+    assert made_by(models).split("; ") == [
+        f"{start} study.data=[pair] study.encoders=[cnn] study.controls=[first] study.seeds=[1]",
+        f"{start} study.data=[token] study.encoders=[lstm] study.controls=[first,learned] study.seeds=[0,1]",
+        f"{start} study.data=[token] study.encoders=[lstm] study.controls=[uniform] study.seeds=[1]",
+    ]
