@@ -21,6 +21,9 @@ SIGNATURE = "# sha256: "
 SETTLED = 2_000_000_000
 """Nanoseconds. A file that changed more recently than this may change again within the same tick of its time stamp."""
 
+_SOUND: set[bytes] = set()
+"""SHA-256 of the contents that `read_sealed` found to be as they were written."""
+
 Record = dict[str, Any]
 """`sha256` and `bytes` of one file, as a manifest lists it."""
 
@@ -141,6 +144,10 @@ def read_sealed(path: Path) -> dict[str, Any]:
             f"{path} has no checksum: it is of another program, damaged, or of an earlier attnprobe, whose runs "
             f"cannot be checked. Leave it out, or make the run again in another folder (output=…)"
         )
-    if sealed(content).encode("utf-8", "surrogatepass") != raw:
-        raise damaged(path, "its content does not have the checksum that it names")
+    # the same bytes are asked about dozens of times while a page is made, and writing JSON takes far longer than hashing it
+    digest = hashlib.sha256(raw).digest()
+    if digest not in _SOUND:
+        if sealed(content).encode("utf-8", "surrogatepass") != raw:
+            raise damaged(path, "its content does not have the checksum that it names")
+        _SOUND.add(digest)
     return content
