@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -109,6 +110,7 @@ def given() -> list[str]:
 
 def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> float | None:
     """Train and examine, or carry out a study, and say what came of it; the settings are checked."""
+    began = time.perf_counter()
     # importing torch takes seconds that --help need not wait for
     from attnprobe.launching.sweep import objective
     from attnprobe.report.numbers import read_numbers
@@ -120,13 +122,16 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.results.directory import RunDirectory
     from attnprobe.running.run import run
     from attnprobe.running.settings import resumed
-    from attnprobe.studies.base import carry_out_study, with_teacher
+    from attnprobe.studies.base import Plan, carry_out_study, said_and_taken, with_teacher
 
     if sweep or config.study is not None:
         refuse_several_devices(config.trainer)
     if config.study is not None:
-        RESULTS.append(carry_out_study(overrides, composed))
+        plans: list[Plan] = []
+        RESULTS.append(carry_out_study(overrides, composed, on_plan=plans.append))
         publish_study(RESULTS[-1])
+        for line in filter(None, (said_and_taken(plan, time.perf_counter() - began) for plan in plans)):
+            print(line)
         return None
     config = resumed(config, overrides)
     if config.teacher == "auto":

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import ClassVar
 
 from attnprobe.errors import UserError
 from attnprobe.overrides import quoted
 from attnprobe.shown import duration
 from attnprobe.studies.base import Compose, Done, Member, Plan, Study, without_learned_attention
-from attnprobe.studies.timing import Costs, measured_costs
+from attnprobe.studies.timing import Costs, measured_costs, page_seconds
 
 FEWEST = {"train": 2000, "test": 400}
 """However short the time, no fewer examples than these are taken: fewer would leave every interval too wide to decide."""
@@ -61,24 +62,25 @@ class Audit(Study):
         return f"probe=[{','.join(['teacher', *again])}]"
 
     def plan(self, compose: Compose) -> Plan:
-        """As many rows as the time allows, and what that means in words."""
-        config = compose([self.examined])
+        """As many rows as the time allows, and what that means in words. This planning and the page are part of the time."""
+        began, config = perf_counter(), compose([self.examined])
         costs, epochs = measured_costs(config), int(config.training.epochs)
         if epochs and self.repeated != "probe=[teacher]":
             costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
         trainings = 2 * (1 + len(self.seeds)) if epochs else 0
-        kept = rows_within(costs, epochs, trainings, self.minutes * 60)
+        beside = page_seconds(self.probes) + perf_counter() - began
+        kept = rows_within(costs, epochs, trainings, self.minutes * 60 - beside)
         most = dict(config.data.most or {}) | kept
         sizes = costs.rows | kept
-        estimate = Costs(sizes, costs.training, costs.probing, costs.device).seconds(epochs, trainings)
+        estimate = beside + replace(costs, rows=sizes).seconds(epochs, trainings)
         work = f"{trainings} trainings of {epochs} epochs on {sizes['train']:,} texts" if epochs else "nothing to train"
         probing = f"{len(self.probes)} probes on {sizes['test']:,}"
         words = f"{work}, {probing}: about {duration(estimate)} on this machine ({costs.device})"
         if kept:
-            full = duration(costs.seconds(epochs, trainings))
+            full = duration(beside + costs.seconds(epochs, trainings))
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
             words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
-        return Plan(most if kept else {}, words)
+        return Plan(most if kept else {}, words, estimate)
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
         """The examined run; the same with other seeds, and with uniform attention."""

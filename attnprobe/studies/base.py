@@ -76,10 +76,12 @@ class Plan:
     Attributes:
         rows: split → at most that many of its rows (`data.most`), for all members; empty: as the command line says.
         words: the sentence.
+        seconds: what the whole study is expected to take, its page included; None where nobody measured, or not now.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
+    seconds: float | None = None
 
     @property
     def overrides(self) -> list[str]:
@@ -140,12 +142,15 @@ class Study(ABC):
 
 @answering_disk()
 @read_once()
-def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
+def carry_out_study(
+    overrides: Sequence[str], compose: Compose, *, on_plan: Callable[[Plan], None] = lambda plan: None
+) -> Path:
     """Carry out all members of a study, or what is left of them.
 
     Args:
         overrides: the user's command line.
         compose: makes a configuration of it.
+        on_plan: is given the plan.
 
     Returns:
         the study's directory, `<output>/<data>/<study>-<fingerprint>`; its study.json lists the members.
@@ -160,6 +165,9 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
     own = Settings.of(compose(changed(overrides, [])))
     directory = Path(config.output) / str(config.data.name) / f"{study.name}-{fingerprint([settings, own.training])}"
     plan = planned(study, lambda changes: compose(changed(overrides, changes)), directory)
+    on_plan(plan)
+    # the study's own choice, which an experiment's file may have made: members know nothing of the experiment
+    figures = f"figures={str(bool(config.figures)).lower()}"
     done: list[Done] = []
     for number, stage in enumerate(study.stages(int(config.seed), str(config.model.name), done), start=1):
         began = time.monotonic()
@@ -169,7 +177,7 @@ def carry_out_study(overrides: Sequence[str], compose: Compose) -> Path:
             print(
                 f"{study.name}, stage {number}, run {place} of {len(stage)}: {described(member)}{time_left}", flush=True
             )
-            part = compose(changed(overrides, [f"seed={member.seed}", *plan.overrides, *member.overrides]))
+            part = compose(changed(overrides, [f"seed={member.seed}", figures, *plan.overrides, *member.overrides]))
             part.experiment = f"{study.name}_{member.role}"
             done.append(Done(member, run(part, sweep=True)))
     write_sealed(
@@ -198,6 +206,15 @@ def planned(study: Study, compose: Compose, directory: Path) -> Plan:
     if plan.words:
         print(f"{study.name}: {plan.words}", flush=True)
     return plan
+
+
+def said_and_taken(plan: Plan, seconds: float) -> str:
+    """The estimate beside what it took, as a line; empty where nothing was estimated.
+
+    >>> said_and_taken(Plan(seconds=180), 192)
+    'took 3.2 minutes; 3.0 were expected'
+    """
+    return "" if plan.seconds is None else f"took {seconds / 60:.1f} minutes; {plan.seconds / 60:.1f} were expected"
 
 
 def described(member: Member) -> str:

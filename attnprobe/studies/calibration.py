@@ -97,7 +97,7 @@ class Calibration(Study):
                     one,
                     (
                         *self.settings_of(data), *DATA[data], *ENCODERS[encoder], *CONTROLS[control], f"data.name={data}",
-                        f"model.name={encoder}_{control}", examined, "figures=false",
+                        f"model.name={encoder}_{control}", examined,
                     ),
                 )
                 for data, encoder, control in product(self.data, self.encoders, self.controls)

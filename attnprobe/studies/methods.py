@@ -62,8 +62,7 @@ class Methods(Study):
                     encoder,
                     one,
                     (*DATA[data], *self.settings, *ENCODERS[encoder], f"data.name={data}", f"model.name={encoder}",
-                     "probe=[known_answer,plausibility]", f"importances=[{','.join(self.defined(encoder))}]",
-                     "figures=false"),
+                     "probe=[known_answer,plausibility]", f"importances=[{','.join(self.defined(encoder))}]"),
                 )
                 for data, encoder in product(self.data, self.encoders)
                 if encoder not in WITHOUT_CONTEXT or data in SINGLE_WORD

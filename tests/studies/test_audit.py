@@ -4,6 +4,7 @@ import csv
 import json
 import random
 
+import numpy as np
 import pytest
 
 from attnprobe.data.sources import FileSource
@@ -13,9 +14,9 @@ from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.running.settings import Settings
-from attnprobe.studies.audit import rows_within
-from attnprobe.studies.base import carry_out_study
-from attnprobe.studies.timing import Costs, measured_costs
+from attnprobe.studies.audit import Audit, rows_within
+from attnprobe.studies.base import Plan, carry_out_study, said_and_taken
+from attnprobe.studies.timing import Costs, measured_costs, page_seconds, seconds_per_text
 from tests.runs import SMALL_ADVERSARY, composed
 
 QUICK = ("training.epochs=2", "data.embedding_size=12", "study.seeds=[1]", "trainer.accelerator=cpu", *SMALL_ADVERSARY)
@@ -144,6 +145,41 @@ def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
     assert costs.seconds(4, 3, probed=2) == pytest.approx(12 * 300 * costs.training + 2 * 60 * costs.probing)
 
 
+def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
+    lengths = np.array([5] * 20 + [10] * 20 + [15] * 20)
+
+    def together(rows):
+        return 0.7 + sum(0.01 * lengths[row] for row in rows)
+
+    assert seconds_per_text(together, lengths, batch=64) == pytest.approx(0.1 + 0.7 / 64)
+    for few in range(1, 7):  # too few to tell them apart, or nearly
+        assert 0.1 <= seconds_per_text(together, lengths[20 : 20 + few] + 0, batch=64) <= 1
+
+
+def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_took(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("attnprobe.studies.audit.page_seconds", lambda probes: 7.0 * len(probes))
+    ticks = iter([100.0, 130.0])
+    monkeypatch.setattr("attnprobe.studies.audit.perf_counter", lambda: next(ticks))
+    costs = Costs({"train": 5000, "validation": 500, "test": 2000}, training=0.001, probing=0.05, device="cpu")
+    monkeypatch.setattr("attnprobe.studies.audit.measured_costs", lambda config: costs)
+    plan = Audit(seeds=(1,), probes=("permutation", "skill"), minutes=3, epochs=2).plan(
+        lambda changes: compose(["training.epochs=2", *changes])
+    )
+    # 30 s of planning, 14 s of the page, 4 trainings of 2 epochs; the rest is for test texts
+    assert plan.rows == {"test": 1920}
+    assert plan.seconds == pytest.approx(44 + 40 + 1920 * 0.05)
+    assert said_and_taken(plan, 210) == "took 3.5 minutes; 3.0 were expected"
+    assert said_and_taken(Plan(), 210) == ""
+
+
+def test_a_page_is_expected_to_take_longer_the_more_figures_it_has(monkeypatch):
+    monkeypatch.setattr("attnprobe.studies.timing.small_figure_seconds", lambda: 0.5)
+    none, one, many = (
+        page_seconds(probes) for probes in ([], ["permutation"], ["permutation", "adversarial", "erasure"])
+    )
+    assert 0 < none < one < many
+
+
 def test_rows_are_left_out_until_the_time_suffices():
     costs = Costs({"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu")
     for minutes in (20, 60, 120, 600):
@@ -174,3 +210,7 @@ def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):
     assert "is not tested: it needs the probe adversarial." in " ".join(said.split())
     assert "adversary (search)" not in said
     assert (directory / "report.html").exists()
+    # as its experiment says, of which the members know nothing
+    assert not compose(command).figures
+    assert len(list(directory.parent.glob("*-seed*"))) == 4
+    assert not list(directory.parent.glob("*-seed*/figures"))
