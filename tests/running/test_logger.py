@@ -48,6 +48,7 @@ def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
     assert "validation/selection" not in events.Tags()["scalars"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of mlflow's own use of SQLAlchemy
 def test_mlflow_has_the_curve_that_the_run_has(tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="no mlflow: pip install 'attnprobe[mlflow]'")
     with toy_training(tmp_path, "logger=mlflow") as (_, curve):
