@@ -189,9 +189,9 @@ def guessing(runs: Sequence[Run]) -> str:
     for run in runs:
         measured = quality_of(run.directory, run.split)
         if measured is not None and not measured.better_than_guessing:
-            seed = f" (seed {run.seed})" if len(runs) > 1 else ""
+            seed = f"seed {run.seed}: " if len(runs) > 1 else ""
             one_class = "" if measured.only is None else f"it says {measured.only} of every text, "
-            return f"{one_class}{measured.in_short}{seed}"
+            return f"{seed}{one_class}{measured.in_short}"
     return ""
 
 

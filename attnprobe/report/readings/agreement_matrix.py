@@ -103,7 +103,7 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             if not np.isnan(tau):
                 shade = "white" if abs(tau) > 0.6 else "black"
                 if not crowded:
-                    panel.annotate(f"{tau:.2f}", (x, y), ha="center", va="center", fontsize=6, color=shade)
+                    panel.annotate(in_cell(tau), (x, y), ha="center", va="center", fontsize=6, color=shade)
                 note(panel, x, y, f"{words[order[y]]} and {words[order[x]]}: τ = {tau:.3f}", width=1, height=1)
         angle, side = (90, "center") if crowded else (35, "right")
         panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=angle, ha=side)
@@ -115,6 +115,17 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     around(figure)
     figure.colorbar(colours, ax=axes, aspect=30, pad=0.02).set_label("Kendall's τ")  # one scale for all panels
     return figure
+
+
+def in_cell(tau: float) -> str:
+    """A correlation in as few characters as it needs, so that those of neighbouring cells do not touch.
+
+    >>> in_cell(-0.018), in_cell(0.754), in_cell(-0.001), in_cell(-1.0)
+    ('−.02', '.75', '0', '−1')
+    """
+    rounded = round(tau, 2) + 0.0  # none is called −0
+    words = f"{rounded:.0f}" if rounded == int(rounded) else f"{rounded:.2f}".replace("0.", ".")
+    return words.replace("-", "−")
 
 
 CLAIMS = (
