@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnprobe.batch import Batch, Task
 from attnprobe.data.module import TextDataModule
@@ -26,7 +26,10 @@ from attnprobe.shown import visible
 PREDICTED, CONTRAST = "predicted", "contrast"
 BASELINES = {"zeros": "the zero vector", "mean": "the mean vector of the text's words"}
 AT_ONCE = 1 << 16
-"""Tokens that a model reads at a time, about."""
+"""Tokens that a small model reads at a time, about."""
+SMALL = 2_000_000
+"""Parameters, embeddings not among them, above which a model reads fewer at a time: what a transformer keeps of a token for
+the way back grows with them. Of 65,536 tokens MiniLM, which has 11 million, kept 13 GB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +85,20 @@ class Explained:
         number = content.long().cumsum(-1) - 1
         share = torch.ones(len(kept), len(word), 1, dtype=self.inputs.dtype, device=kept.device)
         share[:, word >= 0] = kept.to(self.inputs.dtype)[:, number[word[word >= 0]]].unsqueeze(-1)
-        at_once = max(1, AT_ONCE // len(word))
         parts = []
         with torch.no_grad():
-            for some in share.split(at_once):
+            for some in share.split(texts_at_once(self.model, len(word))):
                 inputs = self.baseline + some * (self.inputs - self.baseline)
                 texts = self.batch.rows(torch.zeros(len(some), dtype=torch.long, device=kept.device))
                 parts.append(self.model.outputs_from(texts, inputs).logits)
         return torch.cat(parts)
+
+
+def texts_at_once(model: nn.Module, width: int) -> int:
+    """How many texts of this width a model reads at a time: so many that what it keeps of them is a few GB at most."""
+    tables = {id(table) for one in model.modules() if isinstance(one, nn.Embedding) for table in one.parameters()}
+    own = sum(part.numel() for part in model.parameters() if id(part) not in tables)
+    return max(1, AT_ONCE * SMALL // max(SMALL, own) // width)
 
 
 def per_word(at_parts: Float[Tensor, "batch parts"], subject: Subject) -> Float[Tensor, "batch seq"]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnprobe.errors import UserError
-from attnprobe.importance.attribution import AT_ONCE, Attribution, per_word
+from attnprobe.importance.attribution import Attribution, per_word, texts_at_once
 from attnprobe.importance.base import Note, Subject
 
 
@@ -48,14 +48,14 @@ class IntegratedGradients(Attribution):
         explained, total = subject.cached(self.explained), subject.cached(self.total)
         scores, steps = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=total.device), self.steps
         left, method = explained.texts, CaptumIntegratedGradients(explained)
-        width = explained.inputs.shape[1]
+        at_once = texts_at_once(subject.classifier, explained.inputs.shape[1])
         while True:
             at_vectors = method.attribute(
                 explained.inputs[left],
                 explained.baseline[left],
                 additional_forward_args=left,
                 n_steps=steps,
-                internal_batch_size=max(len(left), AT_ONCE // width),
+                internal_batch_size=max(len(left), at_once),
             )
             scores[left] = at_vectors.detach().sum(-1).double()
             left = left[(scores[left].sum(-1) - total[left]).abs() > self.gap]

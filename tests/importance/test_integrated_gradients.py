@@ -3,6 +3,7 @@ import torch
 from captum.attr import IntegratedGradients as Direct
 
 from attnprobe.errors import UserError
+from attnprobe.importance.attribution import AT_ONCE, texts_at_once
 from attnprobe.importance.integrated_gradients import IntegratedGradients
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
@@ -70,3 +71,11 @@ def test_the_mean_of_the_text_is_another_baseline():
     torch.testing.assert_close(subject.scores("integrated_gradients"), centred.masked_fill(~content, 0))
     with pytest.raises(UserError, match="baseline=median: expected zeros or mean"):
         IntegratedGradients(baseline="median")
+
+
+def test_a_large_network_reads_fewer_texts_at_a_time_whatever_its_vocabulary():
+    small = torch.nn.ModuleList([torch.nn.Embedding(30_000, 100), torch.nn.Linear(100, 100)])
+    large = torch.nn.ModuleList([*small, torch.nn.Linear(2_000, 4_000, bias=False)])
+    assert texts_at_once(small, 32) == AT_ONCE // 32
+    assert texts_at_once(large, 32) == AT_ONCE // 4 // 32 - 1  # 8,010,100 parameters: a little less than a quarter
+    assert texts_at_once(large, 10**9) == 1
