@@ -111,6 +111,7 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     """
     if costs.seconds(epochs, trainings) <= seconds:
         return {}
+    seconds -= costs.beside(trainings)
     kept = {}
     training = trainings * epochs * costs.rows["train"] * costs.training
     test = max(FEWEST["test"], int((seconds - training) / costs.probing)) if costs.probing else costs.rows["test"]

@@ -48,16 +48,23 @@ class Costs:
         training: seconds per training example and epoch, validation included.
         probing: seconds per test example, all probes together.
         device: where it was measured.
+        each: seconds that a run takes to read its data and build its model.
     """
 
     rows: dict[str, int]
     training: float
     probing: float
     device: str
+    each: float = 0.0
 
     def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
         """An estimate for a number of trainings, and for how many of them are probed."""
-        return trainings * epochs * self.rows["train"] * self.training + probed * self.rows["test"] * self.probing
+        training = trainings * epochs * self.rows["train"] * self.training
+        return self.beside(trainings) + training + probed * self.rows["test"] * self.probing
+
+    def beside(self, trainings: int) -> float:
+        """What so many runs take that have a row or thousands; one run where nothing is trained."""
+        return max(1, trainings) * self.each
 
 
 def measured_costs(config: DictConfig) -> Costs:
@@ -70,11 +77,13 @@ def measured_costs(config: DictConfig) -> Costs:
         UserError: the data cannot be used.
     """
     content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    began = perf_counter()
     data: TextDataModule = instantiate(content["data"], seed=content["seed"])
     data.setup("fit")
     with torch.random.fork_rng():
         torch.manual_seed(content["seed"])
         classifier = untrained(content, data)
+    each = perf_counter() - began
     tell_section(str(data.name), data.section)
     probes = [instantiate(part) for part in content["probe"].values()]
     for probe in probes:
@@ -96,9 +105,10 @@ def measured_costs(config: DictConfig) -> Costs:
 
     with examined_precisely(classifier.eval()):
         probing = seconds_per_text(together, test.words.lengths, int(content["data"]["eval_batch_size"]))
-    # the first step pays for what is set up once; an epoch ends with a pass over the validation split
-    share = 1 + data.sizes["validation"] / data.sizes["train"] / 3
-    return Costs(data.sizes, median(steps[-4:]) * share, probing, device)
+    # the first step pays for what is set up once; an epoch ends with a pass over the validation split, and the trained model
+    # reads the training texts once more
+    share = 1 + (data.sizes["validation"] / data.sizes["train"] + 1 / max(1, int(content["training"]["epochs"]))) / 3
+    return Costs(data.sizes, median(steps[-4:]) * share, probing, device, each)
 
 
 def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int) -> float:

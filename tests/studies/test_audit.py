@@ -142,7 +142,10 @@ def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
     assert 1e-6 < costs.training < 0.1
     assert 1e-6 < costs.probing < 10
     assert not Settings.of(config).directory.exists()  # nothing is written
-    assert costs.seconds(4, 3, probed=2) == pytest.approx(12 * 300 * costs.training + 2 * 60 * costs.probing)
+    assert costs.each > 0
+    assert costs.seconds(4, 3, probed=2) == pytest.approx(
+        3 * costs.each + 12 * 300 * costs.training + 2 * 60 * costs.probing
+    )
 
 
 def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
@@ -160,14 +163,14 @@ def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_
     monkeypatch.setattr("attnprobe.studies.audit.page_seconds", lambda probes: 7.0 * len(probes))
     ticks = iter([100.0, 130.0])
     monkeypatch.setattr("attnprobe.studies.audit.perf_counter", lambda: next(ticks))
-    costs = Costs({"train": 5000, "validation": 500, "test": 2000}, training=0.001, probing=0.05, device="cpu")
+    costs = Costs({"train": 5000, "validation": 500, "test": 2000}, training=0.001, probing=0.05, device="cpu", each=2.0)
     monkeypatch.setattr("attnprobe.studies.audit.measured_costs", lambda config: costs)
     plan = Audit(seeds=(1,), probes=("permutation", "skill"), minutes=3, epochs=2).plan(
         lambda changes: compose(["training.epochs=2", *changes])
     )
-    # 30 s of planning, 14 s of the page, 4 trainings of 2 epochs; the rest is for test texts
-    assert plan.rows == {"test": 1920}
-    assert plan.seconds == pytest.approx(44 + 40 + 1920 * 0.05)
+    # 30 s of planning, 14 s of the page, 4 runs to set up, 4 trainings of 2 epochs; the rest is for test texts
+    assert plan.rows == {"test": 1760}
+    assert plan.seconds == pytest.approx(44 + 8 + 40 + 1760 * 0.05)
     assert said_and_taken(plan, 210) == "took 3.5 minutes; 3.0 were expected"
     assert said_and_taken(Plan(), 210) == ""
 
@@ -181,11 +184,11 @@ def test_a_page_is_expected_to_take_longer_the_more_figures_it_has(monkeypatch):
 
 
 def test_rows_are_left_out_until_the_time_suffices():
-    costs = Costs({"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu")
+    costs = Costs({"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu", each=9)
     for minutes in (20, 60, 120, 600):
         kept = rows_within(costs, epochs=8, trainings=6, seconds=60 * minutes)
         sizes = costs.rows | kept
-        planned = Costs(sizes, costs.training, costs.probing, "cpu").seconds(8, 6)
+        planned = Costs(sizes, costs.training, costs.probing, "cpu", costs.each).seconds(8, 6)
         floor = sizes["train"] == 2000 and sizes["test"] == 400
         assert planned <= 60 * minutes * 1.001 or floor
         assert not kept or planned > 60 * minutes * 0.9  # no more is left out than needed
