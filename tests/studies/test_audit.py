@@ -163,7 +163,9 @@ def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_
     monkeypatch.setattr("attnprobe.studies.audit.page_seconds", lambda probes: 7.0 * len(probes))
     ticks = iter([100.0, 130.0])
     monkeypatch.setattr("attnprobe.studies.audit.perf_counter", lambda: next(ticks))
-    costs = Costs({"train": 5000, "validation": 500, "test": 2000}, training=0.001, probing=0.05, device="cpu", each=2.0)
+    costs = Costs(
+        {"train": 5000, "validation": 500, "test": 2000}, training=0.001, probing=0.05, device="cpu", each=2.0
+    )
     monkeypatch.setattr("attnprobe.studies.audit.measured_costs", lambda config: costs)
     plan = Audit(seeds=(1,), probes=("permutation", "skill"), minutes=3, epochs=2).plan(
         lambda changes: compose(["training.epochs=2", *changes])
@@ -184,7 +186,9 @@ def test_a_page_is_expected_to_take_longer_the_more_figures_it_has(monkeypatch):
 
 
 def test_rows_are_left_out_until_the_time_suffices():
-    costs = Costs({"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu", each=9)
+    costs = Costs(
+        {"train": 50_000, "validation": 5000, "test": 25_000}, training=0.002, probing=0.05, device="cpu", each=9
+    )
     for minutes in (20, 60, 120, 600):
         kept = rows_within(costs, epochs=8, trainings=6, seconds=60 * minutes)
         sizes = costs.rows | kept
