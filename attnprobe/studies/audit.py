@@ -58,14 +58,18 @@ class Audit(Study):
     def repeated(self) -> str:
         """The probes of the further seeds as an override: how far attention moved, and, where agreement is asked, what it is
         compared with."""
-        again = [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
-        return f"probe=[{','.join(['teacher', *again])}]"
+        return f"probe=[{','.join(['teacher', *self.again])}]"
+
+    @property
+    def again(self) -> list[str]:
+        """The probes of the first run that the further seeds repeat."""
+        return [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
 
     def plan(self, compose: Compose) -> Plan:
         """As many rows as the time allows, and what that means in words. This planning and the page are part of the time."""
         began, config = perf_counter(), compose([self.examined])
         costs, epochs = measured_costs(config), int(config.training.epochs)
-        if epochs and self.repeated != "probe=[teacher]":
+        if epochs and self.again:
             costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
         trainings = 2 * (1 + len(self.seeds)) if epochs else 0
         beside = page_seconds(self.probes) + perf_counter() - began
