@@ -1,7 +1,7 @@
 """How much faster Jain & Wallace's probes, and the whole command, are than their code as it was released.
 
     python -m benchmarks [RUN] [--examples 1725] [--repeats 5] [--threads 2] [--rows permutation …]
-                         [--whole 2 [SETTING …]] [--toy 3]
+                         [--whole 2 [SETTING …]] [--toy 3] [--figure ratios.png]
 
 RUN is the directory of a finished run of an LSTM with additive attention on texts of two classes; without one a model is
 trained on the built-in corpus first. Both sides use the same weights, the same test texts and the same process, in turn. The
@@ -27,6 +27,7 @@ from statistics import median
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--whole", nargs="+", metavar=("N", "SETTING"), help="how often, and our side's settings")
     parser.add_argument("--toy", type=int, default=0, help="how often")
+    parser.add_argument("--figure", type=Path, help="the ratios, drawn")
     given = parser.parse_args()
     if given.whole and set(given.rows) != set(PARTS):
         parser.error("--whole needs all rows")
@@ -59,28 +61,49 @@ def main() -> None:
         data.setup("fit")
     sides = Sides.of(loaded.classifier, data, given.examples)
     found = timed(sides, given.rows, given.repeats)
-    title = (
-        f"{directory.name}: {len(sides.texts):,} test texts, {given.threads} thread(s), {processor()}; medians of "
+    rows = [*found.values(), *([summed(found)] if len(found) > 1 else [])]
+    table = Table(
+        title=f"{directory.name}: {len(sides.texts):,} test texts, {given.threads} thread(s), {processor()}; medians of "
         f"{given.repeats}"
     )
-    table = Table(title=title)
     for column in ("", "as released, s", "attnprobe, s", "times faster", "range"):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for each in found.values():
-        table.add_row(*each.cells())
-    if len(found) > 1:
-        table.add_row(*summed(found).cells())
-    if given.whole:
-        times, *settings = given.whole
-        both, training = whole(sides, data, found, settings, given.threads, int(times))
-        table.add_row(*both.cells())
-        table.add_row("of it training", f"{median(training):.3g}", "", "", "")
-    if given.toy:
-        toy = [*interleaved({"toy": lambda: command(["data=testbed"], given.threads)}, given.toy)["toy"]]
-        table.add_row(
-            "built-in corpus, prompt to prompt", "", f"{median(toy):.3g}", "", f"{min(toy):.3g} to {max(toy):.3g}"
-        )
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    try:
+        for each in rows:
+            table.add_row(*each.cells())
+        if given.whole:
+            times, *settings = given.whole
+            both, training = whole(sides, data, found, settings, given.threads, int(times))
+            rows.append(both)
+            table.add_row(*both.cells())
+            table.add_row("of it training", f"{median(training):.3g}", "", "", "")
+        if given.toy:
+            toy = interleaved({"toy": lambda: command(["data=testbed"], given.threads)}, given.toy)["toy"]
+            table.add_row(
+                "built-in corpus, prompt to prompt", "", f"{median(toy):.3g}", "", f"{min(toy):.3g} to {max(toy):.3g}"
+            )
+    finally:  # what was measured is said, also where the whole command fails or is interrupted
+        Console(width=None if sys.stdout.isatty() else 120).print(table)
+        if given.figure:
+            drawn(rows).savefig(given.figure, dpi=150)
+
+
+def drawn(rows: list[Compared]) -> Figure:
+    """How many times faster each row is, median and range."""
+    figure = Figure(figsize=(7, 0.4 * len(rows) + 1), layout="constrained")
+    axes = figure.subplots()
+    for place, each in enumerate(rows):
+        ratios = each.ratios
+        middle = median(ratios)
+        axes.plot([ratios[0], ratios[-1]], [place, place], color="#0072B2", lw=4, solid_capstyle="butt")
+        axes.plot(middle, place, "o", color="#222222")
+        axes.annotate(f"{middle:.3g} ×", (middle, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), [each.name for each in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.8)
+    axes.axvline(1, color="#bbbbbb", lw=1)
+    axes.set_xlabel("times faster than the released procedure: median and range of the repeats")
+    return figure
 
 
 def timed(sides: Sides, names: list[str], repeats: int) -> dict[str, Compared]:

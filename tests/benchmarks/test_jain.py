@@ -10,7 +10,7 @@ from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.measures import kendall_tau_test
 from benchmarks import released
-from benchmarks.__main__ import summed, timed
+from benchmarks.__main__ import drawn, summed, timed
 from benchmarks.jain import PARTS, Sides
 from benchmarks.timing import Compared, interleaved, together
 from tests.toys import toy_batch, toy_classifier
@@ -103,3 +103,13 @@ def test_the_sides_are_timed_in_turn():
     seconds = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2)
     assert calls == ["a", "b", "a", "b"]
     assert {side: len(times) for side, times in seconds.items()} == {"a": 2, "b": 2}
+
+
+def test_the_figure_has_a_row_and_a_range_for_each_ratio():
+    axes = drawn(
+        [Compared("slow", [1.0, 1.2], [2.0, 2.0]), Compared("fast", [50.0, 60.0, 20.0], [0.5, 0.5, 0.5])]
+    ).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["slow", "fast"]
+    assert [text.get_text() for text in axes.texts] == ["0.55 ×", "100 ×"]
+    ranges = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2][:2]
+    np.testing.assert_allclose(ranges, [[0.5, 0.6], [40, 120]])
