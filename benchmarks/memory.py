@@ -106,9 +106,9 @@ def child(task: str, *arguments: str) -> None:
 
         Settings.of(composed(*arguments)).data().setup("fit")
     else:
-        from attnprobe.report.page.build import write_report
+        from attnprobe.report.__main__ import main as report
 
-        write_report([arguments[0]], Path(arguments[1]))
+        report([arguments[0], "-o", arguments[1]])
     print(json.dumps({"peak": peak_memory()}))
 
 

@@ -7,37 +7,17 @@ from pathlib import Path
 
 from attnprobe.errors import UserError
 from attnprobe.launching.signals import answering_signals
-from attnprobe.report.archive import write_archive
-from attnprobe.report.page.browser.browse import MEGABYTES
-from attnprobe.report.page.build import TITLE, write_report
+from attnprobe.report.memory import give_back_memory
 
 
 @answering_signals("attnprobe.report", "writes the whole report")
 def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        description="One self-contained HTML page out of finished runs: verdicts, tests, published numbers beside "
-        "measured ones, and a browser over the examples. Beside it, figures as PDF and tables as CSV and LaTeX.",
-    )
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUNS", help="run directories, directories above runs, or glob patterns"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("report.html"), help="the page (default: report.html)"
-    )
-    parser.add_argument("--title", default=TITLE, help="heads the page")
-    parser.add_argument(
-        "--no-text", action="store_true", help="leave the texts out; positions, numbers and the classes' names stay"
-    )
-    parser.add_argument(
-        "--megabytes", type=float, default=MEGABYTES, metavar="MB",
-        help=f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps",
-    )  # fmt: skip
-    parser.add_argument(
-        "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
-    )
-    asked = parser.parse_args(arguments)
+    give_back_memory()  # before what imports Arrow
+    from attnprobe.report.archive import write_archive
+    from attnprobe.report.page.build import write_report
+
+    asked = arguments_of(arguments, program)
     try:
         if asked.archive is not None and asked.archive.suffix.lower() != ".zip":
             raise UserError(
@@ -67,6 +47,36 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m attnp
     )
     if asked.archive is not None:
         print(f"archive: {asked.archive} ({asked.archive.stat().st_size / 1e6:.1f} MB)")
+
+
+def arguments_of(arguments: Sequence[str] | None, program: str) -> argparse.Namespace:
+    """What is asked for."""
+    from attnprobe.report.page.browser.browse import MEGABYTES
+    from attnprobe.report.page.build import TITLE
+
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="One self-contained HTML page out of finished runs: verdicts, tests, published numbers beside "
+        "measured ones, and a browser over the examples. Beside it, figures as PDF and tables as CSV and LaTeX.",
+    )
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUNS", help="run directories, directories above runs, or glob patterns"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="the page (default: report.html)"
+    )
+    parser.add_argument("--title", default=TITLE, help="heads the page")
+    parser.add_argument(
+        "--no-text", action="store_true", help="leave the texts out; positions, numbers and the classes' names stay"
+    )
+    parser.add_argument(
+        "--megabytes", type=float, default=MEGABYTES, metavar="MB",
+        help=f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps",
+    )  # fmt: skip
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
+    )
+    return parser.parse_args(arguments)
 
 
 def progress(step: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.colors import is_color_like
 
-from attnprobe.report.wide import facets, mean_in_columns, metrics_there, per_example
+from attnprobe.report.wide import ByMetric, facets, mean_in_columns, metrics_there, per_example
 from attnprobe.results.table import IMPORTANCES
 
 COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
@@ -31,7 +31,7 @@ class Facts:
         return self.title.replace("×", "x").encode("ascii", "replace").decode("ascii")
 
 
-def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
+def facts_of(name: str, results: pd.DataFrame | ByMetric, probe: str) -> Facts:
     """What the results' runs say of the importance that a probe files under this name; made of the name where they say
     nothing.
 
@@ -46,7 +46,7 @@ def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
     )
 
 
-def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
+def importances_in(results: pd.DataFrame | ByMetric, probe: str, mark: str) -> list[str]:
     """The names that follow `mark` in the metrics of a probe, in the order in which the probe took its importances; those
     of which the runs say nothing follow in alphabetical order."""
     there = {one.removeprefix(mark) for one in metrics_there(results, probe) if one.startswith(mark)}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.report.importances import facts_of, importances_in
-from attnprobe.report.wide import facets, mean_in_columns, per_example
+from attnprobe.report.wide import ByMetric, facets, mean_in_columns, per_example
 from attnprobe.results.statistics import rank_biserial, wilson
 
 PROBE = "erasure"
@@ -14,20 +14,20 @@ OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
 """Orders that are the probe's own and no importances, with the words and the colour for each."""
 
 
-def shown(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
+def shown(results: pd.DataFrame | ByMetric, kind: str = "removed_fraction") -> list[str]:
     """The rankings that the table has numbers of this kind of."""
     there = [name for name in importances_in(results, PROBE, f"{kind}_") if name != "random_mean"]
     first, last = ([name for name in there if name == own] for own in OWN)
     return [*first, *(name for name in there if name not in OWN), *last]
 
 
-def look(results: pd.DataFrame, name: str) -> tuple[str, str]:
+def look(results: pd.DataFrame | ByMetric, name: str) -> tuple[str, str]:
     """A ranking's words and colour."""
     facts = facts_of(name, results, PROBE)
     return OWN.get(name, (facts.title, facts.colour))
 
 
-def paired(results: pd.DataFrame) -> pd.DataFrame:
+def paired(results: pd.DataFrame | ByMetric) -> pd.DataFrame:
     """Every two rankings compared example by example: who flips the decision with fewer items.
 
     A ranking that never flips needs more than one that does; where neither flips, nothing is compared.
@@ -84,7 +84,7 @@ def of_each(outline: pd.DataFrame) -> list[tuple[str, ...]]:
     return [("never_flips", f"removed_fraction_{name}", f"regret_{name}") for name in shown(outline)]
 
 
-def pair_rows(results: pd.DataFrame) -> pd.DataFrame:
+def pair_rows(results: pd.DataFrame | ByMetric) -> pd.DataFrame:
     """`paired`, headed in words."""
     names = shown(results, "removed_count")
     if len(names) < 2:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ from attnprobe.report.claims import Claim
 from attnprobe.report.importances import facts_of, importances_in
 from attnprobe.report.numbers import EVERY, Numbers, numbers_of
 
-Draw = Callable[[pd.DataFrame, pd.DataFrame | None], Figure]
+Draw = Callable[[Any, pd.DataFrame | None], Figure]
+"""A long table, or numbers by metric (`Drawing.by_metric`), and the examples' table → a figure."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ class Drawing:
     It is given the rows of these metrics and of the `optional` ones that are there (None: of every metric without steps of
     its probes; `("erasure", "regret_*")`: of all that begin so), not those of whole tables. `examples(results)` → ids:
     those whose texts and rows with steps it shows, chosen by the rows without steps; None: of all examples.
+
+    `by_metric`: in place of rows it is given the numbers to read (`attnprobe.report.numbers.Numbers`), so that many metrics
+    of many examples are never in memory as rows; `attnprobe.report.wide.per_example` takes either.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Drawing:
     words: bool = False
     optional: tuple[tuple[str, str], ...] | None = None
     examples: Callable[[pd.DataFrame], Sequence[int]] | None = None
+    by_metric: bool = False
 
     @property
     def probes(self) -> list[str]:
@@ -113,17 +119,21 @@ class Tabulation:
     is made of.
 
     `parts(outline)` → the metrics of each part that can be built by itself, so that only these are in memory; lines with
-    the same first cell are then put together, in the order of the parts. None: all at once.
+    the same first cell are then put together, in the order of the parts. None: all at once. `by_metric`: it is given the
+    numbers to read in place of rows, as a `Drawing` is.
     """
 
     name: str
     caption: str
-    build: Callable[[pd.DataFrame], pd.DataFrame]
+    build: Callable[[Any], pd.DataFrame]
     metrics: tuple[str, ...] = EVERY
     parts: Callable[[pd.DataFrame], Sequence[tuple[str, ...]]] | None = None
+    by_metric: bool = False
 
     def built(self, numbers: Numbers, probe: str) -> pd.DataFrame:
         """The table of a probe's numbers."""
+        if self.by_metric:
+            return self.build(numbers)
         if self.parts is None:
             return self.build(numbers.rows(probe, self.metrics))
         tables = [self.build(numbers.rows(probe, some)) for some in self.parts(numbers.outline(probe))]

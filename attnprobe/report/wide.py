@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from attnprobe.errors import UserError
 from attnprobe.results.schema import IDENTITY
@@ -30,59 +30,109 @@ class Facet:
     rows: pd.DataFrame
 
 
-def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
+class ByMetric(Protocol):
+    """Numbers of one metric at a time, and what else is known of them (`attnprobe.report.numbers.Numbers`)."""
+
+    attrs: dict[Any, Any]
+
+    def metrics(self, probe: str) -> list[str]:
+        """The metrics of a probe."""
+        ...
+
+    def rows(self, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
+        """The rows of some of them without a step, as a long table."""
+        ...
+
+
+def per_example(results: pd.DataFrame | ByMetric, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
     """One row per run and example, one column per metric (NaN where a metric is absent); numbers with a step and
     numbers of the whole split are left out.
+
+    Args:
+        results: a long table, or numbers that are read metric by metric, never all at once.
+        probe: its name.
+        metrics: the columns.
 
     Raises:
         UserError: two directories hold the same run, so that an example has two values of one metric.
     """
-    example_id, value = results["example_id"].to_numpy(), results["value"].to_numpy()
-    of_probe = (results["probe"] == probe).to_numpy() & (example_id >= 0)
-    of_probe &= results["step"].isna().to_numpy()
-
-    # metric by metric and run by run, first the examples and then their numbers: never a second copy of the table
-    def parts() -> Iterator[tuple[str, Key, Int[np.ndarray, " some"]]]:
-        for metric in dict.fromkeys(metrics):
-            for key, rows in by_run(results, np.flatnonzero(of_probe & (results["metric"] == metric).to_numpy())):
-                yield metric, key, rows
-
     ids: dict[Key, Int[np.ndarray, " examples"]] = {}
-    for _, key, rows in parts():
-        ids[key] = _united(ids.get(key), example_id[rows], key)
+    found: dict[str, dict[Key, OfExamples]] = {metric: {} for metric in metrics}
+    for metric, parts in found.items():
+        table = results if isinstance(results, pd.DataFrame) else results.rows(probe, [metric])
+        for key, rows in by_run(table, _of_examples(table, probe, metric)):
+            part = OfExamples.of(table, rows, key)
+            ids[key] = known = _united(ids.get(key), part.ids)
+            # one array for all metrics of the same examples
+            parts[key] = OfExamples(known, part.values) if len(known) == len(part.ids) else part
+        del table
     if not ids:
         empty = pd.DataFrame(columns=[*RUN, "example_id", *metrics])
         empty.attrs = dict(results.attrs)
         return empty
     runs = sorted(ids)
     lengths = [len(ids[key]) for key in runs]
-    start = dict(zip(runs, np.cumsum([0, *lengths]).tolist(), strict=False))
-    columns = {metric: np.full(sum(lengths), np.nan) for metric in metrics}
-    for metric, key, rows in parts():
-        columns[metric][start[key] + np.searchsorted(ids[key], example_id[rows])] = value[rows]
+    columns = {}
+    for metric in list(found):
+        parts = found.pop(metric)
+        columns[metric] = _together([_placed(parts.get(key), ids[key]) for key in runs])
     identity = {name: _repeated([key[place] for key in runs], lengths) for place, name in enumerate(RUN)}
-    every = ids[runs[0]] if len(runs) == 1 else np.concatenate([ids[key] for key in runs])
-    wide = pd.DataFrame(identity | {"example_id": every} | columns, copy=False)
+    wide = pd.DataFrame(identity | {"example_id": _together([ids[key] for key in runs])} | columns, copy=False)
     wide.attrs = dict(results.attrs)
     return wide
 
 
-def _united(
-    known: Int[np.ndarray, " examples"] | None, added: Int[np.ndarray, " rows"], key: Key
-) -> Int[np.ndarray, " examples"]:
-    """The examples of a run that are known, and those of one more metric, ascending.
+class OfExamples(NamedTuple):
+    """A metric's values of some examples of one run, in ascending order of their ids."""
 
-    Raises:
-        UserError: the metric has one twice.
-    """
-    if (np.diff(added) <= 0).any():
-        count, added = len(added), np.unique(added)
-        if len(added) < count:
-            raise UserError(
-                f"run {key[0]} is there twice: the same training, probed in two directories. "
-                f"Name one of the two, or give each its own experiment"
-            )
-    return added if known is None or np.array_equal(known, added) else np.union1d(known, added)
+    ids: Int[np.ndarray, " examples"]
+    values: Float[np.ndarray, " examples"]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, rows: Int[np.ndarray, " examples"], key: Key) -> "OfExamples":
+        """Those in these rows.
+
+        Raises:
+            UserError: an example has two.
+        """
+        ids, values = table["example_id"].to_numpy()[rows], table["value"].to_numpy()[rows]
+        if (np.diff(ids) <= 0).any():
+            order = ids.argsort(kind="stable")
+            ids, values = ids[order], values[order]
+            if (np.diff(ids) == 0).any():
+                raise UserError(
+                    f"run {key[0]} is there twice: the same training, probed in two directories. "
+                    f"Name one of the two, or give each its own experiment"
+                )
+        return cls(ids, values)
+
+
+def _of_examples(table: pd.DataFrame, probe: str, metric: str) -> Int[np.ndarray, " rows"]:
+    """The rows with a metric's numbers of examples, without a step."""
+    wanted = (table["metric"] == metric).to_numpy() & (table["probe"] == probe).to_numpy()
+    wanted &= (table["example_id"].to_numpy() >= 0) & table["step"].isna().to_numpy()
+    return np.flatnonzero(wanted)
+
+
+def _placed(part: OfExamples | None, ids: Int[np.ndarray, " examples"]) -> Float[np.ndarray, " examples"]:
+    """Values of these examples, NaN where there is none."""
+    if part is not None and len(part.ids) == len(ids):
+        return part.values
+    values = np.full(len(ids), np.nan)
+    if part is not None:
+        values[np.searchsorted(ids, part.ids)] = part.values
+    return values
+
+
+def _together(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _united(
+    known: Int[np.ndarray, " examples"] | None, added: Int[np.ndarray, " rows"]
+) -> Int[np.ndarray, " examples"]:
+    """The examples of a run that are known, and those of one more metric, ascending."""
+    return added if known is None else known if np.array_equal(known, added) else np.union1d(known, added)
 
 
 def _repeated(values: Sequence[int | str], lengths: Sequence[int]) -> "np.ndarray | pd.Categorical[str]":
@@ -116,8 +166,10 @@ def _plain(name: object) -> int | str:
     return int(name) if isinstance(name, int | np.integer) else str(name)
 
 
-def metrics_there(results: pd.DataFrame, probe: str) -> set[str]:
-    """The metrics of a probe that a long table has numbers of."""
+def metrics_there(results: pd.DataFrame | ByMetric, probe: str) -> set[str]:
+    """The metrics of a probe that there are numbers of."""
+    if not isinstance(results, pd.DataFrame):
+        return set(results.metrics(probe))
     own, metric = (results["probe"] == probe).to_numpy(), results["metric"]
     if not isinstance(metric.dtype, pd.CategoricalDtype):
         return {str(name) for name in metric[own].unique()}

@@ -107,6 +107,8 @@ def drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -
     """
     if not drawable_from(drawing, numbers):
         return None
+    if drawing.by_metric:
+        return draw(drawing, numbers, None)
     shown: list[int] | None = None
     if drawing.examples is not None:
         # before anything else is in memory
@@ -146,7 +148,7 @@ def class_names(run_dir: Path) -> list[str]:
     return [drawable(shorten(name)) for name in names]
 
 
-def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+def draw(drawing: Drawing, results: pd.DataFrame | Numbers, examples: pd.DataFrame | None) -> Figure:
     """One figure in the house style."""
     with paper_style():
         return drawing.draw(results, examples)

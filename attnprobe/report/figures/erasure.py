@@ -12,13 +12,13 @@ from attnprobe.report.figures.marks import box
 from attnprobe.report.figures.notes import note
 from attnprobe.report.figures.style import FAINT, INK
 from attnprobe.report.rankings import PROBE, look, paired, shown
-from attnprobe.report.wide import Facet, facets, per_example
+from attnprobe.report.wide import ByMetric, Facet, facets, per_example
 
 NARROW = 1.5 * 72
 """Points above a panel that has the rankings' names beside it."""
 
 
-def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+def boxes(results: pd.DataFrame | ByMetric, examples: pd.DataFrame | None) -> Figure:
     """Share of the items erased until the decision flips, by ranking: left boxes over the examples that this ranking
     flips (the paper's), right boxes over those that all rankings but the control (lowest attention) flip. Quartiles,
     median, whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
@@ -53,7 +53,7 @@ def _boxes(axes: Axes, facet: Facet, names: list[str], looks: list[tuple[str, st
     title(axes, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
 
 
-def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+def regret(results: pd.DataFrame | ByMetric, examples: pd.DataFrame | None) -> Figure:
     """Share of the examples that can flip which a ranking flips with at most x items more than the smallest set."""
     names = shown(results, "regret")
     metrics = ["never_flips", *(f"regret_{name}" for name in names)]
@@ -83,7 +83,7 @@ def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+def pairs(results: pd.DataFrame | ByMetric, examples: pd.DataFrame | None) -> Figure:
     """In how many percent of the examples the row's ranking flips the decision with fewer items than the column's."""
     names = shown(results, "removed_count")
     table = paired(results)

@@ -192,21 +192,14 @@ READING = Reading(
             "Wilson's 95 % interval), as many, more, and in which neither flips the decision; matched-pairs rank-biserial "
             "correlation, 1 where the first always needs fewer.",
             pair_rows,
-            ("content_length", "removed_count_*"),
+            by_metric=True,
         ),
     ),
     drawings=(
+        Drawing("erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED), by_metric=True),
+        Drawing("erasure_regret", regret, ((PROBE, "never_flips"), (PROBE, "regret_attention")), by_metric=True),
         Drawing(
-            "erasure_boxes", boxes, tuple((PROBE, metric) for metric in NEEDED),
-            optional=((PROBE, "removed_fraction_*"),),
-        ),
-        Drawing(
-            "erasure_regret", regret, ((PROBE, "never_flips"), (PROBE, "regret_attention")),
-            optional=((PROBE, "regret_*"),),
-        ),
-        Drawing(
-            "erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length")),
-            optional=((PROBE, "removed_count_*"),),
+            "erasure_pairs", pairs, ((PROBE, "removed_count_attention"), (PROBE, "content_length")), by_metric=True
         ),
     ),
 )  # fmt: skip
