@@ -249,6 +249,11 @@ def test_a_named_run_keeps_its_settings(finished, overrides, message):
         again(finished, *overrides)
 
 
+def test_a_named_run_may_be_measured_against_another_teacher(finished):
+    assert again(finished).teacher is None
+    assert again(finished, f"teacher={finished}").teacher == str(finished)
+
+
 def test_a_named_run_must_be_there_and_trustworthy(finished, tmp_path):
     with pytest.raises(UserError, match=r"no run of attnprobe there \(no config\.yaml\)"):
         again(tmp_path)

@@ -97,7 +97,11 @@ SUBJECTS = {
     "attnprobe/launching/signals.py": ["tests/launching/test_signals.py"],
     "attnprobe/running/allowed.py": ["tests/running/test_allowed.py"],
     "attnprobe/running/lock.py": ["tests/running/test_lock.py"],
-    "attnprobe/running/prepare.py": ["tests/running/test_run.py"],
+    "attnprobe/running/prepare.py": [
+        "tests/running/test_prepare.py",
+        "tests/running/test_run.py",
+        "tests/launching/test_planning.py",
+    ],
     "attnprobe/running/settings.py": [
         "tests/running/test_allowed.py",
         "tests/launching/test_planning.py",
