@@ -1,5 +1,6 @@
 """Importances of random models: known answers, and a model that stays as it was."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -97,7 +98,11 @@ def test_the_study_from_training_to_its_table(tmp_path):
     assert table.loc["attention", "labels by a coin"] < 1
     assert len(table) == 3
     assert table.loc["random", "depends on the model"] == "no"  # it reads nothing
-    assert len(lines_down(read_results(reading.runs[0]), None).axes) == 1
+    (panel,) = lines_down(read_results(reading.runs[0]), None).axes
+    drawn = [line.get_ydata() for line in panel.lines if len(line.get_ydata()) > 2]
+    assert [values[0] for values in drawn] == [1, 1, 1]
+    # neither luck nor counted words change with the weights
+    assert sorted(bool(np.allclose(values, 1)) for values in drawn) == [False, True, True]
     probe, other = Sanity(twin=str(reading.runs[0])), toy_classifier()
     with pytest.raises(UserError, match=r"probe.sanity.twin=.*its weights have other sizes"):
         probe.refuse(other)

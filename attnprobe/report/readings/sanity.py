@@ -91,8 +91,8 @@ def said(gone: np.ndarray) -> str:
 
 
 def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """What is left of every importance's ranking as the model becomes random from its output down; a panel per data set and
-    model."""
+    """What is left of every importance's ranking as the model becomes random from its output down, from the ranking itself
+    (1) on; a panel per data set and model."""
     table = rows(results)
     panels = list(table.groupby("data and model", sort=False))
     colours = {facts.title: facts.colour for name in importances_in(results, PROBE, "random_weights_similarity_")
@@ -102,7 +102,8 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         steps = [name for name in own if str(name).startswith("down to ") and own[name].notna().any()]
         labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
         for number, row in enumerate(own.to_dict("records")):
-            values = [row["itself redrawn (ceiling)"], *(row[step] for step in steps)]
+            # every model is asked with the same draws, so that a ranking by luck alone stays what it is
+            values = [1.0, *(row[step] for step in steps)]
             style = "-" if row["depends on the model"] == "yes" else "--"
             panel.plot(range(len(values)), values, style, marker="osD^v<>"[number % 7], ms=3, lw=1,
                        color=colours[row["importance"]])  # fmt: skip
