@@ -137,7 +137,6 @@ def case(axis: str, size: int) -> tuple[Model, Jobs, Callable[[], Iterator[Batch
 def child(axis: str, size: int, repeats: int) -> None:
     """Time everything at one size in this process, as a run does (without autograd, batch by batch), and say so on one
     line."""
-    torch.set_num_threads(1)
     model, jobs, batches = case(axis, size)
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     with torch.no_grad():
@@ -212,6 +211,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
+        torch.set_num_threads(1)
         child(given.child[0], int(given.child[1]), given.repeats)
         return
     console = Console(width=120)

@@ -33,6 +33,17 @@ def same_random_numbers():
         sys.modules["torch"].manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def same_threads():
+    """No test leaves PyTorch with another number of threads: the last digits of all that follow would be others."""
+    before = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+    yield
+    if before is not None:
+        after = sys.modules["torch"].get_num_threads()
+        sys.modules["torch"].set_num_threads(before)
+        assert after == before, f"the test leaves {after} threads where there were {before}"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def vector_library():
     """oneDNN off where ATTNPROBE_TEST_ONEDNN=0, in this process (a run's own processes keep it)."""
