@@ -1,0 +1,43 @@
+"""Skill of texts of which nearly all are alike: bounded, because a bootstrap knows nothing of the others."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnprobe.report.evidence import Evidence
+from attnprobe.report.skill import skill_of
+from attnprobe.results.rows import Rows
+
+IDENTITY = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "skill"}
+
+
+def skill(own, null, best, reach=1.0):
+    rows = Rows()
+    for name, values in (("own", own), ("null", null), ("best", best)):
+        rows.add(f"loss_{name}", np.arange(len(values)), np.asarray(values, float))
+    return skill_of("loss", reach=reach)(rows.table(IDENTITY).to_pandas())
+
+
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_texts_that_are_all_at_their_best_are_bounded_by_clopper_and_pearson(elsewhere):
+    best = np.random.default_rng(0).uniform(0.4, 0.9, 60)
+    own = best.copy()
+    own[:elsewhere] = 0.3
+    found = skill(own, np.zeros(60), best)
+    away = stats.beta.ppf(0.975, elsewhere + 1, 60 - elsewhere) / Evidence.of_runs(best[None], reach=2.0).low
+    assert found.value == pytest.approx(own.mean() / best.mean())
+    assert found.low == pytest.approx(1 - away)
+    assert found.high == pytest.approx(1)
+    assert not found.rare
+
+
+def test_texts_that_are_all_at_the_null_may_be_on_either_side_of_it():
+    best = np.random.default_rng(1).uniform(0.4, 0.9, 60)
+    found = skill(np.zeros(60), np.zeros(60), best, reach=0.5)
+    away = 0.5 * stats.beta.ppf(0.975, 1, 60) / Evidence.of_runs(best[None], reach=2.0).low
+    assert (found.value, found.low, found.high) == pytest.approx((0, -away, away))
+
+
+def test_nothing_is_asked_where_nothing_could_be_gained():
+    found = skill(np.zeros(60), np.zeros(60), np.full(60, 0.01))
+    assert found.unasked == "nothing it could point at moves the prediction by 0.02"
