@@ -49,6 +49,11 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["data.colour=red"], "data.colour=red: there is no such setting. Known here: "),
         (["trainer.device=2"], "trainer.device=2: there is no such setting; did you mean devices?"),
         (["modl=lstm"], "modl=lstm: there is no such setting; did you mean model?"),
+        (
+            ["probe=[single_weight]", "probe.permutation.samples=9"],
+            "probe.permutation.samples=9: permutation is not chosen: add it to probe=[…], or leave this setting out",
+        ),
+        (["model=pretrained", "model.encoder.hidden_size=9"], "it belongs to another choice of model"),
         (["probe=[permuation]"], "there is no probe/permuation in conf/; did you mean permutation?"),
         (["data=sts"], "data=sts: there is no data/sts in conf/; did you mean sst?"),
         (["+experiment=jane"], "there is no experiment/jane in conf/; did you mean jain?"),

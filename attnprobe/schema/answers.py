@@ -111,11 +111,22 @@ def unknown_key(key: str, overrides: Sequence[str]) -> str:
     known = list(dict.fromkeys([*known_settings(), *GROUPS]))
     parent, _, last = name.rpartition(".")
     siblings = [one[len(parent) + 1 if parent else 0 :] for one in known if one.rpartition(".")[0] == parent]
+    if parent and last in siblings:
+        return f"{visible(typed)}: {not_chosen(parent)}"
     if siblings:  # it is only the last name that is unknown
         return (
             f"{visible(typed)}: there is no such setting{nearest(last, siblings) or '.'} Known here: {listed(siblings)}"
         )
     return f"{visible(typed)}: there is no such setting{nearest(name, known)}"
+
+
+def not_chosen(parent: str) -> str:
+    """A setting of a part that this command does not take."""
+    room, _, part = parent.partition(".")
+    chosen_by = {"probe": "probe=[…]", "importance": "importances=[…]"}.get(room)
+    if chosen_by and part:
+        return f"{visible(part)} is not chosen: add it to {chosen_by}, or leave this setting out"
+    return f"what is chosen here has no such setting; it belongs to another choice of {visible(room)}"
 
 
 @cache
