@@ -96,13 +96,14 @@ def drawn(rows: list[Compared]) -> Figure:
         ratios = each.ratios
         middle = median(ratios)
         axes.plot([ratios[0], ratios[-1]], [place, place], color="#0072B2", lw=4, solid_capstyle="butt")
-        axes.plot(middle, place, "o", color="#222222")
+        axes.plot(middle, place, "|", color="#222222", ms=9)
         axes.annotate(f"{middle:.3g} ×", (middle, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
     axes.set_xscale("log")
+    axes.margins(x=0.1)  # room for the numbers at either end
     axes.set_yticks(range(len(rows)), [each.name for each in rows])
     axes.set_ylim(len(rows) - 0.5, -0.8)
     axes.axvline(1, color="#bbbbbb", lw=1)
-    axes.set_xlabel("times faster than the released procedure: median and range of the repeats")
+    figure.supxlabel("times faster than the released procedure: median and range of the repeats", fontsize=10)
     return figure
 
 

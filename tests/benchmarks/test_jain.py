@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from attnprobe.importance.gradient import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -106,10 +107,21 @@ def test_the_sides_are_timed_in_turn():
 
 
 def test_the_figure_has_a_row_and_a_range_for_each_ratio():
-    axes = drawn(
-        [Compared("slow", [1.0, 1.2], [2.0, 2.0]), Compared("fast", [50.0, 60.0, 20.0], [0.5, 0.5, 0.5])]
-    ).axes[0]
+    rows = [Compared("slow", [1.0, 1.2], [2.0, 2.0]), Compared("fast", [50.0, 60.0, 20.0], [0.5, 0.5, 0.5])]
+    (axes,) = drawn(rows).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["slow", "fast"]
     assert [text.get_text() for text in axes.texts] == ["0.55 ×", "100 ×"]
     ranges = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2][:2]
     np.testing.assert_allclose(ranges, [[0.5, 0.6], [40, 120]])
+
+
+def test_nothing_of_the_figure_is_cut():
+    named = [PARTS[name].title for name in PARTS]
+    figure = drawn([Compared(name, [0.5 * 10**place], [1.0]) for place, name in enumerate(named[:4])])
+    FigureCanvasAgg(figure).draw()
+    renderer, (axes,) = figure.canvas.get_renderer(), figure.axes
+    for text in (*figure.texts, *axes.texts, *axes.get_yticklabels(), axes.xaxis.label):
+        there = text.get_window_extent(renderer)
+        assert there.x0 >= 0, text
+        assert there.x1 <= figure.bbox.x1, text
+    assert all(axes.bbox.x0 <= number.get_window_extent(renderer).x0 for number in axes.texts)

@@ -12,6 +12,7 @@ from attnprobe.probes.sanity import Sanity, random_parts, shuffled
 from attnprobe.randomness import Draws
 from attnprobe.report.readings.sanity import depth, lines_down, rows
 from attnprobe.report.studies import read_study
+from attnprobe.results.rows import Rows
 from attnprobe.results.table import read_results
 from attnprobe.studies.base import carry_out_study
 from tests.runs import SMALL, composed
@@ -86,6 +87,18 @@ def test_parts_stand_from_the_output_down():
     names = ["embeddings", "layer_0", "layer_11", "layer_2", "head"]
     assert sorted(names, key=depth) == ["head", "layer_11", "layer_2", "layer_0", "embeddings"]
     assert sorted(["embedding", "encoder", "attention", "decoder"], key=depth)[:2] == ["decoder", "attention"]
+
+
+def test_scores_that_are_all_equal_have_no_line():
+    numbers, ids = Rows(), np.arange(4)
+    for name, left in (("idf", 1.0), ("uniform", np.nan)):
+        for metric in ("ceiling_similarity_{}", "random_weights_similarity_{}", "similarity_{}_down_to_decoder"):
+            numbers.add(metric.format(name), ids, np.full(4, left))
+    identity = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test"}
+    (panel,) = lines_down(numbers.table(identity | {"probe": "sanity"}).to_pandas(), None).axes
+    drawn = [line.get_ydata() for line in panel.lines if line.get_marker() != "None"]
+    assert len(drawn) == 2
+    assert sorted(np.isnan(values).all() for values in drawn) == [False, True]
 
 
 def test_the_study_from_training_to_its_table(tmp_path):

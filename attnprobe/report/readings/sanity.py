@@ -102,8 +102,9 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         steps = [name for name in own if str(name).startswith("down to ") and own[name].notna().any()]
         labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
         for number, row in enumerate(own.to_dict("records")):
-            # every model is asked with the same draws, so that a ranking by luck alone stays what it is
-            values = [1.0, *(row[step] for step in steps)]
+            # every model is asked with the same draws, so that a ranking by luck alone stays what it is; equal scores rank
+            # nothing, and there is nothing of them to be left
+            values = [1.0 if row["n"] else np.nan, *(row[step] for step in steps)]
             style = "-" if row["depends on the model"] == "yes" else "--"
             panel.plot(range(len(values)), values, style, marker="osD^v<>"[number % 7], ms=3, lw=1,
                        color=colours[row["importance"]])  # fmt: skip
