@@ -1,10 +1,13 @@
+from contextlib import nullcontext
+
 import pytest
 import torch
-from lightning import LightningDataModule
+from lightning import Callback, LightningDataModule
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
+from attnprobe.running import training
 from attnprobe.running.training import fit
 from tests.toys import recipe, toy_batch, toy_classifier
 
@@ -62,3 +65,30 @@ def test_skipped_epochs_are_chosen_only_among_themselves(skip, values, patience,
         logger=None, patience=patience,
     )  # fmt: skip
     assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
+
+
+class Filled(Callback):
+    """Keeps whether PyTorch fills new tensors while a model is trained."""
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        self.found = torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_new_tensors_are_not_filled_in_a_training_and_no_weight_depends_on_it(tmp_path, monkeypatch):
+    def trained(folder):
+        torch.manual_seed(0)
+        classifier, looks = toy_classifier().train(), Filled()
+        classifier.recipe = recipe()
+        hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
+        fit(classifier, Toy(), directory=tmp_path / folder, epochs=3, gradient_clip=None, hardware=hardware,
+            callbacks=[looks], logger=None)  # fmt: skip
+        return looks.found, classifier.state_dict()
+
+    before = torch.utils.deterministic.fill_uninitialized_memory
+    unfilled, weights = trained("unfilled")
+    assert torch.utils.deterministic.fill_uninitialized_memory is before
+    monkeypatch.setattr(training, "memory_unfilled", nullcontext)
+    filled, same = trained("filled")
+    assert (unfilled, filled) == (False, before)
+    assert all(torch.equal(value, same[name]) for name, value in weights.items())
+    assert not all(torch.equal(value, toy_classifier().state_dict()[name]) for name, value in weights.items())
