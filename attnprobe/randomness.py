@@ -42,6 +42,6 @@ class Draws:
             for count, identity in zip(mask.sum(1).tolist(), example_id.tolist(), strict=True)
         ]
         result = torch.zeros(samples, *mask.shape, dtype=torch.float64)
-        # the mask lists its positions row by row, as the numbers come
-        result.masked_scatter_(mask.expand_as(result), torch.cat(numbers, 1))
+        # the content positions row by row, as the numbers come
+        result.view(samples, -1).index_copy_(1, mask.flatten().nonzero().squeeze(-1), torch.cat(numbers, 1))
         return result.to(content.device)

@@ -1,6 +1,5 @@
 """A text's own weights in another order."""
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -35,6 +34,10 @@ def content_order(
     """
     bits = max(1, (noise.shape[-1] - 1).bit_length())
     position = torch.arange(noise.shape[-1], device=noise.device)
-    keys = ((noise * 2**44).long().masked_fill(~content, 2**44) << bits) | position
-    ordered = keys.sort(-1).values if keys.is_cuda else torch.from_numpy(np.sort(keys.numpy(), axis=-1))
-    return ordered & ((1 << bits) - 1)
+    keys = (noise * 2**44).long().masked_fill_(~content, 2**44)
+    keys.bitwise_left_shift_(bits).bitwise_or_(position)
+    if keys.is_cuda:
+        keys = keys.sort(-1).values
+    else:
+        keys.numpy().sort(axis=-1)
+    return keys.bitwise_and_((1 << bits) - 1)
