@@ -105,6 +105,13 @@ class Drawing:
     examples: Callable[[pd.DataFrame], Sequence[int]] | None = None
     by_metric: bool = False
 
+    def __post_init__(self) -> None:
+        if self.by_metric and (self.words or self.optional is not None or self.examples is not None):
+            raise ValueError(
+                f"Drawing {self.name}: by_metric=True is given no rows, so that words, optional and examples say nothing: "
+                f"leave these out, or by_metric"
+            )
+
     @property
     def probes(self) -> list[str]:
         """The probes whose tables it needs."""
@@ -129,6 +136,13 @@ class Tabulation:
     metrics: tuple[str, ...] = EVERY
     parts: Callable[[pd.DataFrame], Sequence[tuple[str, ...]]] | None = None
     by_metric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.by_metric and (self.metrics != EVERY or self.parts is not None):
+            raise ValueError(
+                f"Tabulation {self.name}: by_metric=True is given no rows, so that metrics and parts say nothing: leave "
+                f"these out, or by_metric"
+            )
 
     def built(self, numbers: Numbers, probe: str) -> pd.DataFrame:
         """The table of a probe's numbers."""
