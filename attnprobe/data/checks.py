@@ -9,6 +9,7 @@ import regex
 
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.files import SPLITS
+from attnprobe.data.filters import OVER_MOST
 from attnprobe.data.looks import MOST_NAMES, Check, and_more, below, fact, from_on, percent
 from attnprobe.data.ragged import Ragged
 from attnprobe.data.repeats import SIMILAR, first_copies, keys_of, near_copies
@@ -27,6 +28,8 @@ UNKNOWN_SHARE = 0.1
 NO_LETTERS = 0.3
 SPACELESS = 0.3
 
+WITHOUT_RARE = "leave such a class out (data.labels=[…] data.unseen_labels=drop), or put it together with another"
+"""What to do with a class of too few rows."""
 TRAINING_ROWS, UNKNOWN_WORDS = "training rows", "unknown words"
 """Names of checks that do not hold of every model."""
 EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty")
@@ -59,6 +62,19 @@ class Subject:
         """The test rows."""
         return self.splits["test"]
 
+    def more_rows(self, *splits: str, otherwise: str) -> str:
+        """How to come by more rows of these splits: from what `data.most` left out, where it did."""
+        out = {split: number for split in splits if (number := self.left_out(split, OVER_MOST))}
+        named = " and ".join(
+            f"{number:,} {'training' if split == 'train' else split} rows" for split, number in out.items()
+        )
+        return f"data.most left out {named}: raise it" if out else otherwise
+
+    def left_out(self, split: str, reason: str) -> int:
+        """Rows of this split that were dropped for this reason."""
+        dropped: Mapping[str, int] = self.counts[split].get("dropped", {})
+        return dropped.get(reason, 0)
+
 
 def check_data(
     splits: Mapping[str, TextSplit], counts: Mapping[str, Mapping[str, Any]], language: str | None
@@ -83,11 +99,13 @@ def rows(subject: Subject) -> list[Check]:
     checks += [
         below(
             TRAINING_ROWS, train, SMALL_TRAINING, f"{train:,} training rows",
-            "a model trained on so few is hardly worth explaining; give more rows, or a smaller data.test_share",
+            f"a model trained on so few is hardly worth explaining; "
+            f"{subject.more_rows('train', otherwise='give more rows, or a smaller data.test_share')}",
         ),
         below(
             "test rows", test, SMALL_TEST, f"{test:,} test rows",
-            f"an accuracy near 50 % is known only to ± {half:.0f} points; give more rows, or a larger data.test_share",
+            f"an accuracy near 50 % is known only to ± {half:.0f} points; "
+            f"{subject.more_rows('test', otherwise='give more rows, or a larger data.test_share')}",
         ),
     ]  # fmt: skip
     return checks
@@ -116,8 +134,7 @@ def classes(subject: Subject) -> list[Check]:
     checks.append(
         from_on(
             "rare classes", len(rare), 1, f"rare classes: {', '.join(sizes.values()) or 'none'}{and_more(len(rare))}",
-            "too few rows to be learnt or judged; leave such a class out (data.labels=[…] data.unseen_labels=drop), or put "
-            "it together with another",
+            f"too few rows to be learnt or judged; {subject.more_rows('train', 'test', otherwise=WITHOUT_RARE)}",
         )
     )  # fmt: skip
     return checks
@@ -126,9 +143,7 @@ def classes(subject: Subject) -> list[Check]:
 def left_out(subject: Subject) -> list[Check]:
     """Rows without a text or a label."""
     loaded = sum(subject.counts[split].get("loaded", 0) for split in SPLITS)
-    dropped = {
-        reason: sum(subject.counts[split].get("dropped", {}).get(reason, 0) for split in SPLITS) for reason in EMPTY
-    }
+    dropped = {reason: sum(subject.left_out(split, reason) for split in SPLITS) for reason in EMPTY}
     total = sum(dropped.values())
     why = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items() if number)
     sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (f" ({why})" if why else "")

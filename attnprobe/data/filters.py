@@ -13,6 +13,9 @@ from attnprobe.data.files import SPLITS
 from attnprobe.data.settings import Labels, Limits
 from attnprobe.errors import UserError
 
+OVER_MOST = "over data.most"
+"""Why a row is not in the sample that was asked for, in the words of the counts."""
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -88,7 +91,7 @@ def at_most(split: str, examples: Examples, limits: Limits, seed: int) -> Kept:
     generator = np.random.default_rng((seed, 2 + SPLITS.index(split)))
     kept = np.zeros(len(examples), bool)
     kept[generator.choice(len(examples), most, replace=False)] = True
-    return Kept(kept, {"over data.most": int((~kept).sum())})
+    return Kept(kept, {OVER_MOST: int((~kept).sum())})
 
 
 def of_length(split: str, examples: Examples, limits: Limits) -> Kept:

@@ -105,6 +105,21 @@ def test_a_class_of_three_rows_and_empty_cells(tmp_path):
     assert found["empty cells"].sentence.startswith("100 of 1,000 rows have no text or no label (text is null: 100)")
 
 
+def test_where_a_sample_was_asked_for_a_larger_one_is_what_to_do(tmp_path):
+    whole = checked(tmp_path, clean())
+    assert warned(whole) == []
+    found = checked(tmp_path, clean(), most={"train": 45, "test": 8})
+    assert warned(found) == ["rare classes", "test rows", "training rows"]
+    assert found["training rows"].sentence.endswith("; data.most left out 635 training rows: raise it")
+    assert found["test rows"].sentence.endswith("; data.most left out 192 test rows: raise it")
+    both = "data.most left out 635 training rows and 192 test rows: raise it"
+    assert found["rare classes"].sentence.endswith(both)
+    # a small file has no more to give
+    assert checked(tmp_path, clean(60))["training rows"].sentence.endswith(
+        "give more rows, or a smaller data.test_share"
+    )
+
+
 def test_too_few_rows_are_warned_of(tmp_path):
     found = checked(tmp_path, clean(60))
     assert {"training rows", "test rows"} <= set(warned(found))
