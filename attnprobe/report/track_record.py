@@ -19,6 +19,8 @@ COLUMNS = ["criterion", "level", "encoder", "rightness", "models", "meets", "cla
 NONE = "No track record exists for this kind of model."
 POWER, FALSE_ALARMS = 0.9, 0.05
 """Share of right attentions of which a test should say yes, and of wrong ones of which it may."""
+KINDS = 2
+"""So many kinds of model at least have to agree before something is inferred of another one."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class TrackRecord:
         yes_tells: False where it is shown, by the whole interval, that more than `FALSE_ALARMS` of the wrong attentions get a
             yes as well, so that a yes says nothing.
         no_tells: False where it is shown that fewer than `POWER` of the right ones get a yes, so that a no says nothing.
+        shown_on: the models that these two were shown on, as they are called in a sentence.
     """
 
     words: str = NONE
     yes_tells: bool = True
     no_tells: bool = True
+    shown_on: str = "this kind of model"
 
 
 @cache
@@ -51,21 +55,38 @@ def track_record(
     With an encoder that reads context nobody knows which states decide where attention is not on the deciding words: of a
     claim about states there is no rate on wrong attention then, and the sentence says so.
 
+    A kind of model that was not measured has no rates. But where a yes, or a no, was shown to say nothing on every kind that
+    was, two at least, it is not taken to say something on the next one.
+
     Args:
         claim: name of the claim that decides.
         table: instead of the shipped one.
     """
     known = calibration() if table is None else table
-    asked = {"criterion": criterion, "level": level, "encoder": encoder, "claim": claim}
-    for column, value in asked.items():
+    for column, value in {"criterion": criterion, "level": level, "claim": claim}.items():
         known = known[known[column] == value]
+    of_kind = {str(kind): own for kind, rows in known.groupby("encoder") if (own := _record(rows, level)) is not None}
+    if encoder in of_kind:
+        return of_kind[encoder]
+    if len(of_kind) < KINDS:
+        return TrackRecord()
+    every = f"every kind of model that was measured ({', '.join(sorted(of_kind))})"
+    return TrackRecord(
+        yes_tells=any(own.yes_tells for own in of_kind.values()),
+        no_tells=any(own.no_tells for own in of_kind.values()),
+        shown_on=every,
+    )
+
+
+def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
+    """That of one claim on one kind of model; None where too little is known of it."""
     shares = {}
     for rightness, own in known.groupby("rightness", observed=True):
         models, meets = int(own["models"].sum()), int(own["meets"].sum())
         if models:
             shares[str(rightness)] = (*clopper_pearson(meets, models), models)
     if "right" not in shares or ("wrong" not in shares and level == "word"):
-        return TrackRecord()
+        return None
     right, wrong = shares["right"], shares.get("wrong")
     of_wrong = (
         "; on wrong attention that is unknown, since a state that has read the context may decide where its word does not"

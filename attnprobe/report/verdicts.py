@@ -155,7 +155,7 @@ def _judged(finding: Finding, p: float, encoder: str) -> Verdict:
     decided = state in (MEETS, FAILS, NO_DIFFERENCE)
     if decided and not (record.yes_tells if state == MEETS else record.no_tells):
         others = "yes to wrong attention as well" if state == MEETS else "no to right attention as well"
-        state, reason = NOT_INFORMATIVE, f"for this kind of model the test says {others}"
+        state, reason = NOT_INFORMATIVE, f"for {record.shown_on} the test says {others}"
     return Verdict(
         claim.criterion, claim.level, state, reason, claim.name, claim.statement, evidence.value, evidence.low,
         evidence.high, evidence.n, claim.threshold, claim.smallest, p, record.words if decided else "",

@@ -206,6 +206,40 @@ def test_a_test_that_was_shown_not_to_tell_decides_nothing(monkeypatch, right, w
         assert ("for this kind of model the test says" in verdict.reason) == (state == NOT_INFORMATIVE)
 
 
+def kinds(*counts):
+    """A table of right and wrong attentions, (models, meets) each, for as many kinds of model."""
+    tables = [records(right, wrong).assign(encoder=f"kind{place}") for place, (right, wrong) in enumerate(counts)]
+    return pd.concat(tables)
+
+
+WEAK, LOOSE, GOOD = ((40, 10), (60, 0)), ((40, 40), (60, 30)), ((40, 40), (60, 0))
+
+
+@pytest.mark.parametrize(
+    ("measured", "of_yes", "of_no"),
+    [((WEAK, WEAK), MEETS, NOT_INFORMATIVE),
+     ((LOOSE, LOOSE, LOOSE), NOT_INFORMATIVE, FAILS),
+     ((WEAK, GOOD), MEETS, FAILS),  # it may be as the one or as the other
+     ((WEAK, LOOSE), MEETS, FAILS),
+     ((WEAK,), MEETS, FAILS),  # one kind of model says nothing of another
+     (((*WEAK[:1], None),) * 2, MEETS, FAILS)],  # of words a rate on wrong attention belongs to it
+)  # fmt: skip
+def test_what_no_measured_kind_of_model_could_tell_is_not_told_of_another(monkeypatch, measured, of_yes, of_no):
+    monkeypatch.setattr("attnprobe.report.track_record.calibration", lambda: kinds(*measured))
+    for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
+        verdict = verdicts([finding(numbers)], encoder="transformer")[5]
+        assert (verdict.state, verdict.track_record) == (state, NONE)
+        assert ("for every kind of model that was measured (kind0, kind1" in verdict.reason) == (
+            state == NOT_INFORMATIVE
+        )
+
+
+def test_the_shipped_record_lets_exclusivity_fail_no_kind_of_model():
+    for encoder in ("lstm", "cnn", "average", "transformer"):
+        assert not track_record("exclusivity", "state", encoder, "no_other_attention_exists").no_tells
+        assert track_record("erasure", "word", encoder, "weights_follow_words").no_tells
+
+
 def test_a_run_says_what_its_encoder_is():
     named = {"training": {"model": {"encoder": {"_target_": "attnprobe.models.encoders.LSTMEncoder"}}}}
     assert encoder_of(named) == "lstm"
