@@ -90,8 +90,8 @@ def line(title: str, data: str, model: str, rows: pd.DataFrame) -> str:
     else:
         spread = f" ({number(values.min())} to {number(values.max())})"
     published = rows["published"].dropna()
-    # a number that belongs to the one above it
-    inner = "\\quad " if title.startswith(" ") else ""
+    # a number that belongs to the one above it, its further lines too
+    inner = "\\hangindent=1em\\quad " if title.startswith(" ") else ""
     cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), f"{int(rows['n'].sum())}"]
     cells += [f"{number(values.mean())}{spread}", number(published.iloc[0]) if len(published) else ""]
     return " & ".join(cells) + " \\\\"
