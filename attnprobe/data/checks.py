@@ -64,13 +64,13 @@ class Subject:
 
     def more_rows(self, *splits: str, otherwise: str) -> str:
         """How to come by more rows of these splits: from what `data.most` left out, where it did."""
-        out = {split: number for split in splits if (number := self.left_out(split, OVER_MOST))}
+        out = {split: number for split in splits if (number := self.dropped(split, OVER_MOST))}
         named = " and ".join(
             f"{number:,} {'training' if split == 'train' else split} rows" for split, number in out.items()
         )
         return f"data.most left out {named}: raise it" if out else otherwise
 
-    def left_out(self, split: str, reason: str) -> int:
+    def dropped(self, split: str, reason: str) -> int:
         """Rows of this split that were dropped for this reason."""
         dropped: Mapping[str, int] = self.counts[split].get("dropped", {})
         return dropped.get(reason, 0)
@@ -143,7 +143,7 @@ def classes(subject: Subject) -> list[Check]:
 def left_out(subject: Subject) -> list[Check]:
     """Rows without a text or a label."""
     loaded = sum(subject.counts[split].get("loaded", 0) for split in SPLITS)
-    dropped = {reason: sum(subject.left_out(split, reason) for split in SPLITS) for reason in EMPTY}
+    dropped = {reason: sum(subject.dropped(split, reason) for split in SPLITS) for reason in EMPTY}
     total = sum(dropped.values())
     why = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items() if number)
     sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (f" ({why})" if why else "")

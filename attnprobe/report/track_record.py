@@ -65,9 +65,11 @@ def track_record(
     known = calibration() if table is None else table
     for column, value in {"criterion": criterion, "level": level, "claim": claim}.items():
         known = known[known[column] == value]
-    of_kind = {str(kind): own for kind, rows in known.groupby("encoder") if (own := _record(rows, level)) is not None}
-    if encoder in of_kind:
-        return of_kind[encoder]
+    measured = _record(known[known["encoder"] == encoder], level)
+    if measured is not None:
+        return measured
+    groups = known.groupby("encoder", observed=True)
+    of_kind = {str(kind): own for kind, rows in groups if (own := _record(rows, level)) is not None}
     if len(of_kind) < KINDS:
         return TrackRecord()
     every = f"every kind of model that was measured ({', '.join(sorted(of_kind))})"
