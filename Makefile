@@ -1,11 +1,11 @@
 # make run    set up, train a model on the built-in corpus and test its attention: what was found, and a page
 # make audit  set up, the whole audit on part of the built-in corpus (a few minutes), say where the page is
-# make test   set up, run all tests
+# make test   set up, run all tests (make test-fast: those that train nothing)
 PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: run audit docs test faults test-slow test-anywhere test-numbers-again coverage fuzz lint format benchmark clean
+.PHONY: run audit docs test test-fast faults test-slow test-anywhere test-numbers-again coverage fuzz lint format benchmark clean
 .DELETE_ON_ERROR:
 
 run: .venv/ready
@@ -17,6 +17,10 @@ audit: .venv/ready
 
 test: .venv/ready
 	$(BIN)/python -m pytest --numprocesses 2
+
+# the inner loop: no training, no process, no browser
+test-fast: .venv/ready
+	$(BIN)/python -m pytest --numprocesses 2 -m "not slow and not whole"
 
 faults: .venv/ready
 	$(BIN)/python -m tests.faults --jobs 2
@@ -32,8 +36,8 @@ test-anywhere: .venv/ready
 # the solvers, erasures and measures on PyTorch's plainest code, as a processor without vector units runs them
 test-numbers-again: .venv/ready
 	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest --quiet --numprocesses 2 \
-		tests/exact tests/erasure tests/importance/test_gradient.py \
-		tests/importance/test_plausibility.py tests/measures
+		tests/exact tests/importance/test_gradient.py \
+		tests/importance/test_plausibility.py tests/test_measures.py
 
 # lines of the package that no test runs, the tests' own processes included
 coverage: .venv/ready

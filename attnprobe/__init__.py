@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attnprobe import exact, measures
-    from attnprobe.batch import Batch, Outputs, Task
-    from attnprobe.errors import UserError
-    from attnprobe.loading import TrainedRun, load_run
+    from attnprobe.core.batch import Batch, Outputs, Task
+    from attnprobe.core.errors import UserError
+    from attnprobe.core.readout import Readout
     from attnprobe.outside import Audit, audit_model, audit_tensors
-    from attnprobe.readout import Readout
     from attnprobe.results.table import read_examples, read_results
+    from attnprobe.runs.load import TrainedRun, load_run
 
 __version__ = "0.1.0"
 
@@ -42,15 +42,15 @@ __all__ = [
 
 HOMES = {
     "Audit": "attnprobe.outside",
-    "Batch": "attnprobe.batch",
-    "Outputs": "attnprobe.batch",
-    "Readout": "attnprobe.readout",
-    "Task": "attnprobe.batch",
-    "TrainedRun": "attnprobe.loading",
-    "UserError": "attnprobe.errors",
+    "Batch": "attnprobe.core.batch",
+    "Outputs": "attnprobe.core.batch",
+    "Readout": "attnprobe.core.readout",
+    "Task": "attnprobe.core.batch",
+    "TrainedRun": "attnprobe.runs.load",
+    "UserError": "attnprobe.core.errors",
     "audit_model": "attnprobe.outside",
     "audit_tensors": "attnprobe.outside",
-    "load_run": "attnprobe.loading",
+    "load_run": "attnprobe.runs.load",
     "read_examples": "attnprobe.results.table",
     "read_results": "attnprobe.results.table",
 }

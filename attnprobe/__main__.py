@@ -14,14 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe import __version__
-from attnprobe.configuration import CONFIGURATION, composed, without_settings
-from attnprobe.errors import UserError
-from attnprobe.launching.signals import answering_signals
-from attnprobe.launching.slots import end_with_pool, wait_briefly
-from attnprobe.running.devices import refuse_several_devices
-from attnprobe.schema import check, check_files, resolved
-from attnprobe.schema.answers import answer, readable
-from attnprobe.shown import visible
+from attnprobe.core.errors import UserError
+from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
+from attnprobe.core.sanitise import visible
+from attnprobe.runs.answers import answer, readable
+from attnprobe.runs.composition import CONFIGURATION, composed, without_settings
+from attnprobe.runs.devices import refuse_several_devices
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Set to 1 by a user who wants to see tracebacks."""
@@ -78,10 +76,8 @@ def task(config: DictConfig) -> float | None:
     try:
         if without_settings(config, overrides):
             config = composed(overrides)
-        content = resolved(config)
-        check(content)
-        if config.run is None:
-            check_files(content["data"])
+        if (name := HydraConfig.get().job.name).startswith(MEMBER):
+            config.experiment = name.removeprefix(MEMBER)
         return carried_out(config, overrides, sweep=sweep)
     except (UserError, InstantiationException, OmegaConfBaseException) as raised:
         # a mistake that a constructor found comes wrapped
@@ -109,28 +105,31 @@ def given() -> list[str]:
 
 
 def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> float | None:
-    """Train and examine, or carry out a study, and say what came of it; the settings are checked."""
+    """Train and examine, or carry out a study, and say what came of it."""
     began = time.perf_counter()
-    # importing torch takes seconds that --help need not wait for
-    from attnprobe.launching.sweep import objective
-    from attnprobe.report.numbers import read_numbers
+    # importing torch takes seconds that --help need not wait for, and the report more that a mistake need not
+    from attnprobe.runs.settings import constructible, resumed
+
+    constructible(config, overrides)
+    from attnprobe.findings.groups import read_run
+    from attnprobe.findings.quality import quality_of
+    from attnprobe.findings.table import findings_of
     from attnprobe.report.publish import publish_study
-    from attnprobe.report.quality import quality_of
-    from attnprobe.report.terminal import data_notes, measured_again, print_summary
-    from attnprobe.report.verdicts import found_out, verdicts_of
-    from attnprobe.report.words import numbered, plain_words
+    from attnprobe.report.terminal import data_notes, measured_again, numbered, plain_words, print_summary
     from attnprobe.results.directory import RunDirectory
-    from attnprobe.running.run import run
-    from attnprobe.running.settings import resumed
-    from attnprobe.studies.base import Plan, carry_out_study, said_and_taken, with_teacher
+    from attnprobe.results.numbers import read_numbers
+    from attnprobe.runs.launching import objective, options_of
+    from attnprobe.runs.run import run
+    from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
 
     if sweep or config.study is not None:
         refuse_several_devices(config.trainer)
     if config.study is not None:
         plans: list[Plan] = []
-        RESULTS.append(carry_out_study(overrides, composed, on_plan=plans.append))
+        options = options_of(HydraConfig.get())
+        RESULTS.append(carry_out_study(overrides, composed, options=options, on_plan=plans.append))
         publish_study(RESULTS[-1])
-        for line in filter(None, (said_and_taken(plan, time.perf_counter() - began) for plan in plans)):
+        for line in filter(None, (plan.beside(time.perf_counter() - began) for plan in plans)):
             print(line)
         return None
     config = resumed(config, overrides)
@@ -149,8 +148,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
         print(line)
     if not sweep:
-        said = [*plain_words(results, measured), found_out(verdicts_of(directory))]
-        print("\n".join(numbered([sentence for sentence in said if sentence])))
+        sentence = findings_of(read_run(directory))["sentence"].iloc[0]
+        print("\n".join(numbered([*plain_words(results, measured), sentence])))
     return objective(directory) if sweep else None
 
 

@@ -33,7 +33,7 @@ from rich.table import Table
 
 from attnprobe import load_run
 from attnprobe.__main__ import CONFIGURATION
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from benchmarks.command import command, whole
 from benchmarks.jain import PARTS, Sides
 from benchmarks.timing import Compared, interleaved, processor, together

@@ -22,12 +22,12 @@ from jaxtyping import Bool, Float
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
+from attnprobe.core.randomness import Draws
 from attnprobe.exact import prefix_limits
 from attnprobe.importance import plausibility
 from attnprobe.importance.base import Subject
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.faithfulness import Faithfulness
-from attnprobe.randomness import Draws
 from attnprobe.results.files import write_atomically
 from benchmarks.eraser import their_auprc, their_partial_match, their_token_f1
 

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnprobe.erasure import erase_each, erase_in_order
+from attnprobe.core.readout import Readout
 from attnprobe.exact import smallest_flipping_set
+from attnprobe.exact.erasure import erase_each, erase_in_order
 from attnprobe.models.decoders import LinearDecoder
 from attnprobe.probes.erasure import lead
-from attnprobe.readout import Readout
 from benchmarks import reference
 
 DOCUMENTS, SHORTEST, LONGEST, HIDDEN, BATCH, ORDERS = 2000, 20, 400, 100, 64, 5

@@ -17,7 +17,7 @@ def row(family: str) -> list[str]:
         model = classifier(family)
         model.prepare(batch_of(model))
         worst[precision] = {}
-        if precision is torch.float32 or model.computes_in_double:
+        if precision is torch.float32 or model.precision is torch.float64:
             model.to(precision).prepare(batch_of(model))
             worst[precision] = model.found.differences
         found = model.found

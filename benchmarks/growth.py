@@ -24,10 +24,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from attnprobe.batch import Batch
+from attnprobe.core.batch import Batch
+from attnprobe.core.randomness import Draws
 from attnprobe.exact import farthest_attention
 from attnprobe.importance.base import Subject
-from attnprobe.importance.gradient import gradients
+from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.measures import kendall_tau_test
 from attnprobe.models.attention import AdditiveAttention
@@ -40,7 +41,6 @@ from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.sites import Sites
-from attnprobe.randomness import Draws
 from benchmarks.peak import peak_memory
 from benchmarks.timing import processor
 

@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs
+from attnprobe.core.batch import Batch, Outputs
+from attnprobe.core.randomness import Draws
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.vocabulary import END, START
 from attnprobe.exact import farthest_attention
-from attnprobe.importance.gradient import gradients
+from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.measures import kendall_tau_test
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.permutation import Permutation
-from attnprobe.randomness import Draws
 from benchmarks import released
 from benchmarks.released import EPSILON, Released, Text
 

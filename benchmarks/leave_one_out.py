@@ -30,11 +30,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnprobe.batch import Batch
+from attnprobe.core.batch import Batch
 from attnprobe.data.vocabulary import END, START
 from attnprobe.importance.leave_one_out import TOLERANCE, leave_one_out
-from attnprobe.loading import TrainedRun, load_run
 from attnprobe.results.table import read_examples
+from attnprobe.runs.load import TrainedRun, load_run
 from benchmarks import reference
 from benchmarks.timing import processor
 

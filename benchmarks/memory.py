@@ -96,12 +96,12 @@ def peaks_of(count: int, length: int, overrides: Sequence[str]) -> tuple[list[fl
 def child(task: str, *arguments: str) -> None:
     """Do it in this process and say on the last line what it took."""
     if task == "run":
-        from attnprobe.running.run import run
+        from attnprobe.runs.run import run
         from tests.runs import composed
 
         run(composed(*arguments))
     elif task == "data":
-        from attnprobe.running.settings import Settings
+        from attnprobe.runs.settings import Settings
         from tests.runs import composed
 
         Settings.of(composed(*arguments)).data().setup("fit")

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnprobe.batch import Batch
+from attnprobe.core.batch import Batch
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, LSTMEncoder

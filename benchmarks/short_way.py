@@ -18,12 +18,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Batch
+from attnprobe.core.batch import Batch
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.models.pretrained.model import PretrainedClassifier
-from attnprobe.models.pretrained.rows import Lifting, membership
+from attnprobe.models.pretrained.site import Lifting, membership
 
 REPEATS = 3
 """Of each way, in turn; the shortest time counts, which other work on the machine moves least."""
@@ -125,8 +125,7 @@ def rows_of(
     model: PretrainedClassifier, batch: Batch, attentions: Tensor
 ) -> Float[Tensor, "samples texts heads pieces"]:
     """The rows of the last layer that show these attentions per word."""
-    own = model.recorded(batch).recorded
-    assert own is not None
+    own = model.recorded(batch).weights
     assert batch.piece_word is not None
     chosen, member = model.selection(batch, own.shape[1]), membership(batch.piece_word, batch.content)
     return Lifting(chosen.of(own), member, chosen.valid)(attentions).to(own.dtype)

@@ -20,7 +20,7 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
 
 # for good: the package imports its parts when they are first asked for. Only rooms of tensors: beartype warns of
 # omegaconf's own annotations.
-ROOMS = ("batch", "erasure", "exact", "importance", "measures", "models", "nulls", "probes", "readout")
+ROOMS = ("core.batch", "core.readout", "exact", "importance", "measures", "models", "probes")
 install_import_hook([f"attnprobe.{room}" for room in ROOMS], "beartype.beartype")
 
 
@@ -56,3 +56,29 @@ def vector_library():
     torch.backends.mkldnn.enabled = False
     yield
     torch.backends.mkldnn.enabled = True
+
+
+LONGER = {
+    "small_run",
+    "subprocess",
+    "webdriver",
+    "browser",
+    "Trainer",
+    "carry_out_study",
+    "run_module",
+    "composed",
+    "nbclient",
+}
+"""Names by which a test module trains a model, starts a process or opens a browser: what `make test-fast` leaves out."""
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of such modules, and those whose fixtures come from one, as `whole`."""
+    for item in items:
+        fixtures = getattr(item, "_fixtureinfo", None)
+        functions = [
+            one.func for several in (fixtures.name2fixturedefs.values() if fixtures else ()) for one in several
+        ]
+        modules = [getattr(item, "module", None), *(sys.modules.get(one.__module__) for one in functions)]
+        if any(LONGER & vars(module).keys() for module in modules if module and module.__name__ != __name__):
+            item.add_marker(pytest.mark.whole)

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-LONGEST_FILE, LONGEST_FUNCTION, COPIED, WIDTH = 300, 60, 6, 100
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PLACES, COPIED, WIDTH = 750, 110, 3, 6, 100
 
 
 def sources(folder: Path) -> list[Path]:
@@ -59,22 +59,69 @@ def imported(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
+def module_of(path: Path, package: Path) -> str:
+    """A file's dotted name; that of its folder for an `__init__.py`."""
+    return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
 def upward_imports(package: Path, floors: Sequence[Sequence[str]]) -> list[str]:
-    """`file → room` of every import of a room (a file or a folder of the package) that does not stand on a lower floor than
-    the file's own. Rooms of one floor know nothing of each other. Commands (any `__main__.py`) and the package's list of
-    public names (its `__init__.py`) may import anything."""
+    """`file → room` of every import, type-checking imports included, of a room that does not stand on a lower floor than the
+    file's own. The package's list of public names (its `__init__.py`) may import anything."""
     floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
     known = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
     wrong = [f"{room}: on no floor" for room in sorted(known - floor.keys() - {"__init__"})]
     for path in sources(package):
         place = path.relative_to(package)
         own = place.parts[0].removesuffix(".py")
-        if place.name == "__main__.py" or place == Path("__init__.py"):
+        if place == Path("__init__.py"):
             continue
         rooms = {name.split(".")[1] for name in imported(path) if name.startswith(f"{package.name}.")}
         above = {room for room in rooms & known - {own} if floor.get(room, len(floors)) >= floor.get(own, -1)}
         wrong += [f"{place} → {room}" for room in sorted(above)]
     return wrong
+
+
+def circles(package: Path) -> list[list[str]]:
+    """Modules that import each other, imports within functions and for type checking included.
+
+    `from a import b` is an import of the module `a.b` where there is one, else of `a`.
+    """
+    modules = {module_of(path, package): path for path in sources(package)}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = set()
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                inner = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {full if full in modules else node.module for full in inner.values()}
+        graph[name] = (found & modules.keys()) - {name, package.name}
+    graph[package.name] = set()  # the public names, looked up when they are asked for
+
+    def reached(start: str) -> set[str]:
+        seen, waiting = set[str](), [start]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    reach = {name: reached(name) for name in graph}
+    groups = {
+        tuple(sorted(other for other in reach[name] if name in reach[other])) for name in graph if name in reach[name]
+    }
+    return sorted(map(list, groups))
+
+
+def crowded_names(package: Path) -> dict[str, list[str]]:
+    """Top-level functions and classes of one name in more than `MOST_PLACES` files, with these."""
+    places = defaultdict(set)
+    for path in sources(package):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                places[node.name].add(str(path.relative_to(package)))
+    return {name: sorted(files) for name, files in places.items() if len(files) > MOST_PLACES}
 
 
 class Local(ast.NodeTransformer):

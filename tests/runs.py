@@ -6,10 +6,9 @@ from typing import Any
 from hydra import initialize_config_dir
 from omegaconf import DictConfig
 
-from attnprobe import configuration
-from attnprobe.results.checksums import record_of
 from attnprobe.results.directory import MANIFEST, RunDirectory
-from attnprobe.results.files import write_sealed
+from attnprobe.results.files import record_of, write_sealed
+from attnprobe.runs import composition as configuration
 
 SMALL = (
     "data.source.train_size=120",

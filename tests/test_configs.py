@@ -8,9 +8,9 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.config_repository import ConfigRepository
 from hydra.utils import instantiate
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import SMALL, SMALL_ADVERSARY, composed
 
 CONF = Path(__file__).parent.parent / "conf"
@@ -52,7 +52,6 @@ def compositions():
         if f"{group}/{stem}" not in NEED_A_PLUGIN
     ]
     yield [f"{group}=[{','.join(stems(group))}]" for group in ("probe", "importance")] + ["trainer=default"]
-    yield ["hydra/launcher=inline"]
     yield from map(list, map(chain.from_iterable, zip_longest(data, models, rest, fillvalue=[])))
 
 

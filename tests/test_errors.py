@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from attnprobe.errors import UserError, answering_disk
+from attnprobe.core.errors import UserError, answering_disk
 
 
 @pytest.mark.parametrize(

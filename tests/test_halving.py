@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 import torch
 
-from attnprobe.errors import UserError
-from attnprobe.halving import Halving, is_out_of_memory
+from attnprobe.core.errors import UserError
+from attnprobe.core.oom_retry import Halving, is_out_of_memory
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.permutation import Permutation
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import small_run
 
 FULL = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."
@@ -73,7 +73,7 @@ def test_a_probe_of_many_samples_gets_few_texts_at_a_time_and_finds_the_same(tmp
 
         def noted(self, readout, draws, measure=probe.measure):
             rows, width = readout.attention.shape
-            held.append((rows, rows * self.copies * width))
+            held.append((rows, rows * self.peak_buffers * width))
             return measure(self, readout, draws)
 
         monkeypatch.setattr(probe, "measure", noted)

@@ -1,5 +1,6 @@
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,18 +10,6 @@ import pytest
 from attnprobe import __version__
 from tests.runs import SMALL
 
-HEAVY = ("torch", "lightning", "datasets", "spacy", "pandas", "scipy", "wandb", "matplotlib")
-HOOK = f"""
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name in {HEAVY}:
-            sys.stderr.write(f"{{name}} was imported" + chr(10))
-            raise SystemExit(7)
-
-sys.meta_path.insert(0, Refuse())
-"""
 TABLE = Path(__file__).parent / "data" / "reviews.csv"
 
 
@@ -73,26 +62,30 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["data.max_tokens=0"], "data.max_tokens=0: expected a whole number of at least 1"),
     ],
 )
-def test_a_mistake_ends_with_one_message_before_torch_is_imported(tmp_path, arguments, message):
-    """The site hook makes every import of a heavy library an error of its own."""
-    (tmp_path / "hook").mkdir()
-    (tmp_path / "hook" / "sitecustomize.py").write_text(HOOK)
-    done = attnprobe(tmp_path, *SMALL[4:], *arguments, path=tmp_path / "hook")
+def test_a_mistake_ends_with_one_message(tmp_path, arguments, message):
+    done = attnprobe(tmp_path, *SMALL[4:], *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("attnprobe: ")
     assert done.stderr[:-1].isprintable()
-    assert {path.name for path in tmp_path.iterdir()} == {"hook"}
+    assert not list(tmp_path.iterdir())
 
 
-def test_help_imports_nothing_heavy(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(HOOK)
-    done = attnprobe(tmp_path, "--help", path=tmp_path)
+def test_a_wrong_name_is_answered_within_four_seconds_of_processor_time(tmp_path):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = attnprobe(tmp_path, "probe.permutation.sampels=9")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "probe.permutation.sampels=9: there is no such setting; did you mean samples?" in done.stderr
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 4
+
+
+def test_help_and_version(tmp_path):
+    done = attnprobe(tmp_path, "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\npython -m attnprobe ") == 5
     assert re.search("^experiment: .*audit, .*jain, ", done.stdout, re.M)
-    shown = attnprobe(tmp_path, "--version", path=tmp_path)
+    shown = attnprobe(tmp_path, "--version")
     assert (shown.returncode, shown.stdout) == (0, f"attnprobe {__version__}\n")
 
 

@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.columns import Columns
 from attnprobe.data.pipeline import check_texts
 from attnprobe.data.reader import Reader
 from attnprobe.data.text import TextRules
-from attnprobe.errors import UserError
-from attnprobe.results.statistics import interval
+from attnprobe.evidence.statistics import interval
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,12 @@ def test_every_import_is_a_declared_dependency():
 def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
     settings = {f"attnprobe/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
-    assert settings <= names
+    of_research = {f"attnprobe/conf/experiment/{name}.yaml" for name in ("calibration", "methods", "sanity")}
+    assert settings - names == of_research
+    assert "attnprobe/findings/calibration.parquet" in names
     assert {"attnprobe/py.typed", "attnprobe/report/page/style.css", "hydra_plugins/attnprobe_launcher.py"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert not {name for name in names if name.startswith(("tests/", "benchmarks/", "conf/"))}
+    assert not {name for name in names if name.startswith(("tests/", "benchmarks/", "conf/", "research/"))}
 
 
 def test_the_source_distribution_can_be_tested_and_read(built):
@@ -87,6 +89,7 @@ def test_the_source_distribution_can_be_tested_and_read(built):
         "CHANGELOG.md",
         "tests/conftest.py",
         "conf/config.yaml",
+        "research/methods.py",
         "docs/faq.md",
         "Makefile",
     }
@@ -94,13 +97,14 @@ def test_the_source_distribution_can_be_tested_and_read(built):
 
 
 def test_tracking_without_its_extra_is_refused_before_anything_is_trained(monkeypatch):
-    from attnprobe.errors import UserError
-    from attnprobe.schema import check, resolved
+    from attnprobe.core.errors import UserError
+    from attnprobe.runs.composition import resolved
+    from attnprobe.runs.validation import check
     from tests.runs import composed
 
     content = resolved(composed("logger=wandb"))
     check(content)
-    monkeypatch.setattr(sys.modules["attnprobe.schema.check"], "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["attnprobe.runs.validation"], "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"logger=wandb needs pip install 'attnprobe\[wandb\]'"):
         check(content)
 

@@ -1,6 +1,6 @@
 import torch
 
-from attnprobe.randomness import Draws
+from attnprobe.core.randomness import Draws
 
 
 def test_numbers_belong_to_the_example_and_not_to_its_batch():

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnprobe.batch import Task, probabilities
-from attnprobe.readout import MOST_NUMBERS, Readout
+from attnprobe.core.batch import Task, probabilities
+from attnprobe.core.readout import MOST_NUMBERS, Readout
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import composed
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]

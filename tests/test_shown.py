@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import spreadsheet_cell, visible
 from attnprobe.report.tables import csv_table, latex_table, write_table_files
 from attnprobe.report.terminal import data_notes, print_summary
-from attnprobe.shown import spreadsheet_cell, visible
 
 EVIL = [
     "\x1b[31mred",

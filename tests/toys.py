@@ -4,13 +4,14 @@ from functools import partial
 
 import torch
 
-from attnprobe.batch import Batch, Outputs, Task
+from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.readout import Readout
 from attnprobe.models.attention import AdditiveAttention, DotAttention
-from attnprobe.models.classifier import AttentionClassifier, Recipe
+from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
 from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
+from attnprobe.models.trained import Recipe
 from attnprobe.models.transformer import TransformerEncoder
-from attnprobe.readout import Readout
 
 ENCODERS = {
     "lstm": partial(LSTMEncoder, hidden_size=6),
@@ -100,3 +101,11 @@ def toy_readout(classifier: AttentionClassifier, batch: Batch) -> tuple[Outputs,
     with torch.no_grad():
         outputs = classifier(batch)
     return outputs, classifier.readout(batch, outputs)
+
+
+def undecided(classifier: AttentionClassifier, batch: Batch) -> AttentionClassifier:
+    """The classifier with a bias that leaves the batch's mean logits at 0, so that its decisions hang on few words."""
+    with torch.no_grad():
+        bias = classifier.decoder.output.bias
+        bias -= classifier(batch).logits.mean(0)[-len(bias) :]
+    return classifier

@@ -1,38 +1,19 @@
-"""From encoded texts to padded batches: ragged storage and collation."""
+"""From encoded texts to padded batches: collation, the order of batches, and counts of words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 
-from attnprobe.batch import Axis, Batch
-from attnprobe.data.ragged import Ragged
-from attnprobe.data.teaching import TeacherOutputs
+from attnprobe.core.batch import Axis, Batch
+from attnprobe.data.examples import Ragged
+from attnprobe.data.teacher import TeacherOutputs
 from attnprobe.data.vocabulary import END, PADDING, START
-
-
-def padded(words: Sequence[np.ndarray]) -> tuple[Int[Tensor, "batch tokens"], Int[Tensor, "batch"]]:
-    """Ids of the sequences `<SOS> w1 … wn <EOS>`, padded to the longest, and their numbers of words."""
-    lengths = [len(sequence) for sequence in words]
-    ids = np.full((len(words), max(lengths) + 2), PADDING, np.int64)
-    ids[:, 0] = START
-    for row, sequence in enumerate(words):
-        ids[row, 1 : len(sequence) + 1] = sequence
-        ids[row, len(sequence) + 1] = END
-    return torch.from_numpy(ids), torch.tensor(lengths)
-
-
-def candidate_mask(numbers: Sequence[np.ndarray], classes: int) -> Bool[Tensor, "batch classes"]:
-    """True for the classes that each example may be answered with."""
-    mask = torch.zeros(len(numbers), classes, dtype=torch.bool)
-    for row, allowed in enumerate(numbers):
-        mask[row, torch.from_numpy(allowed).long()] = True
-    return mask
 
 
 def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
@@ -45,7 +26,7 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
             the word ids of the texts. Names that `Batch` does not have go into `Batch.extra`.
         classes: how many classes there are, where a column is over the classes.
     """
-    ids, lengths = padded(columns["ids"])
+    ids, lengths = _padded(columns["ids"])
     position = torch.arange(ids.shape[1])
     values: dict[str, Any] = {
         "ids": ids,
@@ -53,7 +34,7 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
         "content": (position >= 1) & (position <= lengths[:, None]),
     }
     if "question" in columns:
-        asked, asked_lengths = padded(columns["question"])
+        asked, asked_lengths = _padded(columns["question"])
         values["question"] = asked
         values["question_mask"] = torch.arange(asked.shape[1]) < asked_lengths[:, None] + 2
     declared = {one.name: one.metadata for one in fields(Batch)}
@@ -62,28 +43,32 @@ def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
         if name in values:
             continue
         facts = declared.get(name, declared["extra"])
-        if facts["axis"] is Axis.TOKENS:
-            value = per_word(given, ids.shape, facts["pad"])
-        elif facts["axis"] is Axis.PIECES:
-            width = max(map(len, given))
-            value = torch.full((len(given), width), facts["pad"], dtype=torch.long)
-            for row, numbers in enumerate(given):
-                value[row, : len(numbers)] = torch.from_numpy(numbers)
-        elif facts["axis"] is Axis.CLASSES:
-            value = candidate_mask(given, classes)
-        else:
+        if facts["axis"] is Axis.EXAMPLE:
             value = torch.from_numpy(given)
+        elif facts["axis"] is Axis.CLASSES:
+            value = torch.zeros(len(given), classes, dtype=torch.bool)
+            for row, allowed in enumerate(given):
+                value[row, torch.from_numpy(allowed).long()] = True
+        else:
+            # words begin after the start marker; pieces have their own
+            first, width = (1, ids.shape[1]) if facts["axis"] is Axis.TOKENS else (0, max(map(len, given)))
+            kind = torch.from_numpy(given[0]).dtype
+            kind = kind if kind is torch.bool or kind.is_floating_point else torch.long
+            value = torch.full((len(given), width), facts["pad"], dtype=kind)
+            for row, numbers in enumerate(given):
+                value[row, first : first + len(numbers)] = torch.from_numpy(numbers)
         (values if name in declared else extra)[name] = value
     return Batch(**values, extra=extra)
 
 
-def per_word(values: Sequence[np.ndarray], shape: torch.Size, pad: float) -> Shaped[Tensor, "batch tokens"]:
-    """What belongs to the words of each text, written after its start marker."""
-    kind = torch.from_numpy(values[0]).dtype
-    into = torch.full(shape, pad, dtype=kind if kind is torch.bool or kind.is_floating_point else torch.long)
-    for row, numbers in enumerate(values):
-        into[row, 1 : len(numbers) + 1] = torch.from_numpy(numbers)
-    return into
+def _padded(words: Sequence[np.ndarray]) -> tuple[Int[Tensor, "batch tokens"], Int[Tensor, "batch"]]:
+    lengths = [len(sequence) for sequence in words]
+    ids = np.full((len(words), max(lengths) + 2), PADDING, np.int64)
+    ids[:, 0] = START
+    for row, sequence in enumerate(words):
+        ids[row, 1 : len(sequence) + 1] = sequence
+        ids[row, len(sequence) + 1] = END
+    return torch.from_numpy(ids), torch.tensor(lengths)
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ class TextSplit(Dataset[Batch]):
 
     `words` numbers every distinct word of the data set, in or out of the vocabulary: `spelling` has it as it is in the
     text, `vocabulary_id` its id. `example_id` ascends. `columns` has the other columns of the batches by name
-    (`attnprobe.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and
+    (`attnprobe.core.batch.Batch`): `labels` are class numbers `[rows]`, or 0/1 floats `[rows, classes]`; `question` and
     `counterfactual` number words as `words` does; `candidates` has class numbers. `teacher` is what a teacher says about the
     rows.
     """
@@ -172,3 +157,110 @@ class TextSplit(Dataset[Batch]):
     def _entry(self, name: str, example_id: int) -> list[Any] | None:
         values = self.columns.get(name)
         return None if values is None else values[self.row_of(example_id)].tolist()
+
+
+MOST_POSITIONS = 1 << 15
+"""Of an evaluation batch: long texts come in smaller ones, so that what a model and the probes hold of a batch does not
+grow with the texts' length."""
+
+
+def shard(batches: list[list[int]], rank: int, world_size: int, *, even: bool) -> list[list[int]]:
+    """This process's part of the batches.
+
+    `even` repeats some batches so that every process has the same number (training: gradient steps are taken
+    together). Without it no batch comes twice (evaluation: no example may be counted twice).
+    """
+    if even:
+        missing = -len(batches) % world_size
+        batches = batches + [batches[i % len(batches)] for i in range(missing)]
+    return batches[rank::world_size]
+
+
+def short_enough(
+    order: Int[np.ndarray, " rows"], lengths: Int[np.ndarray, " rows"], size: int, most: int = MOST_POSITIONS
+) -> list[list[int]]:
+    """Cut an order of rows, shortest first, into batches of at most `size` rows and, padding included, `most` positions
+    (a single row may exceed it)."""
+    batches: list[list[int]] = []
+    for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
+        if not batches or len(batches[-1]) == size or (len(batches[-1]) + 1) * (length + 2) > most:
+            batches.append([])
+        batches[-1].append(row)
+    return batches
+
+
+class BucketSampler(Sampler[list[int]]):
+    """Training batches of similar length in random order.
+
+    Rows are sorted by length · (1 + noise), noise uniform in ±10 %, cut into batches, and the batches are shuffled
+    (Jain & Wallace's code). The order depends on (seed, epoch) alone; Lightning calls `set_epoch`.
+    """
+
+    def __init__(
+        self,
+        lengths: Int[np.ndarray, " rows"],
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        noise: float = 0.1,
+    ):
+        self.lengths, self.batch_size, self.seed, self.noise = lengths, batch_size, seed, noise
+        self.rank, self.world_size, self.epoch = rank, world_size, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of this epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        batches = -(-len(self.lengths) // self.batch_size)
+        return -(-batches // self.world_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = np.random.default_rng((self.seed, self.epoch))
+        size = len(self.lengths)
+        # + 1: otherwise all texts of the same few words would keep the file's order for ever
+        noisy = (self.lengths + 1) * (1 + generator.uniform(-self.noise, self.noise, size))
+        rows = np.argsort(noisy, kind="stable")
+        batches = [rows[start : start + self.batch_size].tolist() for start in range(0, size, self.batch_size)]
+        order = generator.permutation(len(batches))
+        yield from shard([batches[i] for i in order], self.rank, self.world_size, even=True)
+
+
+class SortedSampler(Sampler[list[int]]):
+    """Evaluation batches, shortest texts first: deterministic, each row exactly once over all processes."""
+
+    def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int, rank: int = 0, world_size: int = 1):
+        batches = short_enough(np.argsort(lengths, kind="stable"), lengths, batch_size)
+        # kept as long as the loader: as numbers, not as objects
+        self.batches = [np.array(batch) for batch in shard(batches, rank, world_size, even=False)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self.batches)
+
+
+def document_counts(
+    part: TextSplit, words: int, of: Bool[np.ndarray, " rows"] | None = None
+) -> Int[np.ndarray, " vocabulary"]:
+    """In how many texts of a split each word of the vocabulary is; `of`: only in these texts."""
+    counts = np.zeros(words, np.int64)
+    for row in range(len(part)) if of is None else np.flatnonzero(of).tolist():
+        counts[np.unique(part.vocabulary_id[part.words[row]])] += 1
+    return counts
+
+
+def log_odds_ratios(part: TextSplit, words: int, classes: int) -> Float[np.ndarray, "vocabulary classes"]:
+    """Of each word of the vocabulary and each class (or label), ln of the odds that a text of the class has the word over the
+    odds that a text of another class has it, each count with ½ added (Haldane 1956)."""
+    columns = []
+    for number in range(classes):
+        of_class = part.labels[:, number] > 0.5 if part.labels.ndim == 2 else part.labels == number
+        logits = []
+        for chosen in (of_class, ~of_class):
+            there = document_counts(part, words, chosen)
+            logits.append(np.log((there + 0.5) / (chosen.sum() - there + 0.5)))
+        columns.append(logits[0] - logits[1])
+    return np.stack(columns, -1)

@@ -1,22 +1,106 @@
 """Which column of the rows holds what."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from attnprobe.data.marks import KINDS
-from attnprobe.data.patterns import check_pattern
-from attnprobe.errors import UserError
+import numpy as np
+from jaxtyping import Bool, Int
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, Text
+from attnprobe.data.text import check_pattern
+
+KINDS = {
+    "mask": "a list of one true or false per token",
+    "spans": "a list of [start, end) token positions",
+    "sentences": "a list of the numbers of sentences",
+    "characters": "a list of [start, end) character positions in the text as it is in its cell",
+}
+"""How a cell may say which tokens are marked (`data.rationale_kind`)."""
+MOST_ANNOTATORS = 15
+"""An annotator takes two bits of a number."""
+PLACED = ("lower", "digits")
+"""Token rules after which it is still known where in the text a token was."""
+
+Places = Callable[[], list[tuple[int, int]]]
+"""[start, end) characters of each token in the text, found out when they are needed."""
 
 
-def choice(setting: str, value: str, allowed: Sequence[str]) -> None:
-    """Check a setting that has a few legal values."""
-    if value not in allowed:
-        raise UserError(f"data.{setting}={value}: expected {' or '.join(allowed)}")
+def marked(
+    cell: Any, kind: str, length: int, sentence: Sequence[int] | None, places: Places, setting: str
+) -> Bool[np.ndarray, " tokens"] | None:
+    """What a person marked in a text, as one truth value per token; None where the cell does not fit the tokens.
+
+    Args:
+        cell: as `kind` says; a token is marked by characters where one of its own is.
+        length: number of tokens.
+        sentence: the sentence of each token, where there are sentences.
+        setting: the setting that names the column, for the message.
+
+    Raises:
+        UserError: the cell is of another form.
+    """
+
+    def fits(one: Any) -> bool:
+        if kind in ("mask", "sentences"):
+            return isinstance(one, int | float if kind == "mask" else int)
+        return isinstance(one, list | tuple) and len(one) == 2 and all(isinstance(end, int) for end in one)
+
+    if not isinstance(cell, list | tuple) or not all(map(fits, cell)):
+        raise UserError(
+            f"{setting}: data.rationale_kind={kind} expects {KINDS[kind]} in every cell, but one is {str(cell)[:60]!r}"
+        )
+    if kind == "mask":
+        return np.array(cell, bool) if len(cell) == length else None
+    if kind == "sentences":
+        assert sentence is not None
+        return np.isin(sentence, cell) if set(cell) <= set(sentence) else None
+    mask = np.zeros(length, bool)
+    if kind == "spans":
+        for start, end in cell:
+            if not 0 <= start <= end <= length:  # empty spans occur in ERASER's files
+                return None
+            mask[start:end] = True
+        return mask
+    if not cell:
+        return mask
+    begin, stop = np.array(places()).reshape(-1, 2).T
+    for start, end in cell:
+        if not 0 <= start <= end:
+            return None
+        mask |= (begin < end) & (stop > start)
+    # spans that touch no token lie outside the text
+    return mask if mask.any() or all(start == end for start, end in cell) else None
+
+
+def places_of(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the tokens of a text are in it, as [start, end) characters; spaces of the text are in none of them.
+
+    >>> places_of("I  don't.", ["I", "do", "n't", "."])
+    [(0, 1), (3, 5), (5, 8), (8, 9)]
+    """
+    solid = [number for number, one in enumerate(text) if not one.isspace()]
+    found, at = [], 0
+    for token in tokens:
+        size = sum(not one.isspace() for one in token)
+        found.append((solid[at], solid[at + size - 1] + 1) if size else (0, 0))
+        at += size
+    return found
+
+
+def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " tokens"]:
+    """What several annotators marked, in one number per token: of annotator k bit 2k says that there is one, and bit 2k + 1
+    that this token is marked.
+
+    >>> packed([np.array([True, False]), np.array([False, False])]).tolist()
+    [7, 5]
+    """
+    return sum((1 + 2 * mask.astype(np.int32)) << (2 * number) for number, mask in enumerate(masks))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(metaclass=Checked):
     """Which column of the rows holds what.
 
     A column within another, as JSON has them, is named by its path: `doc.body`, `notes.0.label`.
@@ -28,8 +112,7 @@ class Columns:
             cleaned and tokenised as the text is, and shares its vocabulary.
         candidates: column of the classes that a row may be answered with, as a list or as text with
             `label_delimiter`; None, or a null cell: all classes.
-        candidates_pattern: instead of a column: the words of the text that match this regular expression in full; one that
-            might take long is refused (`attnprobe.data.patterns`).
+        candidates_pattern: instead of a column: the words of the text that match this regular expression in full.
         rationale: column that says which tokens are the reason for the label.
         rationale_kind: `mask` (one bool per token), `spans` (list of [start, end) token positions), `sentences`
             (list of the numbers of sentences, from 0) or `characters` (list of [start, end) characters of the cell; a token
@@ -46,23 +129,24 @@ class Columns:
         label_delimiter: separates the labels (or the candidates) of one cell.
     """
 
+    settings_place: ClassVar[str] = "data"
+
     text: str = "text"
     label: str = "label"
     question: str | None = None
     candidates: str | None = None
     candidates_pattern: str | None = None
     rationale: str | None = None
-    rationale_kind: str = "mask"
+    rationale_kind: Literal[tuple(KINDS)] = "mask"
     annotators: str | None = None
     counterfactual: str | None = None
     per_word: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
     multi_label: bool = False
-    label_delimiter: str = ";"
+    label_delimiter: Text = ";"
 
     def __post_init__(self) -> None:
-        choice("rationale_kind", self.rationale_kind, tuple(KINDS))
         if self.candidates is not None and self.candidates_pattern is not None:
             raise UserError(
                 f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each "

@@ -7,7 +7,43 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from attnprobe.data.ragged import Ragged
+
+@dataclass(frozen=True)
+class Ragged:
+    """Many sequences of different lengths in one flat array: sequence i is `flat[offsets[i]:offsets[i + 1]]`.
+
+    A million texts cost two arrays, not a million objects.
+    """
+
+    flat: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, sequences: Sequence[np.ndarray], dtype: type) -> "Ragged":
+        """Store these sequences one after the other."""
+        offsets = np.zeros(len(sequences) + 1, np.int64)
+        np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
+        flat = np.concatenate(sequences) if len(sequences) else np.empty(0)
+        return cls(flat.astype(dtype, copy=False), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.flat[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " rows"]:
+        """Length of every sequence."""
+        return np.diff(self.offsets)
+
+    def select(self, rows: Int[np.ndarray, " chosen"]) -> "Ragged":
+        """The sequences of these rows, in this order."""
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[rows])])
+        flat = np.empty(offsets[-1], self.flat.dtype)
+        for row, start, stop in zip(rows.tolist(), offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            flat[start:stop] = self[row]
+        return Ragged(flat, offsets)
 
 
 class Lexicon(dict[str, int]):
@@ -20,6 +56,23 @@ class Lexicon(dict[str, int]):
     def numbers(self, tokens: Sequence[str]) -> Int[np.ndarray, " tokens"]:
         """The numbers of these words."""
         return np.array([self[token] for token in tokens], np.int32)
+
+
+@dataclass(slots=True)
+class Example:
+    """One text, tokenised and truncated; the fields are those of `Examples`. A column of `per_word` that does not fit the
+    tokens is missing; `rationale_lost`: all of it was in what was cut off."""
+
+    words: Int[np.ndarray, " tokens"]
+    length: int
+    labels: list[str]
+    question: Int[np.ndarray, " tokens"] | None
+    candidates: list[str] | None
+    sentences: int
+    longest_sentence: int
+    per_word: dict[str, np.ndarray]
+    rationale_lost: bool
+    group: str | None
 
 
 @dataclass(frozen=True)
@@ -51,56 +104,38 @@ class Examples:
         """The rows where `keep` is True, in their order."""
         if keep.all():
             return self
-        chosen = np.flatnonzero(keep)
-        return replace(self, **{one.name: selected(getattr(self, one.name), chosen) for one in fields(self)})
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **selected(columns, np.flatnonzero(keep)))
 
 
 def selected(values: Any, chosen: Int[np.ndarray, " chosen"]) -> Any:
-    """The chosen rows of one column, however it is stored."""
+    """The chosen rows of a column, however it is stored, or of several by name."""
     match values:
         case None:
             return None
         case Ragged():
             return values.select(chosen)
         case dict():
-            return {name: part.select(chosen) for name, part in values.items()}
+            return {name: selected(part, chosen) for name, part in values.items()}
         case list():
             return [values[row] for row in chosen.tolist()]
     return values[chosen]
 
 
-def joined(parts: Sequence[Examples]) -> Examples:
-    """All these rows, in this order; the parts hold the same columns."""
-    columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(Examples)}
-    return Examples(**{name: joined_column(values) for name, values in columns.items()})
-
-
-def joined_column(parts: Sequence[Any]) -> Any:
-    """One column of all the parts, however it is stored."""
+def joined(parts: Sequence[Any]) -> Any:
+    """All rows of these parts, in this order: of `Examples` with the same columns, or of one column however it is stored."""
     match parts[0]:
         case None:
             return None
+        case Examples():
+            names = [one.name for one in fields(Examples)]
+            return Examples(**{name: joined([getattr(part, name) for part in parts]) for name in names})
         case Ragged():
-            return Ragged.joined(parts)
+            ends = np.cumsum([0, *(len(part.flat) for part in parts)])
+            offsets = [part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+            return Ragged(np.concatenate([part.flat for part in parts]), np.concatenate([ends[:1], *offsets]))
         case dict():
-            return {name: Ragged.joined([part[name] for part in parts]) for name in parts[0]}
+            return {name: joined([part[name] for part in parts]) for name in parts[0]}
         case list():
             return [value for part in parts for value in part]
     return np.concatenate(parts)
-
-
-@dataclass(slots=True)
-class Example:
-    """One text, tokenised and truncated; the fields are those of `Examples`. What belongs to each word is missing where it
-    does not fit the tokens; `rationale_lost`: it was in what was cut off."""
-
-    words: Int[np.ndarray, " tokens"]
-    length: int
-    labels: list[str]
-    question: Int[np.ndarray, " tokens"] | None
-    candidates: list[str] | None
-    sentences: int
-    longest_sentence: int
-    per_word: dict[str, np.ndarray]
-    rationale_lost: bool
-    group: str | None

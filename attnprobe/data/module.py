@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import torch
@@ -12,26 +12,26 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from attnprobe.batch import Batch, Task
-from attnprobe.data.batching import TextSplit
-from attnprobe.data.checks import UNKNOWN_WORDS
-from attnprobe.data.files import find_path
-from attnprobe.data.fingerprint import data_fingerprint
-from attnprobe.data.looks import Check
-from attnprobe.data.once import prepared_from
+from attnprobe.core.batch import Batch, Task
+from attnprobe.core.settings import Checked, Name, Seed
+from attnprobe.data import rows
+from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit
+from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check
+from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
-from attnprobe.data.prepare import Counts
-from attnprobe.data.sampling import BucketSampler, SortedSampler
+from attnprobe.data.prepare import Counts, data_fingerprint, prepared_from
 from attnprobe.data.settings import DataSettings
-from attnprobe.data.sources import Source
-from attnprobe.data.teaching import Teacher
-from attnprobe.data.vectors import first_vectors
-from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.data.sources import FileSource, Source
+from attnprobe.data.teacher import Teacher
+from attnprobe.data.vocabulary import Vocabulary, first_vectors
 from attnprobe.results.directory import UNTESTED
 
+COLUMNS = ("text", "label", "question", "candidates", "rationale", "annotators", "counterfactual")
+"""Settings that name a column."""
 
-class TextDataModule(LightningDataModule):
+
+class TextDataModule(LightningDataModule, metaclass=Checked):
     """Prepares a data set (attnprobe.data.prepare) and serves it in batches.
 
     Args:
@@ -46,16 +46,18 @@ class TextDataModule(LightningDataModule):
         UserError: a setting is unknown, or its value cannot be used.
     """
 
+    settings_place: ClassVar[str] = "data"
+
     flat_settings: ClassVar = DataSettings
     """The settings that `**settings` may hold are the fields of these groups."""
 
     def __init__(
         self,
-        name: str,
+        name: Name,
         source: Source,
         *,
-        path: str | Mapping[str, str] | None = None,
-        seed: int = 0,
+        path: str | Mapping[Literal[SPLITS], str] | None = None,
+        seed: Seed = 0,
         **settings: Any,
     ):
         super().__init__()
@@ -89,7 +91,7 @@ class TextDataModule(LightningDataModule):
     @property
     def section(self) -> dict[str, Any]:
         """What was guessed while reading and found before training, for the manifest: `notes`, one sentence each, and
-        `checks` (`attnprobe.data.looks.Check`)."""
+        `checks` (`attnprobe.data.data_warnings.Check`)."""
         return {"notes": list(self.notes), "checks": [check.as_data() for check in self.checks]}
 
     @property
@@ -145,6 +147,21 @@ class TextDataModule(LightningDataModule):
         files = {f"data.path ({split})": path for split, path in self.source.files().items()}
         vectors = self.settings.words.vectors
         return files if vectors is None else files | {"data.vectors": find_path(vectors)}
+
+    def check_files(self) -> None:
+        """Refuse, before anything is trained, local files that are not there, cannot be read, or lack a column.
+
+        Raises:
+            UserError: names the file or the column.
+        """
+        self.input_files()
+        if not isinstance(self.source, FileSource):
+            return
+        where = self.settings.columns
+        named = {f"data.{name}": getattr(where, name) for name in COLUMNS if getattr(where, name) is not None}
+        for table in self.source.load().values():
+            for setting, name in (*named.items(), *(("data.filters column", one) for one in where.filters)):
+                rows.column(table.select([]), name, setting)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary that the file

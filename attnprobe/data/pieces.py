@@ -1,6 +1,6 @@
 """Words and the pieces that a pretrained model's tokenizer cuts them into."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.ragged import Ragged
+from attnprobe.data.examples import Ragged, selected
 
 SPECIAL = -1
 """`piece_word` of a special token, or of the other text of a pair."""
@@ -61,7 +61,7 @@ class PieceReader:
             )
             for number, words in enumerate(some):
                 offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
-                word = words_of_pieces(words, offsets, [one == 0 for one in sequence])
+                word = _words_of_pieces(words, offsets, [one == 0 for one in sequence])
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
                 kept = np.isin(np.arange(len(words)), word)
                 place = np.append(kept.cumsum(), SPECIAL)
@@ -76,60 +76,48 @@ class PieceReader:
         return result
 
 
-def words_of_pieces(
+def _words_of_pieces(
     words: Sequence[str], offsets: Sequence[tuple[int, int]], of_text: Sequence[bool]
 ) -> Int[np.ndarray, " pieces"]:
-    """The number of the word that each piece of a text belongs to, −1 where it is not of the text.
-
-    A piece belongs to the word of its first character that is not a space; one of a space alone to the word after it.
+    """The number of the word that each piece of a text belongs to, −1 where it is not of the text: the word of its first
+    character that is not a space; for a piece of a space alone the word after it.
 
     Args:
         words: the text is these, joined by single spaces.
         offsets: [start, end) of every piece in that text; some tokenizers count the space before a word in, some do not.
         of_text: whether a piece is of the text at all.
-
-    >>> words_of_pieces(["un", "able"], [(0, 0), (0, 2), (2, 5), (5, 7), (0, 0)], [False, True, True, True, False])
-    array([-1,  0,  1,  1, -1])
     """
     ends = np.cumsum([len(word) + 1 for word in words])  # each after its space
-    starts = np.append(0, ends)[: len(words)]
     text = " ".join(words)
     result = np.full(len(offsets), SPECIAL)
     for piece, ((start, end), inside) in enumerate(zip(offsets, of_text, strict=True)):
-        if not inside or not words:
-            continue
-        at = next((place for place in range(start, end) if not text[place].isspace()), end)
-        number = int(np.searchsorted(ends, at, side="right"))
-        number = min(number, len(words) - 1)
-        assert starts[number] <= max(at, starts[number])
-        result[piece] = number
+        if inside and words:
+            at = next((place for place in range(start, end) if not text[place].isspace()), end)
+            result[piece] = min(int(np.searchsorted(ends, at, side="right")), len(words) - 1)
     return result
 
 
-def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, Any]]:
+def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, int]]:
     """A split whose batches have the pieces of their texts, without the words that have none, and what was left out."""
     texts = [part.tokens_at(row) for row in range(len(part))]
     questions = None
-    if "question" in part.columns:
-        asked = part.columns["question"]
+    if isinstance(asked := part.columns.get("question"), Ragged):
         questions = [[part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))]
     read = reader.read(texts, questions)
-    there = np.array([bool(one.kept.any()) for one in read])
-    columns: dict[str, Ragged | np.ndarray] = {}
-    for name, values in part.columns.items():
-        if isinstance(values, Ragged) and name not in ("question", "candidates"):
-            values = Ragged.of(
-                [row[one.kept] if len(row) == len(one.kept) else row for row, one in zip_rows(values, read)],
-                values.flat.dtype.type,
-            )
-        columns[name] = values
-    words = Ragged.of([row[one.kept] for row, one in zip_rows(part.words, read)], part.words.flat.dtype.type)
-    columns |= {
-        "pieces": Ragged.of([one.ids for one in read], np.int64),
-        "piece_word": Ragged.of([one.word for one in read], np.int64),
-        "piece_kind": Ragged.of([one.kind for one in read], np.int64),
+
+    def cut(values: Ragged) -> Ragged:
+        rows = [(values[row], one.kept) for row, one in enumerate(read)]
+        return Ragged.of([row[kept] if len(row) == len(kept) else row for row, kept in rows], values.flat.dtype.type)
+
+    columns: dict[str, Ragged | np.ndarray] = {
+        name: cut(values) if isinstance(values, Ragged) and name not in ("question", "candidates") else values
+        for name, values in part.columns.items()
     }
-    return selected(replace(part, words=words, columns=columns), np.flatnonzero(there)), left_out(read)
+    for name, pieces in {"pieces": "ids", "piece_word": "word", "piece_kind": "kind"}.items():
+        columns[name] = Ragged.of([getattr(one, pieces) for one in read], np.int64)
+    there = np.flatnonzero([one.kept.any() for one in read])
+    rows = selected({"example_id": part.example_id, "words": cut(part.words), "columns": columns}, there)
+    return replace(part, **rows), left_out(read)
 
 
 def left_out(read: Sequence[Pieces]) -> dict[str, int]:
@@ -142,19 +130,3 @@ def left_out(read: Sequence[Pieces]) -> dict[str, int]:
         "words without a piece": int(sum((~one.kept).sum() for one in read)) - after,
         "texts without a piece": sum(not one.kept.any() for one in read),
     }
-
-
-def zip_rows(values: Ragged, read: Sequence[Pieces]) -> list[tuple[np.ndarray, Pieces]]:
-    """The rows of a column beside their pieces."""
-    return [(values[row], one) for row, one in enumerate(read)]
-
-
-def selected(part: TextSplit, rows: Int[np.ndarray, " chosen"]) -> TextSplit:
-    """The chosen rows of a split."""
-    if len(rows) == len(part):
-        return part
-    columns: Mapping[str, Ragged | np.ndarray] = {
-        name: values.select(rows) if isinstance(values, Ragged) else values[rows]
-        for name, values in part.columns.items()
-    }
-    return replace(part, example_id=part.example_id[rows], words=part.words.select(rows), columns=columns)

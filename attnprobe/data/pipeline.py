@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from attnprobe.batch import Batch, Task
+from attnprobe.core.batch import Batch, Task
+from attnprobe.core.errors import UserError
 from attnprobe.data.batching import collate
-from attnprobe.data.patterns import check_pattern, matching
 from attnprobe.data.pieces import PieceReader, Pieces
-from attnprobe.data.text import TextRules
+from attnprobe.data.text import TextRules, check_pattern, matching
 from attnprobe.data.vocabulary import Vocabulary
-from attnprobe.errors import UserError
 from attnprobe.results.directory import PIPELINE, VOCABULARY
 from attnprobe.results.files import write_json
-from attnprobe.results.saved import read_pipeline
+from attnprobe.results.saved_settings import read_pipeline
 
 
 @dataclass(frozen=True)

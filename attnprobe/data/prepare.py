@@ -1,30 +1,28 @@
 """From the rows of a source to encoded splits: a pure function of the settings and the rows."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import datasets
 import numpy as np
 from torch import Tensor
 
-from attnprobe.batch import Task
-from attnprobe.data import filters, rows
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
+from attnprobe.data import rows
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.checks import check_data
-from attnprobe.data.classes import class_numbers, vocabulary_of
-from attnprobe.data.examples import Examples, Lexicon
-from attnprobe.data.files import SPLITS
-from attnprobe.data.filters import Kept
-from attnprobe.data.looks import Check
+from attnprobe.data.data_warnings import Check, check_data
+from attnprobe.data.examples import Examples, Lexicon, Ragged
+from attnprobe.data.local_files import SPLITS
 from attnprobe.data.pipeline import TextPipeline
-from attnprobe.data.plant import check_plant, plant
-from attnprobe.data.ragged import Ragged
 from attnprobe.data.reader import Reader
+from attnprobe.data.rows import Kept, class_numbers, vocabulary_of
 from attnprobe.data.settings import DataSettings
-from attnprobe.data.sources import Splits
+from attnprobe.data.sources import Source, Splits
 from attnprobe.data.vocabulary import UNKNOWN
-from attnprobe.errors import UserError
 
 Counts = dict[str, dict[str, Any]]
 
@@ -37,7 +35,7 @@ class Prepared:
         splits: every split of `SPLITS`, encoded.
         pipeline: what turns new text into batches as these were made.
         counts: rows loaded, dropped for each reason, truncated and kept, per split; for the manifest.
-        checks: what was looked at before anything is trained (`attnprobe.data.checks`).
+        checks: what was looked at before anything is trained (`attnprobe.data.data_warnings`).
         class_weight: weight of each class in the loss, or None.
     """
 
@@ -69,26 +67,49 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
             counts[split] |= kept.facts
             examples[split] = examples[split].select(kept.mask)
 
-    limits, labels = settings.limits, settings.labels
-    keep(lambda split, part: filters.with_known_labels(split, part, numbers, labels))
-    keep(lambda split, part: filters.answerable(split, part, numbers, labels))
-    keep(lambda split, part: filters.at_most(split, part, limits, settings.splitting.split_seed))
+    limits = settings.limits
+    keep(lambda split, part: rows.with_known_labels(split, part, numbers, settings.labels))
+    keep(lambda split, part: rows.answerable(split, part, numbers, settings.labels))
+    keep(lambda split, part: rows.at_most(split, part, limits, settings.splitting.split_seed))
     vocabulary = vocabulary_of(examples["train"], spelling, settings)
-    keep(lambda split, part: filters.of_length(split, part, limits))
-    keep(lambda split, part: filters.of_sentences(split, part, limits))
+    keep(lambda split, part: rows.of_length(split, part, limits))
+    keep(lambda split, part: rows.of_sentences(split, part, limits))
 
     vocabulary_id = np.array(vocabulary.encode(spelling), np.int32)
     splits = {}
-    for split, part in ((split, examples[split]) for split in SPLITS):
-        columns: dict[str, Any] = {"labels": rows.targets(part.labels, numbers, len(classes), task), **part.per_word}
+    for split in SPLITS:
+        part = examples[split]
+        labels: np.ndarray
+        if task is Task.SINGLE_LABEL:
+            labels = np.array([numbers[row[0]] for row in part.labels], np.int64)
+            per_class = np.bincount(labels, minlength=len(classes))
+        else:
+            labels = np.zeros((len(part), len(classes)), np.float32)
+            for number, row in enumerate(part.labels):
+                labels[number, [numbers[label] for label in row]] = 1
+            per_class = labels.sum(0).astype(np.int64)
+        columns: dict[str, Any] = {"labels": labels, **part.per_word}
         if part.question is not None:
             columns["question"] = part.question
         if part.candidates is not None:
-            columns["candidates"] = answers(part.candidates, numbers, len(classes))
+            # candidates that are not classes cannot be answered
+            allowed = [
+                range(len(classes)) if names is None else sorted({numbers[name] for name in names if name in numbers})
+                for names in part.candidates
+            ]
+            columns["candidates"] = Ragged.of([np.array(one, np.int32) for one in allowed], np.int32)
         splits[split] = TextSplit(part.example_id, part.words, vocabulary_id, columns, spelling, classes)
-        counts[split]["truncated"] = int((part.length > part.words.lengths).sum())
-        counts[split] |= contents(splits[split])
-    per_class = rows.class_counts(splits["train"].labels, len(classes))
+        unknown = vocabulary_id == UNKNOWN
+        counts[split] |= {
+            "truncated": int((part.length > part.words.lengths).sum()),
+            "kept": len(part),
+            "per class": dict(zip(classes, per_class.tolist(), strict=True)),
+            "tokens": len(part.words.flat),
+            "tokens out of vocabulary": int(unknown[part.words.flat].sum()),
+        }
+        if part.question is not None:
+            counts[split]["question tokens out of vocabulary"] = int(unknown[part.question.flat].sum())
+    per_class = np.array(list(counts["train"]["per class"].values()))
     if task is Task.SINGLE_LABEL and (per_class > 0).sum() < 2:
         raise UserError(
             f"after the length limits the training rows have one class only ({counts['train']['per class']}): "
@@ -103,7 +124,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         question=settings.columns.question is not None,
         candidates_pattern=settings.columns.candidates_pattern,
     )
-    weight = rows.class_weights(labels.class_weight, per_class, len(splits["train"]), task)
+    weight = rows.class_weights(settings.labels.class_weight, per_class, len(splits["train"]), task)
     checks = check_data(splits, counts, settings.rules.language if settings.rules.tokenizer == "spacy" else None)
     return Prepared(splits, pipeline, counts, checks, weight)
 
@@ -111,7 +132,11 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
 def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:
     """The examples of the splits that the source has, every word in them, and what was counted."""
     if settings.splitting.pool:
-        loaded = {"train": pooled(loaded, settings)}
+        # of the columns only those that are read, as others may differ in type
+        columns = {name for one in settings.columns.read for name in (one, one.split(".")[0])}
+        parts = [loaded[split] for split in SPLITS if split in loaded]
+        parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
+        loaded = {"train": datasets.concatenate_datasets(parts)}
     reader = Reader(settings.columns, settings.rules, settings.limits.max_tokens)
     lexicon = Lexicon()
     examples, counts = {}, {}
@@ -119,29 +144,6 @@ def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], L
         count = counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
         examples[split] = reader.read(split, loaded[split], lexicon, count)
     return examples, lexicon, counts
-
-
-def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
-    """Put a shortcut into every split, in place; the classes are those of the training rows' own labels.
-
-    Raises:
-        UserError: there are too many classes for this kind, or a planted word is in the data.
-    """
-    numbers, names = class_numbers(examples, list(lexicon), settings)
-    classes = [next(raw for raw, number in numbers.items() if number == place) for place in range(len(names))]
-    check_plant(kind, classes, lexicon)
-    for order, split in enumerate(SPLITS):
-        seed = (settings.splitting.split_seed, 10 + order)
-        examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.limits.max_tokens)
-
-
-def pooled(loaded: Splits, settings: DataSettings) -> datasets.Dataset:
-    """All splits one after the other; of the columns only those that are read, as others may differ in type."""
-    columns = {name for one in settings.columns.read for name in (one, one.split(".")[0])}
-    parts = [loaded[split] for split in SPLITS if split in loaded]
-    return datasets.concatenate_datasets(
-        [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
-    )
 
 
 def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings) -> None:
@@ -153,7 +155,8 @@ def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings
         training = examples["train"]
         generator = np.random.default_rng((settings.splitting.split_seed, order))
         if training.groups is not None:
-            drawn = rows.divide_groups(np.unique(training.groups, return_inverse=True)[1], share, generator)
+            names, of_row = np.unique(training.groups, return_inverse=True)
+            drawn = np.isin(of_row, generator.permutation(len(names))[: round(share * len(names))])
         else:
             # a multi-label row has no one class to be stratified by
             keys = ["" if settings.columns.multi_label else label[0] for label in training.labels]
@@ -168,28 +171,181 @@ def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings
         counts["train"][f"given to {split}"] = int(drawn.sum())
 
 
-def contents(split: TextSplit) -> dict[str, Any]:
-    """What a split holds in the end, for the manifest."""
-    per_class = rows.class_counts(split.labels, len(split.classes)).tolist()
-    counts = {
-        "kept": len(split),
-        "per class": dict(zip(split.classes, per_class, strict=True)),
-        "tokens": len(split.words.flat),
-        "tokens out of vocabulary": int((split.vocabulary_id[split.words.flat] == UNKNOWN).sum()),
-    }
-    question = split.columns.get("question")
-    if isinstance(question, Ragged):
-        counts["question tokens out of vocabulary"] = int((split.vocabulary_id[question.flat] == UNKNOWN).sum())
-    return counts
+_kept: dict[str, Any] | None = None
+"""While `read_once` lasts: the data set that was prepared last, what it was made from, and what was guessed."""
 
 
-def answers(candidates: list[list[str] | None], numbers: Mapping[str, int], classes: int) -> Ragged:
-    """The class numbers of every row's candidates; those that are not classes cannot be answered and are left out."""
-    every = range(classes)
-    return Ragged.of(
-        [
-            np.array(every if names is None else sorted({numbers[name] for name in names if name in numbers}), np.int32)
-            for names in candidates
-        ],
-        np.int32,
+@contextmanager
+def read_once() -> Iterator[None]:
+    """While this lasts the last data set stays in memory, and is not read again where settings, files and the files' sizes
+    and times are the same: the members of a study train on the same texts."""
+    global _kept
+    before, _kept = _kept, {}
+    try:
+        yield
+    finally:
+        _kept = before
+
+
+def prepared_from(settings: DataSettings, source: Source) -> tuple[Prepared, tuple[str, ...]]:
+    """The prepared data set and what was guessed while it was read.
+
+    Raises:
+        UserError: the rows cannot be used as configured; the message says what to change.
+    """
+    if _kept is None:
+        return prepare(settings, source.load()), source.notes
+    asked = {name: value for name, value in vars(source).items() if name != "notes"}
+    stamps = {split: (path, path.stat().st_size, path.stat().st_mtime_ns) for split, path in source.files().items()}
+    made_from = settings, type(source), asked, stamps
+    if _kept.get("made from") != made_from:
+        _kept.clear()  # two at a time would need the memory of both
+        prepared = prepare(settings, source.load())
+        _kept.update({"made from": made_from, "prepared": prepared, "notes": source.notes})
+    # what a run adds to its data is not seen by the next one
+    prepared = _kept["prepared"]
+    counts = {split: dict(count) for split, count in prepared.counts.items()}
+    copy = replace(prepared, splits=dict(prepared.splits), counts=counts, checks=list(prepared.checks))
+    return copy, _kept["notes"]
+
+
+SPELLED = ("question", "counterfactual")
+"""Columns whose entries are words."""
+
+
+def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:
+    """Ten hexadecimal digits that stand for all that a model or a probe reads of the data: the texts with the words that
+    the vocabulary lacks, every column of the batches, and the order of all these.
+
+    Args:
+        splits: the examples.
+        names: the vocabulary and the classes, in order.
+    """
+    digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass"))
+    for split, part in splits.items():
+        spelled_columns = [part.columns.get(name) for name in SPELLED]
+        flat = [part.words.flat, *(column.flat for column in spelled_columns if isinstance(column, Ragged))]
+        # words are numbered anew as they first come: those of rows that were left out must not change the others' numbers
+        distinct, first, place = np.unique(np.concatenate(flat), return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        numbers = rank[place.ravel()]
+        spelling = "\0".join(part.spelling[number] for number in distinct[order].tolist())
+        digest.update(f"\0{split}\0".encode() + spelling.encode("utf-8", "surrogatepass"))
+        arrays = {"id": part.example_id, "texts": part.words.offsets, "words": numbers}
+        for name, column in sorted(part.columns.items()):
+            if isinstance(column, Ragged):
+                arrays[f"{name} offsets"] = column.offsets
+            if name not in SPELLED:  # their words follow the texts' words
+                arrays[name] = column.flat if isinstance(column, Ragged) else column
+        for name, array in arrays.items():
+            # a name and a size before each: what one column loses another cannot gain unnoticed
+            digest.update(f"\0{name}:{array.dtype.str}:{array.shape}\0".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:10]
+
+
+# Planted shortcuts: words that decide the label of any data, so that the reason for every label is known.
+#
+# After Bastings et al. 2022, *"Will You Find These Shortcuts?"*, section 3. Every row gets a class at random, and words that
+# say which: they are the rationale. The text around them is as it was and says nothing about the label, because the label
+# does not come from it. No text is longer than before by more than the planted words.
+#
+# Note:
+# Bastings et al. plant into a part of the rows and keep the labels of the others; here the shortcut is in every row,
+# so that it is all there is to be learnt.
+
+KINDS = ("token", "ordered_pair", "token_in_context")
+"""What is planted:
+
+- `token`: one word, another one for each class;
+- `ordered_pair`: two words; which of them comes first is the class (two classes). Either word alone says nothing;
+- `token_in_context`: one of two words, somewhere after one of two context words: the class is whether the two belong
+  together (two classes). No single word says anything."""
+
+WORDS = ("zyxal", "quovim", "brelpa", "drondle", "fimbrak", "glastev", "horpid", "jextrum", "kravole", "lustrem")
+CONTEXT = ("nembria", "oskalith")
+OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
+"""The columns over the words that planting replaces."""
+
+
+def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
+    """Put a shortcut into every split, in place; the classes are those of the training rows' own labels.
+
+    Raises:
+        UserError: there are too many classes for this kind, or a planted word is in the data.
+    """
+    numbers, names = class_numbers(examples, list(lexicon), settings)
+    classes = [next(raw for raw, number in numbers.items() if number == place) for place in range(len(names))]
+    most = len(WORDS) if kind == "token" else 2
+    if len(classes) > most:
+        raise UserError(
+            f"data.plant={kind} is for at most {most} classes, these data have {len(classes)}: choose two with data.labels "
+            f"and data.unseen_labels=drop, or data.plant=token"
+        )
+    if there := [word for word in (*WORDS, *CONTEXT) if word in lexicon]:
+        raise UserError(f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut")
+    for order, split in enumerate(SPLITS):
+        seed = (settings.splitting.split_seed, 10 + order)
+        examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.limits.max_tokens)
+
+
+def plant(
+    kind: str, examples: Examples, classes: Sequence[str], lexicon: Lexicon, seed: tuple[int, ...], limit: int | None
+) -> Examples:
+    """The same examples with other labels and the words that say them, at random places.
+
+    Args:
+        kind: one of `KINDS`.
+        examples: one split.
+        classes: the raw labels that are drawn from, all equally likely.
+        lexicon: gets the planted words.
+        seed: with the example's id it decides its label, words and places, whatever else is in the split.
+        limit: texts are cut so that with the planted words they have no more than this many tokens.
+
+    Returns:
+        the examples, with `rationale` in `per_word`, True at the planted words, and `counterfactual`, the same text with
+        the words that say the next class.
+    """
+    words, labels, length = [], [], []
+    per_word: dict[str, list[np.ndarray]] = {name: [] for name in (*examples.per_word, *OWN)}
+    for row, example_id in enumerate(examples.example_id.tolist()):
+        draw = np.random.default_rng((*seed, example_id))
+        label = int(draw.integers(len(classes)))
+        said, other = (lexicon.numbers(one) for one in planted_words(kind, label, len(classes), draw))
+        old = examples.words[row][: None if limit is None else max(limit - len(said), 0)]
+        places = np.sort(draw.integers(0, len(old) + 1, len(said)))
+        words.append(np.insert(old, places, said))
+        labels.append([classes[label]])
+        length.append(int(examples.length[row]) + len(said))
+        for name, column in examples.per_word.items():
+            if name not in OWN:
+                values = column[row][: len(old)]
+                if len(values):  # the planted words belong to a neighbour's sentence, and have no number
+                    new = values[np.maximum(places - 1, 0)] if name == "sentence" else np.nan
+                    values = np.insert(values, places, new)
+                per_word[name].append(values)
+        per_word["rationale"].append(np.insert(np.zeros(len(old), bool), places, True))
+        per_word["counterfactual"].append(np.insert(old, places, other))
+    kinds = {name: values.flat.dtype.type for name, values in examples.per_word.items()} | OWN
+    return replace(
+        examples,
+        words=Ragged.of(words, np.int32),
+        length=np.array(length, np.int64),
+        labels=labels,
+        per_word={name: Ragged.of(values, kinds[name]) for name, values in per_word.items()},
     )
+
+
+def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator) -> tuple[list[str], list[str]]:
+    """The words that say this class, in the order in which they occur in the text, and those that say the next one: of two
+    classes the other one, of more the one after it, and after the last the first."""
+    after = (label + 1) % classes
+    if kind == "token":
+        return [WORDS[label]], [WORDS[after]]
+    if kind == "ordered_pair":
+        return [WORDS[label], WORDS[after]], [WORDS[after], WORDS[label]]
+    first = int(draw.integers(2))
+    which = first if label else 1 - first
+    return [CONTEXT[first], WORDS[which]], [CONTEXT[first], WORDS[1 - which]]

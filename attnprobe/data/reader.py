@@ -3,23 +3,20 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import datasets
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from tqdm import tqdm
 
+from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.columns import Columns
-from attnprobe.data.examples import Example, Examples, Lexicon, joined
-from attnprobe.data.marks import MOST_ANNOTATORS, marked, packed, places_of
-from attnprobe.data.patterns import matching
-from attnprobe.data.ragged import Ragged
-from attnprobe.data.text import TextRules
-from attnprobe.errors import UserError
+from attnprobe.data.columns import MOST_ANNOTATORS, Columns, marked, packed, places_of
+from attnprobe.data.examples import Example, Examples, Lexicon, Ragged, joined
+from attnprobe.data.text import TextRules, matching
 
 AT_ONCE = 1024
 """Rows of which every cell is an object in memory at a time: what is kept of them are a few long arrays."""
@@ -47,11 +44,23 @@ class Reader:
         dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
         if "question" in needed:
             dropped |= Counter(dict.fromkeys(["question is null", "question is empty"], 0))
-        lost = Counter(dict.fromkeys(self.losses, 0))
+        lost = Counter({f"{name} does not fit": 0 for name in self.kinds if name not in PERHAPS})
+        if self.columns.rationale is not None:
+            lost["rationale lost by truncation"] = 0
         parts: list[Examples] = []
         labels: dict[tuple[str, ...], list[str]] = {}
-        with progress(int(passed.sum()), f"read {split}") as bar:
-            for start, cells in self.pieces(table):
+        # a log file gets a line every half minute, and short work none
+        with tqdm(
+            total=int(passed.sum()),
+            desc=f"read {split}",
+            unit=" texts",
+            leave=False,
+            delay=1.0,
+            mininterval=0.1 if sys.stderr.isatty() else 30.0,
+            disable=os.environ.get("TQDM_DISABLE") == "1",
+        ) as bar:
+            for start in range(0, len(table), AT_ONCE):
+                cells = self.cells(table.select(range(start, min(start + AT_ONCE, len(table)))))
                 kept: dict[int, Example] = {}
                 for number in (start + np.flatnonzero(passed[start : start + AT_ONCE])).tolist():
                     one = {name: values[number - start] for name, values in cells.items()}
@@ -76,11 +85,6 @@ class Reader:
             )
         count |= lost
         return joined(parts)
-
-    def pieces(self, table: datasets.Dataset) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-        """`AT_ONCE` rows after the other: the number of the first, and their cells."""
-        for start in range(0, len(table), AT_ONCE):
-            yield start, self.cells(table.select(range(start, min(start + AT_ONCE, len(table)))))
 
     def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
         """The columns that are asked for, by what they hold.
@@ -116,7 +120,7 @@ class Reader:
         allowed = cells.get("candidates")
         if self.columns.candidates_pattern is not None:
             allowed = matching(tokens, self.columns.candidates_pattern)
-        per_word = {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
+        per_word: dict[str, np.ndarray] = {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
         per_word |= self.marks(cells, len(tokens), sentence)
         rationale = per_word.get("rationale")
         if cells.get("counterfactual") is not None:
@@ -124,8 +128,12 @@ class Reader:
             if len(changed) == len(tokens):
                 per_word["counterfactual"] = lexicon.numbers(changed)
         for name in self.columns.per_word:
-            if (fitting := numbers_per_word(cells[name], len(tokens))) is not None:
-                per_word[name] = fitting
+            try:
+                numbers = np.asarray(cells[name], np.float64)
+            except (TypeError, ValueError):
+                continue
+            if numbers.shape == (len(tokens),) and np.isfinite(numbers).all():
+                per_word[name] = numbers
         sizes = np.zeros(0, int) if sentence is None else np.bincount(sentence)
         limit = self.max_tokens
         return Example(
@@ -149,9 +157,10 @@ class Reader:
             passed &= rows.passes(table, {name: allowed})
             count["dropped"][f"filter {name}"] = int(before - passed.sum())
             if not passed.any():
+                values = Counter(map(rows.canonical, rows.column(table, name, "data.filters column"))).most_common(8)
                 raise UserError(
                     f"data.filters: no row of the {split} split is left after {name}={allowed}; the column has "
-                    f"{some_values(rows.column(table, name, 'data.filters column'))}"
+                    f"{', '.join(f'{value} ({number} ×)' for value, number in values)}"
                 )
         return passed
 
@@ -206,15 +215,10 @@ class Reader:
         kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
         return kinds | dict.fromkeys(self.columns.per_word, np.float64)
 
-    @property
-    def losses(self) -> list[str]:
-        """Why what belongs to the words of a row may be left out, in the words of the counts."""
-        unfit = [f"{name} does not fit" for name in self.kinds if name not in PERHAPS]
-        return unfit + (["rationale lost by truncation"] if self.columns.rationale is not None else [])
-
     def examples(self, kept: Mapping[int, Example], lost: Counter[str]) -> Examples:
         """These rows, column by column; `lost` counts what was left out of them."""
         every, kinds, split_up = list(kept.values()), self.kinds, self.rules.sentences is not None
+        asked = [row.question for row in every if row.question is not None]
         for name in kinds:
             if name not in PERHAPS:
                 lost[f"{name} does not fit"] += sum(name not in row.per_word for row in every)
@@ -225,7 +229,7 @@ class Reader:
             words=Ragged.of([row.words for row in every], np.int32),
             length=np.array([row.length for row in every], np.int64),
             labels=[row.labels for row in every],
-            question=ragged([row.question for row in every], np.int32),
+            question=Ragged.of(asked, np.int32) if asked else None,
             candidates=[row.candidates for row in every] if self.columns.restricted else None,
             sentences=np.array([row.sentences for row in every]) if split_up else None,
             longest_sentence=np.array([row.longest_sentence for row in every]) if split_up else None,
@@ -235,31 +239,3 @@ class Reader:
             },
             groups=None if self.columns.group is None else [str(row.group) for row in every],
         )
-
-
-def numbers_per_word(cell: Any, length: int) -> Float[np.ndarray, " tokens"] | None:
-    """A cell with one finite number per word, or None where it does not fit the tokens."""
-    try:
-        numbers = np.asarray(cell, np.float64)
-    except (TypeError, ValueError):
-        return None
-    return numbers if numbers.shape == (length,) and np.isfinite(numbers).all() else None
-
-
-def ragged(parts: Sequence[np.ndarray | None], dtype: type) -> Ragged | None:
-    """All parts in one; None where there are none."""
-    there = [part for part in parts if part is not None]
-    return Ragged.of(there, dtype) if there else None
-
-
-def some_values(values: Sequence[Any]) -> str:
-    """The most frequent values of a column, in words."""
-    common = Counter(rows.canonical(value) for value in values).most_common(8)
-    return ", ".join(f"{value} ({number} ×)" for value, number in common)
-
-
-def progress(total: int, title: str) -> "tqdm[Any]":
-    """A progress bar that knows its total; a log file gets a line every half minute, and short work none."""
-    quiet = os.environ.get("TQDM_DISABLE") == "1"
-    interval = 0.1 if sys.stderr.isatty() else 30.0
-    return tqdm(total=total, desc=title, unit=" texts", leave=False, delay=1.0, mininterval=interval, disable=quiet)

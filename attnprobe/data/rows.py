@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
@@ -10,8 +10,13 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import listed, nearest
+from attnprobe.data.examples import Examples
+from attnprobe.data.local_files import SPLITS
+from attnprobe.data.settings import DataSettings, Labels, Limits
+from attnprobe.data.vocabulary import SPECIAL, Vocabulary, build_vocabulary, document_frequency
 
 
 def canonical(value: Any) -> str | None:
@@ -36,10 +41,11 @@ def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
     """
     if name not in rows.column_names:
         root, *path = name.split(".")
-        if root in rows.column_names and path and is_there(rows.features[root], path):
-            return [inside(value, path) for value in rows[root][:]]
+        if root in rows.column_names and path and _is_there(rows.features[root], path):
+            return [_inside(value, path) for value in rows[root][:]]
+        known = _names_of(rows.features)
         raise UserError(
-            f"{setting}={name}: there is no such column. The columns are {', '.join(columns_of(rows.features))}; "
+            f"{setting}={name}: there is no such column{nearest(name, known) or '.'} The columns are {listed(known)}; "
             f"choose one with {setting}=NAME"
         )
     values = rows[name][:]
@@ -50,12 +56,7 @@ def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
     return values
 
 
-def inside(value: Any, path: Sequence[str]) -> Any:
-    """What lies at a path of keys and places within a cell; None where nothing does.
-
-    >>> inside({"notes": [{"label": "good"}]}, ["notes", "0", "label"])
-    'good'
-    """
+def _inside(value: Any, path: Sequence[str]) -> Any:
     for part in path:
         if isinstance(value, Mapping):
             value = value.get(part)
@@ -66,12 +67,9 @@ def inside(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def is_there(feature: Any, path: Sequence[str]) -> bool:
-    """Whether cells of this type can hold something at a path."""
+def _is_there(feature: Any, path: Sequence[str]) -> bool:
     for part in path:
-        if isinstance(feature, Mapping):
-            if part not in feature:
-                return False
+        if isinstance(feature, Mapping) and part in feature:
             feature = feature[part]
         elif isinstance(feature, datasets.List) and part.isdecimal():
             feature = feature.feature
@@ -80,11 +78,11 @@ def is_there(feature: Any, path: Sequence[str]) -> bool:
     return True
 
 
-def columns_of(features: Mapping[str, Any]) -> list[str]:
+def _names_of(features: Mapping[str, Any]) -> list[str]:
     """The columns, those of nested objects by their path."""
     names = []
     for name, feature in features.items():
-        nested = columns_of(feature) if isinstance(feature, Mapping) else []
+        nested = _names_of(feature) if isinstance(feature, Mapping) else []
         names += [f"{name}.{one}" for one in nested] or [name]
     return names
 
@@ -130,46 +128,17 @@ def class_map(
     """
     if labels is None:
         given = {label for row in training if row is not None for label in row}
-        names = sorted(given, key=_numeric_key) if all(_is_number(label) for label in given) else sorted(given)
+        try:
+            numbers = bool(np.isfinite([float(label) for label in given]).all())
+        except ValueError:
+            numbers = False
+        names = sorted(given, key=lambda label: (float(label), label)) if numbers else sorted(given)
         return {name: number for number, name in enumerate(names)}, names
     if not isinstance(labels, Mapping):
         labels = {value: value for value in labels}
     named = {str(canonical(raw)): str(canonical(name)) for raw, name in labels.items()}
     names = list(dict.fromkeys(named.values()))
     return {raw: names.index(name) for raw, name in named.items()}, names
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
-
-
-def _numeric_key(text: str) -> tuple[float, str]:
-    return float(text), text
-
-
-def count_labels(rows: Sequence[list[str] | None]) -> Counter[str]:
-    """How often each raw label occurs."""
-    return Counter(label for row in rows if row is not None for label in row)
-
-
-def targets(rows: Sequence[list[str]], numbers: Mapping[str, int], classes: int, task: Task) -> np.ndarray:
-    """Class numbers int64 `[rows]`, or 0/1 float32 `[rows, classes]` for multi-label tasks. Every label is known."""
-    if task is Task.SINGLE_LABEL:
-        return np.array([numbers[row[0]] for row in rows], np.int64)
-    result = np.zeros((len(rows), classes), np.float32)
-    for number, row in enumerate(rows):
-        result[number, [numbers[label] for label in row]] = 1
-    return result
-
-
-def class_counts(labels: np.ndarray, classes: int) -> Int[np.ndarray, " classes"]:
-    """Examples of each class (multi-label: with each label)."""
-    if labels.ndim == 2:
-        return labels.sum(0).astype(np.int64)
-    return np.bincount(labels, minlength=classes)
 
 
 def divide(labels: Int[np.ndarray, " rows"], share: float, generator: np.random.Generator) -> Bool[np.ndarray, " rows"]:
@@ -179,14 +148,6 @@ def divide(labels: Int[np.ndarray, " rows"], share: float, generator: np.random.
         rows = np.flatnonzero(labels == value)
         drawn[generator.permutation(rows)[: round(share * len(rows))]] = True
     return drawn
-
-
-def divide_groups(
-    groups: Int[np.ndarray, " rows"], share: float, generator: np.random.Generator
-) -> Bool[np.ndarray, " rows"]:
-    """Draw `share` of the groups, each with all of its rows; True = drawn."""
-    every = np.unique(groups)
-    return np.isin(groups, generator.permutation(every)[: round(share * len(every))])
 
 
 def class_weights(
@@ -230,3 +191,188 @@ def class_weights(
             f"use data.class_weight=inverse_frequency or none"
         )
     return torch.stack([torch.ones(()), count[0] / count[1]])
+
+
+def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSettings) -> Vocabulary:
+    """The words that are frequent enough in the training texts; a question counts as a text of its own."""
+    frequency = document_frequency(training.words.flat, training.words.offsets, len(spelling))
+    if training.question is not None:
+        frequency += document_frequency(training.question.flat, training.question.offsets, len(spelling))
+    return build_vocabulary(spelling, frequency, settings.words.min_df, settings.words.max_vocabulary)
+
+
+def class_numbers(
+    examples: dict[str, Examples], spelling: Sequence[str], settings: DataSettings
+) -> tuple[dict[str, int], list[str]]:
+    """Raw answer → class number for every answer that may occur, and the classes' names.
+
+    Raises:
+        UserError: the training rows have too few classes, or lack one that is named.
+    """
+    training = examples["train"]
+    if settings.labels.classes_from == "labels":
+        numbers, classes = class_map(settings.labels.labels, training.labels)
+        _check_classes(numbers, classes, training, settings)
+        return numbers, classes
+    if settings.labels.classes_from == "candidates":
+        candidates = [names for names in training.candidates or [] if names is not None]
+        return class_map(None, [*candidates, *training.labels])
+    classes = vocabulary_of(training, spelling, settings).words[len(SPECIAL) :]
+    place = {word: number for number, word in enumerate(classes)}
+    given = [names for part in examples.values() for names in (*part.labels, *(part.candidates or [])) if names]
+    numbers = {}
+    for raw in {name for names in given for name in names}:
+        tokens = settings.rules.words(raw)  # an answer is read as the text is: "Kitchen" is the word "kitchen"
+        if len(tokens) == 1 and tokens[0] in place:
+            numbers[raw] = place[tokens[0]]
+    return numbers, classes
+
+
+def _check_classes(
+    numbers: Mapping[str, int], classes: Sequence[str], training: Examples, settings: DataSettings
+) -> None:
+    labels, column = settings.labels.labels, settings.columns.label
+    seen = Counter(label for row in training.labels for label in row)
+    trained = {numbers[label] for label in seen if label in numbers}
+    least = 1 if settings.columns.multi_label else 2
+    if len(trained) < least:
+        there = ", ".join(f"{label}: {number}" for label, number in seen.most_common(8)) or "no label at all"
+        expected = "" if labels is None else f" among data.labels ({', '.join(classes)})"
+        raise UserError(
+            f"the training rows have fewer than {least} classes{expected} in the column data.label={column} "
+            f"({there}): choose another column, or other data.filters or data.labels"
+        )
+    if empty := [name for number, name in enumerate(classes) if number not in trained]:
+        raise UserError(
+            f"data.labels: no training row has the class {', '.join(empty)}; the column {column} has "
+            f"{', '.join(seen)}. Leave the class out of data.labels"
+        )
+
+
+# Filters: each gives a mask over the rows, and what it counted.
+
+OVER_MOST = "over data.most"
+"""Why a row is not in the sample that was asked for, as the counts name it."""
+
+
+class Kept(NamedTuple):
+    """What a filter decides: True = keep; how many rows go for each reason; other facts for the manifest."""
+
+    mask: Bool[np.ndarray, " rows"]
+    dropped: Mapping[str, int] = {}
+    facts: Mapping[str, Any] = {}
+
+
+def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int], labels: Labels) -> Kept:
+    """The rows all of whose labels are classes.
+
+    Raises:
+        UserError: there is another label and `unseen_labels` is error, or no row is left.
+    """
+    known = np.array([all(label in numbers for label in one) for one in examples.labels], bool)
+    if not known.all():
+        unseen = Counter(label for row in examples.labels for label in row)
+        names = ", ".join(f"{label} ({count} ×)" for label, count in unseen.most_common() if label not in numbers)
+        where = {"labels": "was not seen in training", "vocabulary": "is no word of the vocabulary"}.get(
+            labels.classes_from, "was neither a label nor a candidate in training"
+        )
+        where = "is not in data.labels" if labels.labels is not None else where
+        if labels.unseen_labels == "error":
+            raise UserError(
+                f"a label of the {split} split {where}: {names[:300]}. Leave such rows out with "
+                f"data.unseen_labels=drop, or map them to a class in data.labels"
+            )
+        if not known.any():
+            raise UserError(f"every label of the {split} split {where}: {names[:300]}. Check data.label")
+    return Kept(known, {"label is unseen": int((~known).sum())})
+
+
+def answerable(split: str, examples: Examples, numbers: Mapping[str, int], labels: Labels) -> Kept:
+    """The rows whose label is among their candidates.
+
+    Raises:
+        UserError: there is another row and `unseen_labels` is error, or no row is left.
+    """
+    if examples.candidates is None:
+        return Kept(np.ones(len(examples), bool))
+    allowed = [None if names is None else {numbers.get(name) for name in names} for names in examples.candidates]
+    answers = [numbers[label[0]] for label in examples.labels]
+    among = np.array([one is None or answer in one for answer, one in zip(answers, allowed, strict=True)], bool)
+    if not among.all():
+        row = int(np.flatnonzero(~among)[0])
+        message = (
+            f"in {int((~among).sum())} of {len(examples)} rows of the {split} split the answer is not among the "
+            f"candidates, first in row {examples.example_id[row]}: {examples.labels[row][0]!r} is none of "
+            f"{', '.join(examples.candidates[row] or ['(no candidate)'])[:200]}"
+        )
+        if labels.unseen_labels == "error":
+            raise UserError(f"{message}. Leave such rows out with data.unseen_labels=drop")
+        if not among.any():
+            raise UserError(f"{message}. Check data.candidates and data.candidates_pattern")
+    sizes = [len(one - {None}) for one, kept in zip(allowed, among, strict=True) if one is not None and kept]
+    return Kept(
+        among,
+        {"answer is no candidate": int((~among).sum())},
+        {
+            "candidates per row": {"min": min(sizes, default=0), "max": max(sizes, default=0)},
+            "any class may answer": sum(one is None for one in allowed),
+        },
+    )
+
+
+def at_most(split: str, examples: Examples, limits: Limits, seed: int) -> Kept:
+    """As many of the rows as `most` allows, drawn at random, in their order."""
+    most = (limits.most or {}).get(split)
+    if most is None or len(examples) <= most:
+        return Kept(np.ones(len(examples), bool))
+    generator = np.random.default_rng((seed, 2 + SPLITS.index(split)))
+    kept = np.zeros(len(examples), bool)
+    kept[generator.choice(len(examples), most, replace=False)] = True
+    return Kept(kept, {OVER_MOST: int((~kept).sum())})
+
+
+def of_length(split: str, examples: Examples, limits: Limits) -> Kept:
+    """The rows within the length limits, which are strict.
+
+    Raises:
+        UserError: no row is left.
+    """
+    length, extremes = examples.length, limits.drop_extremes and len(examples) > 0
+    least = length.min() if extremes and limits.min_length is None else limits.min_length
+    most = length.max() if extremes and limits.max_length is None else limits.max_length
+    long_enough = np.ones(len(length), bool) if least is None else length > least
+    short_enough = np.ones(len(length), bool) if most is None else length < most
+    keep = long_enough & short_enough
+    if not keep.any():
+        raise UserError(
+            f"no row of the {split} split has more than data.min_length={limits.min_length} and fewer than "
+            f"data.max_length={limits.max_length} tokens; the texts have {length.min()} to {length.max()}"
+        )
+    return Kept(keep, {"too short": int((~long_enough).sum()), "too long": int((~short_enough).sum())})
+
+
+def of_sentences(split: str, examples: Examples, limits: Limits) -> Kept:
+    """The rows within the limits on sentences, in the splits that they hold for.
+
+    Raises:
+        UserError: no row is left.
+    """
+    every = np.ones(len(examples), bool)
+    if examples.sentences is None or examples.longest_sentence is None:
+        return Kept(every)
+    here, most, longest = split in limits.sentence_limits_on, limits.max_sentences, limits.max_sentence_tokens
+    few = examples.sentences <= most if here and most else every
+    short = examples.longest_sentence <= longest if here and longest else every
+    keep = few & short
+    if not keep.any():
+        raise UserError(
+            f"no row of the {split} split has at most data.max_sentences={most} sentences of at most "
+            f"data.max_sentence_tokens={longest} tokens; the texts have at least {examples.sentences.min()}, and the "
+            f"longest has at least {examples.longest_sentence.min()} tokens"
+        )
+    kept = examples.sentences[keep]
+    return Kept(
+        keep,
+        {"too many sentences": int((~few).sum()), "sentence too long": int((few & ~short).sum())},
+        {"sentences per text": {"min": int(kept.min()), "max": int(kept.max())}},
+    )

@@ -7,25 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from inspect import Parameter, Signature, signature
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from attnprobe.data.columns import Columns, choice
-from attnprobe.data.dialect import Reading
-from attnprobe.data.files import SPLITS
-from attnprobe.data.marks import PLACED
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, Count, Positive, Seed, Share, Size, Whole
+from attnprobe.data.columns import PLACED, Columns
+from attnprobe.data.local_files import SPLITS, Reading
 from attnprobe.data.text import TextRules
-from attnprobe.errors import UserError
-
-
-def at_least_one(**numbers: int | None) -> None:
-    """Check settings that count something; None means no limit."""
-    for setting, number in numbers.items():
-        if number is not None and number < 1:
-            raise UserError(f"data.{setting}={number}: expected at least 1, or null for no limit")
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(metaclass=Checked):
     """What the classes are.
 
     Attributes:
@@ -35,25 +27,21 @@ class Labels:
         classes_from: what the classes are: `labels`, the labels of the training rows (or those in `labels`);
             `candidates`, all that a training row may be answered with; `vocabulary`, every word.
         class_weight: `none`, `balanced_positive`, `inverse_frequency` or one number per class.
-        plant: None, or the kind of shortcut that decides every label instead (`attnprobe.data.plant.KINDS`): the label
+        plant: None, or the kind of shortcut that decides every label instead (`attnprobe.data.prepare.KINDS`): the label
             becomes a class at random, words that say which are put into the text, and these are the rationale.
     """
 
-    labels: Sequence[Any] | Mapping[Any, Any] | None = None
-    unseen_labels: str = "error"
-    classes_from: str = "labels"
-    class_weight: str | Sequence[float] = "none"
-    plant: str | None = None
+    settings_place: ClassVar[str] = "data"
 
-    def __post_init__(self) -> None:
-        if self.plant is not None:
-            choice("plant", self.plant, ("token", "ordered_pair", "token_in_context"))
-        choice("unseen_labels", self.unseen_labels, ("error", "drop"))
-        choice("classes_from", self.classes_from, ("labels", "candidates", "vocabulary"))
+    labels: Sequence[Any] | Mapping[Any, Any] | None = None
+    unseen_labels: Literal["error", "drop"] = "error"
+    classes_from: Literal["labels", "candidates", "vocabulary"] = "labels"
+    class_weight: Literal["none", "balanced_positive", "inverse_frequency"] | Sequence[Positive] = "none"
+    plant: Literal["token", "ordered_pair", "token_in_context"] | None = None
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(metaclass=Checked):
     """Which rows are kept.
 
     Attributes:
@@ -70,26 +58,20 @@ class Limits:
             filter the training and development documents alone).
     """
 
-    min_length: int | None = None
-    max_length: int | None = None
-    drop_extremes: bool = False
-    max_tokens: int | None = 4000
-    most: Mapping[str, int] | None = None
-    max_sentences: int | None = None
-    max_sentence_tokens: int | None = None
-    sentence_limits_on: Sequence[str] = ("train", "validation")
+    settings_place: ClassVar[str] = "data"
 
-    def __post_init__(self) -> None:
-        at_least_one(max_tokens=self.max_tokens, max_sentences=self.max_sentences)
-        at_least_one(max_sentence_tokens=self.max_sentence_tokens)
-        if wrong := {split: n for split, n in (self.most or {}).items() if split not in SPLITS or n < 1}:
-            raise UserError(f"data.most={wrong}: expected some of {', '.join(SPLITS)}, each with at least 1")
-        if unknown := sorted(set(self.sentence_limits_on) - set(SPLITS)):
-            raise UserError(f"data.sentence_limits_on names {', '.join(unknown)}: expected some of {', '.join(SPLITS)}")
+    min_length: Whole | None = None
+    max_length: Count | None = None
+    drop_extremes: bool = False
+    max_tokens: Count | None = 4000
+    most: Mapping[Literal[SPLITS], Count] | None = None
+    max_sentences: Count | None = None
+    max_sentence_tokens: Count | None = None
+    sentence_limits_on: Sequence[Literal[SPLITS]] = ("train", "validation")
 
 
 @dataclass(frozen=True)
-class Splitting:
+class Splitting(metaclass=Checked):
     """How splits are drawn that the source does not have.
 
     Attributes:
@@ -100,19 +82,16 @@ class Splitting:
         split_seed: decides these divisions; apart from the run's seed, so that all seeds see the same splits.
     """
 
-    pool: bool = False
-    validation_share: float = 0.15
-    test_share: float = 0.2
-    split_seed: int = 0
+    settings_place: ClassVar[str] = "data"
 
-    def __post_init__(self) -> None:
-        for setting, share in {"validation_share": self.validation_share, "test_share": self.test_share}.items():
-            if not 0 < share < 1:
-                raise UserError(f"data.{setting}={share}: expected a share between 0 and 1, such as 0.2")
+    pool: bool = False
+    validation_share: Share = 0.15
+    test_share: Share = 0.2
+    split_seed: Seed = 0
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(metaclass=Checked):
     """The vocabulary and its vectors.
 
     Attributes:
@@ -124,20 +103,17 @@ class Words:
         embedding_size: length of the word vectors where there is no file.
     """
 
-    min_df: int = 1
-    max_vocabulary: int | None = None
-    vectors: str | None = None
-    missing_vectors: str = "zeros"
-    embedding_size: int = 300
+    settings_place: ClassVar[str] = "data"
 
-    def __post_init__(self) -> None:
-        choice("missing_vectors", self.missing_vectors, ("zeros", "normal"))
-        if self.min_df < 1:
-            raise UserError(f"data.min_df={self.min_df}: expected at least 1")
+    min_df: Count = 1
+    max_vocabulary: Count | None = None
+    vectors: str | None = None
+    missing_vectors: Literal["zeros", "normal"] = "zeros"
+    embedding_size: Size = 300
 
 
 @dataclass(frozen=True)
-class Serving:
+class Serving(metaclass=Checked):
     """How batches are made; apart from the order of training, these change no number.
 
     Attributes:
@@ -146,14 +122,11 @@ class Serving:
         num_workers: processes that prepare batches.
     """
 
-    batch_size: int = 32
-    eval_batch_size: int = 64
-    num_workers: int = 0
+    settings_place: ClassVar[str] = "data"
 
-    def __post_init__(self) -> None:
-        for setting, number in {"batch_size": self.batch_size, "eval_batch_size": self.eval_batch_size}.items():
-            if number < 1:
-                raise UserError(f"data.{setting}={number}: expected at least 1")
+    batch_size: Count = 32
+    eval_batch_size: Count = 64
+    num_workers: Whole = 0
 
 
 def default_of(one: Field[Any]) -> Any:

@@ -3,23 +3,23 @@
 import itertools
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import datasets
 import huggingface_hub
 import numpy as np
 import pyarrow as pa
+from annotated_types import Ge, Le
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, Positive, Seed, Size
 from attnprobe.data import rows
-from attnprobe.data.dialect import Reading
-from attnprobe.data.files import DATA_DIR, SPLITS, files_of
-from attnprobe.data.local import read_file
+from attnprobe.data.local_files import DATA_DIR, SPLITS, Reading, files_of, read_file
 from attnprobe.data.testbed import RULES, generate_reviews, generate_stories
-from attnprobe.errors import UserError
 
 # `datasets` reports every load, also of local files, to a server: reading a file must not need a network
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -27,12 +27,14 @@ datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 Splits = dict[str, datasets.Dataset]
 
 
-class Source(ABC):
+class Source(metaclass=Checked):
     """Somewhere rows come from.
 
     Attributes:
         notes: what `load` had to guess, one sentence each.
     """
+
+    settings_place: ClassVar[str] = "data.source"
 
     notes: tuple[str, ...] = ()
 
@@ -56,15 +58,15 @@ class FileSource(Source):
         path: one file (its rows are divided as `data.test_share` and `data.validation_share` say); or a folder that
             holds `train.*` and perhaps `validation.*` and `test.*`; or `{train: file, validation: file, test: file}`.
             Relative paths are looked up in the working directory, then in `ATTNPROBE_DATA_DIR`.
-        separator, encoding, decimal, sheet: see `attnprobe.data.dialect.Reading`.
+        separator, encoding, decimal, sheet: see `attnprobe.data.local_files.Reading`.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike | Mapping[str, str] | None,
+        path: str | os.PathLike | Mapping[Literal[SPLITS], str] | None,
         separator: str | None = None,
         encoding: str | None = None,
-        decimal: str | None = None,
+        decimal: Literal[",", "."] | None = None,
         sheet: str | None = None,
     ):
         self.path, self.how = path, Reading(separator, encoding, decimal, sheet)
@@ -79,6 +81,9 @@ class FileSource(Source):
         splits = {split: read_file(path, self.how, notes.append) for split, path in self.files().items()}
         self.notes = tuple(notes)
         return splits
+
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class HubSource(Source):
@@ -102,14 +107,26 @@ class HubSource(Source):
         rename: Mapping[str, str] | None = None,
         join: Mapping[str, Sequence[str]] | None = None,
         only: Mapping[str, Any] | None = None,
-        timeout: float = 10.0,
+        timeout: Positive = 10.0,
     ):
         self.name, self.config, self.revision, self.timeout = name, config, revision, timeout
         self.rename, self.join, self.only = dict(rename or {}), dict(join or {}), dict(only or {})
 
     def load(self) -> Splits:
         """Download, or take what was downloaded before."""
-        check_hub_name(self.name)
+        # `datasets` takes any other name, and a folder that is called so, for files of this machine, which settings from
+        # elsewhere could so read
+        if not HUB_NAME.fullmatch(self.name):
+            raise UserError(
+                f"data.source.name={self.name}: expected OWNER/NAME of a data set of the Hugging Face hub, such as "
+                f"stanfordnlp/imdb; local files are read with data=files data.path=FILE"
+            )
+        if os.path.lexists(self.name):
+            raise UserError(
+                f"data.source.name={self.name}: there is a file or folder of this name here, {Path(self.name).absolute()}, "
+                f"which would be read in place of the Hugging Face hub's. Give the command in another folder, or read it "
+                f"with data=files"
+            )
         try:
             if not huggingface_hub.constants.HF_HUB_OFFLINE:
                 # asked first, with a short time-out: `datasets` itself would wait and retry for minutes
@@ -130,8 +147,7 @@ class HubSource(Source):
                 f"data=files data.path=FILE data.text=COLUMN data.label=COLUMN, or the built-in data=testbed, which "
                 f"needs no network. What was downloaded before is found with HF_HUB_OFFLINE=1"
             ) from None
-        splits = {split: loaded[split] for split in SPLITS if split in loaded}
-        return {split: self.prepared(table) for split, table in splits.items()}
+        return {split: self.prepared(loaded[split]) for split in SPLITS if split in loaded}
 
     def prepared(self, table: datasets.Dataset) -> datasets.Dataset:
         """The rows that are wanted, under our names."""
@@ -141,35 +157,10 @@ class HubSource(Source):
             columns = [rows.column(table, part, f"a column of {self.name}") for part in parts]
             texts = [" ".join(cell for cell in cells if cell) for cells in zip(*columns, strict=True)]
             table = table.remove_columns([name] if name in table.column_names else []).add_column(name, texts)
-        return renamed(table, self.rename)
-
-
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-
-
-def check_hub_name(name: str) -> None:
-    """A hub's data set has an owner and a name. `datasets` takes any other name, and a folder that is called so, for files
-    of this machine, which settings from elsewhere could so read.
-
-    Raises:
-        UserError: it is none, or a folder here is called so.
-    """
-    if not HUB_NAME.fullmatch(name):
-        raise UserError(
-            f"data.source.name={name}: expected OWNER/NAME of a data set of the Hugging Face hub, such as "
-            f"stanfordnlp/imdb; local files are read with data=files data.path=FILE"
-        )
-    if os.path.lexists(name):
-        raise UserError(
-            f"data.source.name={name}: there is a file or folder of this name here, {Path(name).absolute()}, which would be "
-            f"read in place of the Hugging Face hub's. Give the command in another folder, or read it with data=files"
-        )
-
-
-def renamed(table: datasets.Dataset, names: Mapping[str, str]) -> datasets.Dataset:
-    """Rename the columns that are there; a column in the way of a new name gives way."""
-    names = {old: new for old, new in names.items() if old in table.column_names and old != new}
-    return table.remove_columns([name for name in names.values() if name in table.column_names]).rename_columns(names)
+        names = {old: new for old, new in self.rename.items() if old in table.column_names and old != new}
+        # a column in the way of a new name gives way
+        in_the_way = [name for name in names.values() if name in table.column_names]
+        return table.remove_columns(in_the_way).rename_columns(names)
 
 
 class FirstAvailable(Source):
@@ -232,22 +223,15 @@ class TestbedSource(Source):
 
     def __init__(
         self,
-        kind: str = "reviews",
-        train_size: int = 4000,
-        validation_size: int = 500,
-        test_size: int = 1000,
-        seed: int = 0,
-        hops: int = 1,
-        rule: str = "mixed",
+        kind: Literal["reviews", "stories"] = "reviews",
+        train_size: Size = 4000,
+        validation_size: Size = 500,
+        test_size: Size = 1000,
+        seed: Seed = 0,
+        hops: Annotated[int, Ge(1), Le(3)] = 1,
+        rule: Literal[tuple(RULES)] = "mixed",
     ):
-        if kind not in TESTBED:
-            raise UserError(f"data.source.kind={kind}: expected {' or '.join(TESTBED)}")
-        if rule not in RULES:
-            raise UserError(f"data.source.rule={rule}: expected {' or '.join(RULES)}")
         self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
-        for split, size in self.sizes.items():
-            if size < 1:
-                raise UserError(f"data.source.{split}_size={size}: expected at least 1")
         self.kind, self.seed, self.hops, self.rule = kind, seed, hops, rule
 
     def load(self) -> Splits:
@@ -263,10 +247,11 @@ class TestbedSource(Source):
             else generate_reviews(self.sizes[split], derived, **RULES[self.rule])
         )
         schema = TESTBED[self.kind]
-        parts = [
-            pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in part], schema=schema)
-            for part in in_parts(made, 10_000)
-        ]
+        parts = []
+        while part := list(itertools.islice(made, 10_000)):
+            parts.append(
+                pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in part], schema=schema)
+            )
         return datasets.Dataset(pa.concat_tables(parts))
 
 
@@ -291,9 +276,3 @@ TESTBED = {
     ),
 }
 """The columns of each kind."""
-
-
-def in_parts(made: Iterator[dict], size: int) -> Iterator[list[dict]]:
-    """Lists of up to `size` rows."""
-    while part := list(itertools.islice(made, size)):
-        yield part

@@ -6,13 +6,161 @@ tokenising, which changes what spaCy splits.
 """
 
 import re
+import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import unescape
+from itertools import pairwise
+from math import prod
+from typing import Any, ClassVar, Literal
 
-from attnprobe.data.sentences import numbered, sentence_numbers, split_sentences
-from attnprobe.data.tokenizers import blank, language_tokens
-from attnprobe.errors import UserError
+import regex
+import spacy
+from spacy.pipeline import Sentencizer
+from spacy.tokens import Doc
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked
+
+EXTRAS = {"zh": "jieba", "ja": "sudachipy sudachidict-core"}
+"""Languages without spaces whose segmenter is an extra, and what it consists of."""
+OF_SEVERAL = regex.compile(r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]")
+"""What only occurs within or after another character: marks, joiners, skin tones, halves of flags."""
+
+
+@cache
+def blank(language: str) -> Callable[[str], Doc]:
+    """spaCy's tokenizer of a language, by its code.
+
+    Chinese is segmented by jieba and Japanese by SudachiPy, into words.
+
+    Raises:
+        UserError: spaCy knows no such language, or needs a library for it that is not installed.
+    """
+    settings: dict[str, Any] = {}
+    try:
+        if language == "zh":
+            settings = {"nlp": {"tokenizer": {"segmenter": "jieba"}}}
+            import jieba
+
+            # jieba would load its dictionary from the machine's shared folder for temporary files, where anybody could
+            # have put it: it is built again in a folder of our own
+            if not jieba.dt.initialized:
+                jieba.setLogLevel(60)
+                with tempfile.TemporaryDirectory(prefix="attnprobe-") as folder:
+                    jieba.dt.tmp_dir = folder
+                    jieba.initialize()
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # within SudachiPy
+            tokenizer: Callable[[str], Doc] = spacy.blank(language, config=settings).tokenizer
+        return tokenizer
+    except ImportError as error:
+        if "[E048]" in str(error):  # spaCy's for a code that it does not know
+            raise UserError(
+                f"data.language={language}: spaCy has no such language; expected a code such as en, de, ar, zh, ja, or xx "
+                f"for rules that suit many"
+            ) from None
+        needs = EXTRAS.get(language)
+        what = "pip install 'attnprobe[languages]'" if needs else f"a library ({' '.join(str(error).split())[:160]})"
+        raise UserError(
+            f"data.language={language} needs {what}; or split the texts at spaces yourself and set data.tokenizer=whitespace"
+        ) from None
+
+
+def language_tokens(text: str, language: str) -> list[str]:
+    """The tokens of a text by a language's rules; what a reader sees as one character is never cut in two.
+
+    >>> language_tokens("I don't, 👨‍👩‍👧 and 👍🏽👍🏽!", "en")
+    ['I', 'do', "n't", ',', '👨‍👩‍👧', 'and', '👍🏽', '👍🏽', '!']
+    """
+    tokens = blank(language)(text)
+    if text.isascii() or not OF_SEVERAL.search(text):
+        return [token.text for token in tokens]
+    ends = {match.end() for match in regex.finditer(r"\X", text)}
+    whole: list[str] = []
+    end = 0
+    for token in tokens:
+        if whole and token.idx == end and end not in ends:
+            whole[-1] += token.text
+        else:
+            whole.append(token.text)
+        end = token.idx + len(token.text)
+    return whole
+
+
+PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*|(?:<br\s*/?>\s*)+", re.IGNORECASE)
+"""A blank line or HTML's line breaks: no sentence continues after them. A single line end is only white space."""
+OPENING = frozenset("\"'“‘«([{") | {"``"}
+END_MARKS = frozenset(".!?")
+CLOSING_MARKS = frozenset(")]}”’") | {"''"}
+
+
+def split_sentences(text: str, language: str = "en") -> list[str]:
+    """The sentences of a raw text, in order; joined they are the text again.
+
+    A sentence ends after a run of `.`, `!` and `?` (or another script's such marks) with the marks that close it, or with
+    its paragraph. The `language`'s tokenizer (`attnprobe.data.text`) knows its abbreviations, in English "Dr.",
+    "U.S.", "e.g." and initials, whose full stop ends nothing. An ellipsis ("...", "…") ends nothing either: it may stand
+    anywhere.
+
+    Note:
+        An abbreviation that spaCy does not know, such as "no. 5", is taken for the end.
+
+    >>> [sentence.strip() for sentence in split_sentences('Dr. No left... "Why?" she said. "Go on!" (He did.)')]
+    ['Dr. No left... "Why?"', 'she said.', '"Go on!"', '(He did.)']
+    """
+    sentences = []
+    bounds = sorted({0, len(text), *(match.end() for match in PARAGRAPH.finditer(text))})
+    for paragraph in (text[start:end] for start, end in pairwise(bounds)):
+        words = Sentencizer()(blank(language)(paragraph.rstrip()))
+        starts = [words[_with_opening_marks(words, span.start)].idx for span in list(words.sents)[1:]]
+        sentences += [paragraph[start:end] for start, end in pairwise([0, *starts, len(paragraph)]) if start < end]
+    return sentences
+
+
+def _with_opening_marks(words: Doc, start: int) -> int:
+    """spaCy leaves all punctuation to the sentence before; a mark that is glued to its right opens the next one."""
+    while start >= 2:
+        mark, before = words[start - 1], words[start - 2]
+        if mark.text not in OPENING or mark.whitespace_ or not (before.whitespace_ or before.text in OPENING):
+            break
+        start -= 1
+    return start
+
+
+def sentence_numbers(tokens: Sequence[str]) -> list[int]:
+    """The sentence of every token, from 0, for text that is tokenised already.
+
+    A sentence ends after a run of `.`, `!` and `?` and the marks that close it.
+
+    >>> sentence_numbers("she ran . ( why ? ) nobody knows".split())
+    [0, 0, 0, 1, 1, 1, 1, 2, 2]
+    """
+    numbers, number, ended = [], 0, False
+    for token in tokens:
+        if token in END_MARKS:
+            ended = True
+        elif ended and token not in CLOSING_MARKS:
+            number, ended = number + 1, False
+        numbers.append(number)
+    return numbers
+
+
+def numbered(sentences: Iterable[Sequence[str]]) -> tuple[list[str], list[int]]:
+    """The tokens of all sentences one after the other, and the sentence of each; sentences without tokens do not count.
+
+    >>> numbered([["a", "."], [], ["b"]])
+    (['a', '.', 'b'], [0, 0, 1])
+    """
+    tokens: list[str] = []
+    numbers: list[int] = []
+    for sentence in sentences:
+        if sentence:
+            numbers += [numbers[-1] + 1 if numbers else 0] * len(sentence)
+            tokens += sentence
+    return tokens, numbers
+
 
 NUMBER = "qqq"
 DEIDENTIFIED = "<DE>"
@@ -59,17 +207,11 @@ TOKENIZERS: dict[str, Callable[[str, str], list[str]]] = {
 """From a text and its language to tokens."""
 
 
-def _known(setting: str, names: Iterable[str], table: dict) -> None:
-    for name in names:
-        if name not in table:
-            raise UserError(f"{setting}: there is no step {name!r}. Choose from {', '.join(sorted(table))}")
-
-
 SENTENCES = ("spacy", "rule", "column")
 
 
 @dataclass(frozen=True)
-class TextRules:
+class TextRules(metaclass=Checked):
     """How a raw text becomes tokens, and these sentences.
 
     `language` is a code whose rules spaCy has: `en`, `de`, `ar`, `zh`, `ja`, `xx` for rules that suit many.
@@ -87,20 +229,17 @@ class TextRules:
     (['it', 'rains', '.', 'i', 'stay', 'in', '.'], [0, 0, 0, 1, 1, 1, 1])
     """
 
-    clean: Sequence[str] = ()
-    tokenizer: str = "spacy"
+    settings_place: ClassVar[str] = "data"
+
+    clean: Sequence[Literal[tuple(CLEANING)]] = ()
+    tokenizer: Literal[tuple(TOKENIZERS)] = "spacy"
     language: str = "en"
-    token_rules: Sequence[str] = ("lower",)
-    sentences: str | None = None
+    token_rules: Sequence[Literal[tuple(TOKEN_RULES)]] = ("lower",)
+    sentences: Literal[SENTENCES] | None = None
 
     def __post_init__(self) -> None:
-        _known("data.clean", self.clean, CLEANING)
-        _known("data.tokenizer", [self.tokenizer], TOKENIZERS)
-        _known("data.token_rules", self.token_rules, TOKEN_RULES)
         if self.tokenizer == "spacy":
             blank(self.language)  # refused now, not after the training
-        if self.sentences not in (None, *SENTENCES):
-            raise UserError(f"data.sentences={self.sentences}: expected {', '.join(SENTENCES)} or null")
 
     def words(self, text: str) -> list[str]:
         """The tokens of one piece of text, whatever sentences it has: a question, a sentence, an answer."""
@@ -123,3 +262,58 @@ class TextRules:
     def tokens(self, text: str | Sequence[str]) -> list[str]:
         """The tokens of a text; none for an empty text."""
         return self.read(text)[0]
+
+
+# Regular expressions from settings, which may have come with somebody else's run: no word takes one long to match.
+
+LONGEST = 200
+"""Characters of a pattern, and of a word that it is tried on: no longer word matches."""
+MOST_REPEATS = 100_000
+"""Product of a pattern's counts, such as {2,5}: `regex` takes long to compile more."""
+PATIENCE = 1.0
+"""Seconds for one word."""
+
+
+def matching(words: Iterable[str], pattern: str) -> list[str]:
+    """The distinct words that match the pattern in full, in the order in which they come.
+
+    Raises:
+        UserError: a word takes longer than `PATIENCE`.
+
+    >>> matching(["@entity2", "met", "@entity10", "and", "@entity2"], r"@entity\\d+")
+    ['@entity2', '@entity10']
+    """
+    found = []
+    for word in dict.fromkeys(words):
+        try:
+            if len(word) <= LONGEST and regex.fullmatch(pattern, word, timeout=PATIENCE):
+                found.append(word)
+        except TimeoutError:
+            raise UserError(
+                f"data.candidates_pattern={pattern} takes more than {PATIENCE:g} s for the word {word[:40]!r}: characters "
+                f"that repeat together go into one class, such as [\\w-]+ for \\w+(-\\w+)*"
+            ) from None
+    return found
+
+
+def check_pattern(pattern: str, setting: str) -> None:
+    """Refuse what is not a regular expression, or one that takes long to compile.
+
+    Args:
+        pattern: in Python's notation.
+        setting: its name, for the message.
+
+    Raises:
+        UserError: see above.
+    """
+    if len(pattern) > LONGEST:
+        raise UserError(f"{setting}={pattern[:40]}…: expected a regular expression of at most {LONGEST} characters")
+    braces = re.findall(r"\{[\d,]*\}", "".join(pattern.split()))
+    counts = [max(1, int(digits)) for one in braces for digits in re.findall(r"\d+", one)]
+    if max(counts, default=0) > LONGEST or prod(counts) > MOST_REPEATS:
+        raise UserError(f"{setting}={pattern} could take very long: expected fewer repeats, each at most {{{LONGEST}}}")
+    try:
+        re.compile(pattern)
+        regex.compile(pattern)
+    except (re.error, regex.error, OverflowError, RecursionError) as error:
+        raise UserError(f"{setting}={pattern} is not a regular expression: {error}") from None

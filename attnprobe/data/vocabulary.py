@@ -1,15 +1,20 @@
-"""Words and their numbers."""
+"""Words, their numbers, and their vectors from GloVe or fastText text files."""
 
+import gzip
+import os
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from attnprobe.errors import UserError
-from attnprobe.results.checksums import LARGEST_JSON
-from attnprobe.results.files import write_json
-from attnprobe.results.untrusted import read_json
+from attnprobe.core.errors import UserError
+from attnprobe.data.local_files import find_path
+from attnprobe.data.settings import Words
+from attnprobe.results.files import LARGEST_JSON, read_json, write_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
@@ -107,3 +112,117 @@ def build_vocabulary(
     if max_vocabulary is not None:
         kept = sorted(kept)[:max_vocabulary]
     return Vocabulary(word for _, word in kept)
+
+
+def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Float[Tensor, "vocabulary embed"]:
+    """N(0, 1) rows, and zeros for padding and for unknown words.
+
+    Note:
+        The paper's code draws a vector for unknown words as well. Where every training word is in the vocabulary
+        nothing ever trains it, so that each unknown word of the test split adds the same noise to its text.
+    """
+    matrix = torch.randn(vocabulary, size, generator=generator)
+    matrix[[PADDING, UNKNOWN]] = 0
+    return matrix
+
+
+def first_vectors(
+    settings: Words, vocabulary: Vocabulary, seed: int
+) -> tuple[Float[Tensor, "vocabulary embed"], int | None]:
+    """The word vectors that a training starts from, and how many of them are the file's; None without a file.
+
+    Raises:
+        UserError: the file cannot be used.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if settings.vectors is None:
+        return random_vectors(len(vocabulary), settings.embedding_size, generator), None
+    matrix, found = load_vectors(settings.vectors, vocabulary, missing=settings.missing_vectors, generator=generator)
+    return torch.from_numpy(matrix), found
+
+
+def load_vectors(
+    path: str | os.PathLike,
+    vocabulary: Vocabulary,
+    *,
+    missing: str = "zeros",
+    generator: torch.Generator | None = None,
+) -> tuple[Float[np.ndarray, "vocabulary embed"], int]:
+    """The vectors of the vocabulary's words.
+
+    Args:
+        path: text file, plain or `.gz`, one `word value value …` a line; a fastText header line (`count size`) is
+            recognised, words may hold spaces (glove.840B has such). Relative paths are looked up in the working
+            directory, then in `ATTNPROBE_DATA_DIR`.
+        vocabulary: words to look up, as they are spelled. The first of two equal words counts.
+        missing: rows of words that the file does not have: `zeros` (the paper's), or `normal`: N(0, 1).
+        generator: for `normal`; the rows drawn do not depend on which words the file has.
+
+    Returns:
+        (matrix float32 `[vocabulary, embed]` whose padding row is zero, number of words found).
+
+    Raises:
+        UserError: the file is missing, no such text file, or a line has another number of values than the first.
+    """
+    place = find_path(path)
+    unpack = gzip.open if place.name.lower().endswith(".gz") else open
+    try:
+        # only \n ends a line, as vectors of odd space characters exist; fastText has a space before it
+        with unpack(place, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
+            lines = (line.rstrip(" \r\n") for line in file)
+            first = next(lines, "")
+            size, header = _size_of_vectors(first, place)
+            matrix = np.zeros((len(vocabulary), size), np.float32)
+            if missing == "normal":
+                assert generator is not None
+                matrix = random_vectors(len(vocabulary), size, generator).numpy()
+            found: set[str] = set()
+            for number, line in enumerate(lines if header else chain([first], lines), 2 if header else 1):
+                word, *values = line.rsplit(" ", size)
+                # "0.1 0.2" before the values is not a word of two parts but a vector that is too long
+                extra = word.split(" ")[1:]
+                if len(values) != size or (extra and _are_numbers(extra) and all("." in field for field in extra)):
+                    raise UserError(
+                        f"data.vectors={place}: line {number} has {line.count(' ')} values, expected {size} as in the "
+                        f"first line: {line[:40]!r}. The file may be cut off: get it again"
+                    )
+                if word not in vocabulary or word in found:
+                    continue
+                try:
+                    vector = np.array(values, np.float32)
+                except ValueError as error:
+                    raise UserError(
+                        f"data.vectors={place}: line {number}: {error}. The file may be damaged: get it again"
+                    ) from None
+                if not np.isfinite(vector).all():
+                    raise UserError(
+                        f"data.vectors={place}: line {number} has a value that is not finite. Get the file again"
+                    )
+                matrix[vocabulary.id_of(word)] = vector
+                found.add(word)
+    except (OSError, EOFError) as error:
+        raise UserError(f"data.vectors={path} cannot be read: {error}") from None
+    return matrix, len(found)
+
+
+def _size_of_vectors(first: str, path: Path) -> tuple[int, bool]:
+    """How many values a line has, and whether the first line is fastText's header."""
+    fields = first.split(" ")
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        return int(fields[1]), True
+    size = len(fields) - 1
+    while size and not _are_numbers(fields[-size:]):  # the first word may hold spaces
+        size -= 1
+    if not size:
+        raise UserError(
+            f"data.vectors={path}: line 1 is not `word value value …`: {first[:60]!r}. Expected GloVe or fastText text"
+        )
+    return size, False
+
+
+def _are_numbers(fields: list[str]) -> bool:
+    try:
+        np.array(fields, float)
+    except ValueError:
+        return False
+    return True

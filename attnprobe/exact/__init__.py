@@ -1,10 +1,10 @@
 """Solvers that replace a search by the optimum: over attentions, for models whose decoder is linear in the attended
 vector, and over the subsets of a short text's words, for any model."""
 
-from attnprobe.exact.erasures import ErasureLimits, erasure_limits
 from attnprobe.exact.farthest import FarthestAttention, farthest_attention
 from attnprobe.exact.flipping import FlippingSet, OvertakingSets, smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.identifiable import WeightRanges, weight_ranges
+from attnprobe.exact.removal_orders import ErasureLimits, erasure_limits
 from attnprobe.exact.subsets import (
     PrefixLimits,
     SmallestSet,

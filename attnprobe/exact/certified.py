@@ -17,8 +17,12 @@ larger of the two halves' bounds, closes the gap (branch and bound, the loosest 
 *Lower bound.* Single positions, pairs that reach the rim, and every programme's solution, moved towards the model's own
 prediction within its few positions until its true TVD is at most ε; the best of them then climbs to the true rim.
 
-Several labels have another outer polytope (`attnprobe.exact.labels`); all else is the same.
+Several labels have another outer polytope (`attnprobe.exact.regions`); all else is the same.
 """
+
+import heapq
+from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import torch
@@ -26,11 +30,229 @@ from jaxtyping import Bool, Float
 from scipy.special import log_softmax
 from torch import Tensor
 
-from attnprobe.exact.bound import NEGLIGIBLE, branch_and_bound
-from attnprobe.exact.candidates import pairs, polish
-from attnprobe.exact.classes import ClassRegion
-from attnprobe.exact.labels import LabelRegion
-from attnprobe.exact.region import Incumbent, Region, moved_term
+from attnprobe.exact.linear_programme import Programme, Simplex, Solution, Stalled
+from attnprobe.exact.regions import ClassRegion, Incumbent, LabelRegion, Region, moved_term, term
+
+NEGLIGIBLE = 1e-7
+"""Gap in nats at which no further programme is worth its time."""
+SHRINKINGS = (0.7, 0.4, 0.1, 0.0)
+"""Shares of ε tried in turn where the bound's programme does not lead to a feasible attention (many classes)."""
+
+
+class Polytope:
+    """The outer polytope with the weights' sum, and the programmes over it."""
+
+    def __init__(self, example: Region) -> None:
+        self.example = example
+        rows, limits, self.extra = example.outer()
+        total = np.r_[np.ones(len(example.alpha)), np.zeros(len(self.extra))]
+        self.rows, self.limits = np.vstack([rows, total]), np.r_[limits, example.mass]
+        self.programme: Programme | None = None
+
+    def highest(self) -> Float[np.ndarray, "seq"]:
+        """u_t: the most that one position may get, by each constraint on the weights alone."""
+        example = self.example
+        odds, room = example.halfspaces()
+        # a_t odds_t + (mass − a_t) · (lowest odds) ≤ room
+        least = odds.min(0, initial=np.inf)
+        above = odds - least
+        left = room - example.mass * least
+        share = np.divide(left, above, out=np.full_like(above, np.inf), where=above > 0).min(1, initial=np.inf)
+        return np.clip(share, 0, example.mass)
+
+    def maximise(self, lowest: np.ndarray, highest: np.ndarray) -> tuple[float, Float[np.ndarray, "seq"]] | None:
+        """Upper bound on the JSD over l ≤ a ≤ u, and the programme's solution; None where nothing is feasible."""
+        seq = len(self.example.alpha)
+        intercept, slope = _chord(self.example.alpha, lowest, highest)
+        cost = np.r_[-slope, np.zeros(len(self.extra))]
+        bounds = np.vstack([np.stack([lowest, highest], 1), self.extra])
+        try:
+            solution = self._solved(cost, bounds)
+        except Stalled:  # the box alone still gives a bound
+            price, a = np.r_[np.zeros(len(self.limits) - 1), -slope.max()], (lowest + highest) / 2
+        else:
+            if solution is None:
+                return None
+            price = np.r_[np.minimum(solution.price[:-1], 0), solution.price[-1]]
+            a = np.clip(solution.at[:seq], lowest, highest)
+        # Weak duality: with any multipliers (≤ 0 but for the sum's) this is a bound, whatever the solver's tolerances.
+        reduced = cost - price @ self.rows
+        dual = price @ self.limits + np.minimum(*(reduced[:, None] * bounds).T).sum()
+        return float(intercept.sum() - dual), a
+
+    def _solved(self, cost: np.ndarray, bounds: Float[np.ndarray, "variables 2"]) -> Solution | None:
+        """The programme with these costs and bounds; one that it has already been starts from its last solution."""
+        least, most = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
+        if self.programme is None:
+            floor = np.r_[np.full(len(self.limits) - 1, -np.inf), self.example.mass]
+            self.programme = Programme(self.rows, floor, self.limits, least, most, simplex=Simplex.DUAL)
+        else:
+            self.programme.bound(least, most)
+        return self.programme.minimise(cost)
+
+
+def _branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
+    """An upper bound; improves `best` on the way."""
+    polytope = Polytope(example)
+    lowest, highest = np.zeros_like(example.alpha), polytope.highest()
+    root = polytope.maximise(lowest, highest)
+    spent = 1
+    if root is None:
+        return np.inf  # the model's own attention is inside: the solver is mistaken
+    feasible = best.offer_all(_repaired(example, root[1]))
+    for share in SHRINKINGS:
+        if feasible or spent >= effort:
+            break
+        inner = Polytope(replace(example, epsilon=share * example.epsilon)).maximise(lowest, highest)
+        spent += 1
+        feasible = inner is not None and best.offer_all(_repaired(example, inner[1]))
+
+    ticket = count()  # settles ties in the heap
+    parts = [(-root[0], next(ticket), lowest, highest, root[1])]
+    while parts and spent + 2 <= effort and -parts[0][0] > best.jsd + NEGLIGIBLE:
+        # the position at which the chord is farthest above its term
+        lowest, highest, a = parts[0][2:]
+        intercept, slope = _chord(example.alpha, lowest, highest)
+        loss = intercept + slope * a - term(example.alpha, a)
+        split = int(loss.argmax())
+        if loss[split] < NEGLIGIBLE / 10:
+            break  # the chords are tight here: what is left is the polytope's distance from the true TVD
+        bound = heapq.heappop(parts)[0]
+        below, above = highest.copy(), lowest.copy()
+        below[split] = above[split] = a[split]
+        for low, high in ((lowest, below), (above, highest)):
+            high = np.minimum(high, example.mass - (low.sum() - low))  # the others have at least their minimum
+            result = polytope.maximise(low, high) if (high >= low).all() else None
+            if result is not None:
+                best.offer_all(_repaired(example, result[1]))
+                heapq.heappush(parts, (max(-result[0], bound), next(ticket), low, high, result[1]))
+        spent += 2
+    return max([best.jsd, *(-part[0] for part in parts)])
+
+
+def _chord(alpha: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Intercept and slope of the line through f(α, ·) at both ends of [l, u]; flat where they coincide."""
+    start, width = term(alpha, lowest), highest - lowest
+    slope = np.divide(term(alpha, highest) - start, width, out=np.zeros_like(width), where=width > 0)
+    return start - slope * lowest, slope
+
+
+def _repaired(example: Region, a: Float[np.ndarray, "seq"]) -> Float[np.ndarray, "samples seq"]:
+    """The solution and its way towards the model's own prediction, within the positions it uses.
+
+    The polytope is a little larger than the true region. Within the few positions in use, least squares finds the
+    change of weights that undoes the change of the logits; one goes along it as far as the weights stay positive.
+    """
+    used = np.flatnonzero(a > 1e-9 * example.mass)
+    a = np.where(a > 1e-9 * example.mass, a, 0)
+    if a.sum() > 0:
+        a = a * (example.mass / a.sum())
+    moved = a @ example.shift
+    centred = example.shift[used] - example.shift[used].mean(0)  # directions that keep the sum
+    change = np.linalg.lstsq(
+        np.vstack([example.telling(centred).T, np.ones(len(used))]), np.r_[-example.telling(moved), 0], rcond=None
+    )[0]
+    steps = np.linspace(0, 1, 65)[:, None]
+    weights = a[used] + steps * change
+    result = np.zeros((len(steps), len(a)))
+    result[:, used] = np.maximum(weights, 0)
+    return result[(weights >= 0).all(1)]
+
+
+POLISHINGS = 4
+"""Programmes that an example may take beyond its effort, to move the attention found to the rim of the true region."""
+PAIR_TESTS = 100_000
+"""How many (pair, constraint) combinations one example may cost: all pairs up to 129 positions at 4 classes."""
+
+
+def _pairs(example: Region, known: float) -> Float[np.ndarray, "samples seq"]:
+    """Pairs of positions at the ends of their feasible range, the most promising ones.
+
+    Within the constraints on the weights a pair's shares form an interval; JSD is convex, so its ends bound the pair. Where
+    an end misses the true distance, bisection from the interval's middle finds the last share that does not.
+    """
+    odds, limit = example.halfspaces()
+    chosen = np.arange(len(example.alpha))
+    budget = max(8, int(np.sqrt(2 * PAIR_TESTS / max(len(limit), 1))))
+    if len(chosen) > budget:  # of a long text the least attended half, and the half that is nearest to feasible alone
+        light = np.argsort(example.alpha, kind="stable")[: budget // 2]
+        near = np.argsort(np.ptp(example.shift, axis=1), kind="stable")[: budget // 2]
+        chosen = np.union1d(light, near)
+    first, second = (chosen[index] for index in np.triu_indices(len(chosen), 1))
+    odds = example.mass * odds
+    # share · odds[first] + (1 − share) · odds[second] ≤ limit
+    slope, room = odds[first] - odds[second], limit - odds[second]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = room / slope
+    least = np.where(slope < 0, crossing, 0).max(1, initial=0)
+    most = np.where(slope > 0, crossing, 1).min(1, initial=1)
+    possible = (least <= most) & ~((slope == 0) & (room < 0)).any(1)
+    ends = np.concatenate([least, most])
+    middle = np.tile((least + most) / 2, 2)
+    first, second, possible = np.tile(first, 2), np.tile(second, 2), np.tile(possible, 2)
+    promise = np.full(len(ends), -np.inf)
+    share, i, j = ends[possible], first[possible], second[possible]
+    moved = moved_term(example.alpha[i], share * example.mass) + moved_term(
+        example.alpha[j], (1 - share) * example.mass
+    )
+    promise[possible] = example.mass * np.log(2) / 2 + moved
+    order = np.argsort(-promise, kind="stable")[:64]
+    order = order[promise[order] > known]
+    i, j, good, bad = first[order], second[order], middle[order], ends[order]
+
+    def within(share: np.ndarray) -> np.ndarray:
+        return example.well_within(
+            example.mass * (share[:, None] * example.shift[i] + (1 - share)[:, None] * example.shift[j])
+        )
+
+    good = np.where(within(bad), bad, good)
+    start = within(good)
+    i, j, good, bad = i[start], j[start], good[start], bad[start]
+    for _ in range(45):
+        trial = (good + bad) / 2
+        works = within(trial)
+        good, bad = np.where(works, trial, good), np.where(works, bad, trial)
+    result = np.zeros((len(good), len(example.alpha)))
+    rows = np.arange(len(good))
+    result[rows, i], result[rows, j] = good * example.mass, (1 - good) * example.mass
+    return result
+
+
+def _polish(example: Region, best: Incumbent) -> None:
+    """Climb from the incumbent within the positions it uses, by linear programmes on the gradient.
+
+    The JSD is convex, so it never falls on the way towards a programme's solution; the prediction is linearised, and a
+    step that leaves the true region is shortened.
+    """
+    classes = example.shift.shape[1]
+    steps = np.r_[np.linspace(1, 0.05, 20), np.geomspace(0.05, 1e-4, 20)[1:]][:, None]
+    for _ in range(POLISHINGS):
+        a, before = best.attention, best.jsd
+        used = np.flatnonzero(a > 0)
+        away, effect, budget = example.linearised(a @ example.shift)
+        effect = effect[used]
+        gradient = np.log(2 * a[used] / (example.alpha[used] + a[used])) / 2
+        both = np.r_[effect.T, -effect.T]
+        rows = np.c_[both, np.tile(-np.eye(classes), (2, 1))]
+        rows = np.r_[rows, np.r_[np.zeros(len(used)), np.ones(classes)][None]]
+        moved = away - a[used] @ effect  # what the linearised prediction adds to effect · new weights
+        ceiling = np.r_[-moved, moved, budget, example.mass]
+        floor = np.r_[np.full(len(ceiling) - 1, -np.inf), example.mass]
+        rows = np.r_[rows, np.r_[np.ones(len(used)), np.zeros(classes)][None]]
+        variables = np.zeros(len(used) + classes)
+        programme = Programme(rows, floor, ceiling, variables, variables + np.inf, simplex=Simplex.DUAL)
+        try:
+            solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
+        except Stalled:
+            return
+        if solution is None:
+            return
+        target = np.zeros_like(a)
+        weights = solution.at[: len(used)].clip(min=0)
+        target[used] = weights * (example.mass / weights.sum())
+        best.offer_all(a + steps * (target - a))
+        if best.jsd < before + NEGLIGIBLE:
+            return
 
 
 def certified_interval(
@@ -45,7 +267,7 @@ def certified_interval(
     """The farthest attention found within ε, and an upper bound (nats) on the JSD of all that are.
 
     Args:
-        attention: sums to 1 exactly; float64, as `attnprobe.exact.arguments.checked` gives it.
+        attention: sums to 1 exactly; float64, as `attnprobe.exact.checks.checked` gives it.
         position_logits: float64.
         content: where attention may be moved.
         epsilon: 0 or more; infinite where everything is allowed.
@@ -61,12 +283,8 @@ def certified_interval(
         matters = keep | (weights > 0)  # sums over padding would round differently in another batch
         own = weights[matters] @ logits[matters]
         shift = kept - (alpha @ kept / mass if mass > 0 else kept.mean(0))
-        example = (
-            ClassRegion(alpha, shift, mass, epsilon, log_softmax(own))
-            if exclusive
-            else LabelRegion(alpha, shift, mass, epsilon, own)
-        )
-        best, bound = _interval(example, effort)
+        region, prediction = (ClassRegion, log_softmax(own)) if exclusive else (LabelRegion, own)
+        best, bound = _interval(region(alpha, shift, mass, epsilon, prediction), effort)
         farthest[row, content[row]] = torch.from_numpy(best).to(farthest)
         bounds.append(bound)
     return farthest, attention.new_tensor(bounds)
@@ -82,10 +300,10 @@ def _interval(example: Region, effort: int) -> tuple[Float[np.ndarray, "seq"], f
     best.offer_all(np.eye(1, len(value), farthest) * mass)
     if best.jsd >= free - NEGLIGIBLE:
         return best.attention, free
-    best.offer_all(pairs(example, best.jsd))
+    best.offer_all(_pairs(example, best.jsd))
     if not effort:
         return best.attention, free
-    bound = min(free, branch_and_bound(example, best, effort))
+    bound = min(free, _branch_and_bound(example, best, effort))
     if bound > best.jsd + NEGLIGIBLE:
-        polish(example, best)
+        _polish(example, best)
     return best.attention, bound

@@ -7,12 +7,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Task, prediction_distance, probabilities
-from attnprobe.errors import UserError
-from attnprobe.exact.arguments import checked
+from attnprobe.core.batch import Task, prediction_distance, probabilities
+from attnprobe.core.errors import UserError
 from attnprobe.exact.certified import certified_interval
-from attnprobe.exact.region import TVD_MARGIN
+from attnprobe.exact.checks import checked
+from attnprobe.exact.regions import TVD_MARGIN
 from attnprobe.measures import LN2, jensen_shannon
+
+Weights = Float[Tensor, "batch seq"]
+Content = Bool[Tensor, "batch seq"]
+PerText = Float[Tensor, "batch"]
+Place = Int[Tensor, "batch"]
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs evaluated in one go: 2 MB per intermediate tensor, which stays in the cache, whatever the length."""
@@ -39,10 +44,10 @@ class FarthestAttention:
     `upper_bound` (nats). `is_exact` says that the gap is closed: `attention` is a global optimum.
     """
 
-    attention: Float[Tensor, "batch seq"]
-    jsd: Float[Tensor, "batch"]
-    tvd: Float[Tensor, "batch"]
-    upper_bound: Float[Tensor, "batch"]
+    attention: Weights
+    jsd: PerText
+    tvd: PerText
+    upper_bound: PerText
     is_exact: Bool[Tensor, "batch"]
 
 
@@ -75,7 +80,7 @@ def farthest_attention(
         Everything in float64, on the tensors' device.
 
     Raises:
-        UserError: a negative ε; and see `attnprobe.exact.arguments.checked`.
+        UserError: a negative ε; and see `attnprobe.exact.checks.checked`.
 
     >>> attention = torch.tensor([[0.6, 0.3, 0.1]])
     >>> margin = torch.tensor([[2.0, -1.0, 2.0]])  # of class 1 over class 0
@@ -99,24 +104,16 @@ def farthest_attention(
         farthest, bound = certified_interval(attention, position_logits, content, epsilon, effort, exclusive=exclusive)
     jsd = jensen_shannon(attention, farthest, content)
     task = Task.SINGLE_LABEL if exclusive else Task.MULTI_LABEL
-    own, moved = (probabilities(_logits(one, position_logits), task) for one in (attention, farthest))
+    logits = ((one[..., None] * position_logits).sum(1) for one in (attention, farthest))
+    own, moved = (probabilities(one, task) for one in logits)
     tvd = prediction_distance(own, moved, task)
     upper_bound = jsd.clone() if bound is None else torch.maximum(bound, jsd)
     return FarthestAttention(farthest, jsd, tvd, upper_bound, upper_bound - jsd < CLOSED)
 
 
-def _logits(
-    attention: Float[Tensor, "batch seq"], position_logits: Float[Tensor, "batch seq classes"]
-) -> Float[Tensor, "batch classes"]:
-    return (attention[..., None] * position_logits).sum(1)
-
-
 def _farthest_two_classes(
-    attention: Float[Tensor, "batch seq"],
-    position_logits: Float[Tensor, "batch seq classes"],
-    content: Bool[Tensor, "batch seq"],
-    epsilon: float,
-) -> Float[Tensor, "batch seq"]:
+    attention: Weights, position_logits: Float[Tensor, "batch seq classes"], content: Content, epsilon: float
+) -> Weights:
     """The global optimum for two classes, by the vertices of the feasible set.
 
     Proof. Let s_t be the logit margin of position t and p the probability of class 1. TVD = |p' − p| ≤ ε holds exactly
@@ -131,10 +128,21 @@ def _farthest_two_classes(
     mass = torch.where(content, attention, 0).sum(-1)
     fixed = torch.where(content, 0, attention * margin).sum(-1)
     reach = fixed[:, None] + mass[:, None] * margin  # the margin with all of the mass at t
-    lo, hi = _margin_interval(attention, margin, reach, content, epsilon)
+    own = (attention * margin).sum(-1)
+    p, q = own.sigmoid(), (-own).sigmoid()  # q is not 1 − p: it keeps its digits where p rounds to 1
+    inside = max(epsilon - TVD_MARGIN, 0)
+    # a logarithm of 0 or less means that this end is out of reach
+    lo = (p - inside).clamp(min=0).log() - (q + inside).log()
+    hi = (p + inside).log() - (q - inside).clamp(min=0).log()
+    # Rounding of the margins themselves: keep away from the rim by so much, but let the model's own margin in by as
+    # much; else at ε = 0 a text whose positions all have the same margin would have no vertex.
+    rounding = 64 * torch.finfo(own.dtype).eps * torch.where(content, reach.abs(), 0).amax(-1).clamp(min=1e-3)
+    lo, hi = torch.minimum(lo + rounding, own - rounding), torch.maximum(hi - rounding, own + rounding)
 
     weights = torch.where(content, attention, 1)  # outside content: unused, but safe in a logarithm
-    alone = _gain(weights, mass[:, None])
+    # G(m) = f(α, m) − f(α, 0) = ½ [α ln α + m ln m + m ln 2 − (α+m) ln(α+m)]
+    whole = mass[:, None]
+    alone = (_xlogx(weights) + _xlogx(whole) + whole * LN2 - _xlogx(weights + whole)) / 2
     feasible = content & (reach >= lo[:, None]) & (reach <= hi[:, None])
     best, first = _first_largest(torch.where(feasible, alone, -torch.inf))
     # both ends at once, as twice the examples
@@ -155,31 +163,6 @@ def _farthest_two_classes(
     return torch.where((paired | (best > -torch.inf))[:, None], result, attention)
 
 
-def _margin_interval(
-    attention: Float[Tensor, "batch seq"],
-    margin: Float[Tensor, "batch seq"],
-    reach: Float[Tensor, "batch seq"],
-    content: Bool[Tensor, "batch seq"],
-    epsilon: float,
-) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
-    """The margins lo ≤ Σ a_t s_t ≤ hi at which the probability has moved by at most ε."""
-    own = (attention * margin).sum(-1)
-    p, q = own.sigmoid(), (-own).sigmoid()  # q is not 1 − p: it keeps its digits where p rounds to 1
-    inside = max(epsilon - TVD_MARGIN, 0)
-    # a logarithm of 0 or less means that this end is out of reach
-    lo = (p - inside).clamp(min=0).log() - (q + inside).log()
-    hi = (p + inside).log() - (q - inside).clamp(min=0).log()
-    # Rounding of the margins themselves: keep away from the rim by so much, but let the model's own margin in by as
-    # much; else at ε = 0 a text whose positions all have the same margin would have no vertex.
-    rounding = 64 * torch.finfo(own.dtype).eps * torch.where(content, reach.abs(), 0).amax(-1).clamp(min=1e-3)
-    return torch.minimum(lo + rounding, own - rounding), torch.maximum(hi - rounding, own + rounding)
-
-
-def _gain(alpha: Float[Tensor, "batch seq"], w: Float[Tensor, "batch 1"]) -> Float[Tensor, "batch seq"]:
-    """G(w) = f(α, w) − f(α, 0) = ½ [α ln α + w ln w + w ln 2 − (α+w) ln(α+w)]."""
-    return (_xlogx(alpha) + _xlogx(w) + w * LN2 - _xlogx(alpha + w)) / 2
-
-
 def _xlogx(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     return torch.special.xlogy(x, x)
 
@@ -191,13 +174,8 @@ def _first_largest(x: Float[Tensor, "*any n"]) -> tuple[Float[Tensor, "*any"], I
 
 
 def _best_pair(
-    alpha: Float[Tensor, "batch seq"],
-    reach: Float[Tensor, "batch seq"],
-    alone: Float[Tensor, "batch seq"],
-    content: Bool[Tensor, "batch seq"],
-    mass: Float[Tensor, "batch"],
-    limit: Float[Tensor, "batch"],
-) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch"], Int[Tensor, "batch"]]:
+    alpha: Weights, reach: Weights, alone: Weights, content: Content, mass: PerText, limit: PerText
+) -> tuple[PerText, Place, Place]:
     """The best pair (i above the limit, j below it) that meets the limit exactly, and its gain (−∞: no pair).
 
     G is convex in w, so a pair gains at most max(G_i(m), G_j(m)) (`alone`). In a long text the least attended positions
@@ -206,7 +184,10 @@ def _best_pair(
     within_reach = content & limit.isfinite()[:, None]
     above, below = within_reach & (reach > limit[:, None]), within_reach & (reach < limit[:, None])
     long = (above.sum(-1) * below.sum(-1) > FEW_PAIRS)[:, None]
-    seeds = [side & (~long | _least_attended(alpha, side)) for side in (above, below)]
+    seeds = []
+    for side in (above, below):
+        order = alpha.masked_fill(~side, torch.inf).argsort(dim=-1, stable=True)[:, :SEEDS]
+        seeds.append(side & (~long | torch.zeros_like(side).scatter_(-1, order, True)))
     gain, first, second = _best_of_rectangle(alpha, reach, mass, limit, *seeds)
     strong = long & (alone > (gain + TIE)[:, None])
     for side_i, side_j in ((above & strong, below & long), (above & ~strong & long, below & strong)):
@@ -216,20 +197,9 @@ def _best_pair(
     return gain, first, second
 
 
-def _least_attended(alpha: Float[Tensor, "batch seq"], side: Bool[Tensor, "batch seq"]) -> Bool[Tensor, "batch seq"]:
-    """The SEEDS positions of one side with the smallest weights, ties by position."""
-    order = alpha.masked_fill(~side, torch.inf).argsort(dim=-1, stable=True)[:, :SEEDS]
-    return torch.zeros_like(side).scatter_(-1, order, True) & side
-
-
 def _best_of_rectangle(
-    alpha: Float[Tensor, "batch seq"],
-    reach: Float[Tensor, "batch seq"],
-    mass: Float[Tensor, "batch"],
-    limit: Float[Tensor, "batch"],
-    above: Bool[Tensor, "batch seq"],
-    below: Bool[Tensor, "batch seq"],
-) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch"], Int[Tensor, "batch"]]:
+    alpha: Weights, reach: Weights, mass: PerText, limit: PerText, above: Content, below: Content
+) -> tuple[PerText, Place, Place]:
     """The best of all pairs (i of `above`, j of `below`) and its gain, −∞ where there is no pair."""
     best = torch.full_like(mass, -torch.inf)
     first, second = torch.zeros_like(mass, dtype=torch.long), torch.zeros_like(mass, dtype=torch.long)
@@ -257,14 +227,14 @@ def _best_of_rectangle(
 
 
 def _pair_gains(
-    alpha: Float[Tensor, "batch seq"],
-    reach: Float[Tensor, "batch seq"],
-    mass: Float[Tensor, "batch"],
-    limit: Float[Tensor, "batch"],
+    alpha: Weights,
+    reach: Weights,
+    mass: PerText,
+    limit: PerText,
     i: Int[Tensor, "batch wide"],
     j: Int[Tensor, "batch tall"],
-    above: Bool[Tensor, "batch seq"],
-    below: Bool[Tensor, "batch seq"],
+    above: Content,
+    below: Content,
 ) -> Float[Tensor, "batch wide tall"]:
     """G_i(w) + G_j(m − w) with the w at which the pair meets the limit; −∞ where i or j is not on its side."""
     valid_i, valid_j = above.gather(-1, i)[:, :, None], below.gather(-1, j)[:, None, :]

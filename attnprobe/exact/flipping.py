@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.exact.arguments import checked
-from attnprobe.exact.ties import decide, leads, least_lead
+from attnprobe.exact.checks import checked, decide, leads, least_lead
 
 NEVER = -1
 """Size of a set that provably, up to rounding, does not exist."""
@@ -53,7 +52,7 @@ def smallest_overtaking_sets(
     positive, not even together with what cannot be erased). O(classes · seq log seq).
 
     The kept part is summed from the far end of the order: no cancellation. Ties in the order go to the earlier
-    position. "Positive" means above 1e-12 of the largest |d_t| (`attnprobe.exact.ties`): what is less is a tie up to
+    position. "Positive" means above 1e-12 of the largest |d_t| (`attnprobe.exact.checks`): what is less is a tie up to
     rounding, or rests on less than 1e-12 of the attention. A tie is not ahead. So the sizes are proved up to rounding.
 
     Args:
@@ -62,7 +61,7 @@ def smallest_overtaking_sets(
         content: True where a position may be erased, `[batch, seq]`.
 
     Raises:
-        UserError: see `attnprobe.exact.arguments.checked`.
+        UserError: see `attnprobe.exact.checks.checked`.
 
     Note:
         Erasing everything overtakes nothing: nothing is kept, so there is no prediction. (Serrano & Smith's code
@@ -125,7 +124,10 @@ def _rivals(
     advantage = attention[:, None] * lead
     # what cannot be erased goes into the sum that is always kept
     fixed = advantage.masked_fill(content[:, None], 0).sum(-1, keepdim=True)
-    ordered = _ascending((-advantage).masked_fill_(~content[:, None], torch.inf))
+    ordered = (-advantage).masked_fill_(~content[:, None], torch.inf)
+    # on a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order
+    on_cpu = ordered.device.type == "cpu"
+    ordered = torch.from_numpy(np.sort(ordered.numpy(), axis=-1)) if on_cpu else ordered.sort(-1).values
     kept = fixed - ordered.cumsum(-1)  # kept[m]: all but the m + 1 last to go are gone
     length = content.sum(-1)[:, None]
     number = torch.arange(1, content.shape[-1] + 1, device=content.device)
@@ -135,11 +137,6 @@ def _rivals(
     possible = (most > 0) | ((fixed[..., 0] > least) & (length > 0))
     size = torch.where(possible, length - most, NEVER).scatter(-1, decision[:, None], 0)
     return _Rivals(advantage, ordered, size)
-
-
-def _ascending(values: Float[Tensor, "batch classes seq"]) -> Float[Tensor, "batch classes seq"]:
-    """Sorted rows. On a CPU numpy sorts values dozens of times faster than PyTorch, which also finds their order."""
-    return torch.from_numpy(np.sort(values.numpy(), axis=-1)) if values.device.type == "cpu" else values.sort(-1).values
 
 
 def _first(

@@ -14,10 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attnprobe.errors import UserError
-from attnprobe.exact.arguments import SUM_TOLERANCE
-from attnprobe.exact.programme import Programme, Simplex, Solution
-from attnprobe.exact.ties import LEAST_MASS
+from attnprobe.core.errors import UserError
+from attnprobe.exact.checks import LEAST_MASS, SUM_TOLERANCE
+from attnprobe.exact.linear_programme import Programme, Simplex, Solution
 from attnprobe.measures import jensen_shannon
 
 RANK = 1e-10
@@ -95,18 +94,12 @@ def weight_ranges(
     unique = polytope.is_a_point()
     if not unique:
         for word in asked[member[:, asked].any(0)]:
-            least, lowest[word] = polytope.least(member[:, word], member)
-            most, highest[word] = polytope.greatest(member[:, word], member)
-            low[word], high[word] = min(own[word], least), max(own[word], most)
-    ranges = (torch.from_numpy(each).to(device) for each in (low, high, lowest, highest))
-    return _result(*ranges, unique=unique, polytope=polytope)
-
-
-def _result(
-    low: Tensor, high: Tensor, lowest: Tensor, highest: Tensor, *, unique: bool, polytope: "_Polytope"
-) -> WeightRanges:
-    """The ranges, with what the programmes say of themselves."""
-    return WeightRanges(low, high, unique, polytope.freedom, polytope.farthest, polytope.moved, lowest, highest)
+            value, lowest[word] = polytope.least(member[:, word], member)
+            low[word] = min(own[word], value)
+            value, highest[word] = polytope.least(-member[:, word], member)
+            high[word] = max(own[word], -value)
+    least, most, *corners = (torch.from_numpy(each).to(device) for each in (low, high, lowest, highest))
+    return WeightRanges(least, most, unique, polytope.freedom, polytope.farthest, polytope.moved, *corners)
 
 
 class _Polytope:
@@ -143,31 +136,21 @@ class _Polytope:
         return bool(-_minimum(programme, np.where(self.positive, 0.0, -1.0)).value <= np.sqrt(FEASIBLE))
 
     def least(
-        self, chosen: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
+        self, cost: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
     ) -> tuple[float, Float[np.ndarray, "words"]]:
-        """The least mean weight of the chosen positions together, and the mean weights of all words there."""
-        value, corner = self._minimise(np.tile(chosen / len(self.attention), (len(self.attention), 1)))
-        return value, corner.mean(0) @ member
-
-    def greatest(
-        self, chosen: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
-    ) -> tuple[float, Float[np.ndarray, "words"]]:
-        """The greatest mean weight of the chosen positions together, and the mean weights of all words there."""
-        value, corner = self._minimise(np.tile(-chosen / len(self.attention), (len(self.attention), 1)))
-        return -value, corner.mean(0) @ member
-
-    def _minimise(self, cost: Float[np.ndarray, "rows seq"]) -> tuple[float, Float[np.ndarray, "rows seq"]]:
+        """The least of Σ cost · mean weight, and the mean weights of all words there."""
+        rows = len(self.attention)
         if self.programme is None:
             limits = self.equations @ self.attention.ravel()
             self.programme = _programme(self.equations, limits, np.zeros(self.attention.size))
-        minimum = _minimum(self.programme, cost.ravel())
+        minimum = _minimum(self.programme, np.tile(cost / rows, rows))
         solution = np.clip(minimum.at, 0, None).reshape(self.attention.shape)
         shift = np.abs(np.einsum("rt,rtd->d", solution - self.attention, self.values)).max(initial=0)
         self.moved = max(self.moved, float(shift))
         solution /= solution.sum(-1, keepdims=True)
         apart = jensen_shannon(torch.from_numpy(self.attention), torch.from_numpy(solution))
         self.farthest = max(self.farthest, float(apart.mean()))
-        return minimum.value, solution
+        return minimum.value, solution.mean(0) @ member
 
 
 def _programme(

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 
 MOST_WORDS = 24
 """2^24 numbers in float64 are 128 MiB per text, and as much again while they are worked on."""
@@ -223,9 +223,7 @@ def _expected_gain(
     return torch.stack(gains, 1)
 
 
-def _longest_path(
-    gain: Float[Tensor, "batch subsets"],
-) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch words"]]:
+def _longest_path(gain: Float[Tensor, "batch subsets"]) -> tuple[Float[Tensor, "batch"], Int[Tensor, "batch words"]]:
     """The greatest mean of `gain` over the prefixes of an order, and the first such order."""
     words = _words(gain)
     best = torch.zeros_like(gain)  # of a set: the most that the words still to come can add

@@ -7,21 +7,21 @@ differentiated at their vectors and added up over the vectors' dimensions. Marke
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnprobe.batch import Batch, Task
+from attnprobe.core.batch import Batch, Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.core.sanitise import visible
+from attnprobe.core.settings import Count, listed, nearest
 from attnprobe.data.module import TextDataModule
-from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Subject
 from attnprobe.models.base import Model
-from attnprobe.randomness import Draws
-from attnprobe.schema.words import listed, nearest
-from attnprobe.shown import visible
 
 PREDICTED, CONTRAST = "predicted", "contrast"
 BASELINES = {"zeros": "the zero vector", "mean": "the mean vector of the text's words"}
@@ -117,17 +117,11 @@ class Attribution(Importance):
         baseline: what stands for an absent word: `zeros` or `mean`, the mean vector of the text's words.
     """
 
-    signed: ClassVar[bool] = True
-    of_words: ClassVar[bool] = True
+    signed = of_words = True
     target: str = PREDICTED
-    baseline: str = "zeros"
-
-    def __post_init__(self) -> None:
-        if self.baseline not in BASELINES:
-            raise UserError(f"importance.{self.name}.baseline={self.baseline}: expected {' or '.join(BASELINES)}")
+    baseline: Literal[tuple(BASELINES)] = "zeros"
 
     def prepare(self, data: TextDataModule, split: str) -> None:
-        """Refuse the name of a class that the data do not have."""
         self.named_class(data.classes)
 
     def named_class(self, classes: Sequence[str]) -> int | None:
@@ -192,7 +186,6 @@ class TextByText(Attribution):
         return nullcontext()
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        """0 outside content."""
         content = subject.batch.content
         scores = torch.zeros(content.shape, dtype=torch.float64, device=content.device)
         every = subject.cached(self.explained)
@@ -212,15 +205,9 @@ class Perturbation(TextByText):
     """
 
     drawn: ClassVar[bool] = True
-    samples: int = field(default=100, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.samples < 1:
-            raise UserError(f"importance.{self.name}.samples={self.samples}: expected 1 or more draws")
+    samples: Count = field(default=100, kw_only=True)
 
     def drawing(self, subject: Subject, example_id: int) -> AbstractContextManager[None]:
-        """From a generator of the text's own."""
         return seeded(Draws(subject.seed, self.name).generator(example_id))
 
 

@@ -1,12 +1,17 @@
 """What an importance is: scores per position, and the subject that they are asked of.
 
-To add one: a class in a file here, `conf/importance/NAME.yaml` and a test of the same name; nothing is edited. From
-outside: a class and a YAML, or an entry point of the group `attnprobe.importances` (docs/extending.md).
+To add one: a class in the file of its family or in one of its own, and `conf/importance/NAME.yaml`; no list is edited.
+From outside: a class and a YAML, or an entry point of the group `attnprobe.importances` (docs/extending.md).
 """
 
-from abc import ABC, abstractmethod
+import importlib
+import inspect
+import pkgutil
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -15,14 +20,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs
+from attnprobe.core.batch import Batch, Outputs
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Checked
 from attnprobe.data.module import TextDataModule
-from attnprobe.errors import UserError
 from attnprobe.measures import normalised
 from attnprobe.models.base import Model, Unit
-from attnprobe.readout import Readout
 
 Result = TypeVar("Result")
+GROUP = "attnprobe.importances"
+"""Entry points by which an installed package brings importances: `name = package.module:Class`."""
 
 
 class Note(NamedTuple):
@@ -34,7 +42,7 @@ class Note(NamedTuple):
     combine: Callable[[float, float], float]
 
 
-class Importance(ABC):
+class Importance(metaclass=Checked):
     """How important is each position for the prediction? Subclasses are frozen dataclasses, their settings as fields.
 
     Attributes:
@@ -49,6 +57,7 @@ class Importance(ABC):
         of_layers: it follows layers of self-attention, so that it is undefined for a model without any.
     """
 
+    settings_place: ClassVar[str] = "importance.{name}"
     name: ClassVar[str]
     title: ClassVar[str]
     colour: ClassVar[str] = "#666666"
@@ -84,14 +93,14 @@ class Importance(ABC):
         """
         return {}
 
-    def prepare(self, data: TextDataModule, split: str) -> None:  # noqa: B027 (most have nothing to prepare)
+    def prepare(self, data: TextDataModule, split: str) -> None:
         """Called once before training, with data that are set up; what scores examples that it knows checks them here.
 
         Raises:
             UserError: it cannot score the examples of this split.
         """
 
-    def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:  # noqa: B027
+    def prepare_texts(self, texts: Sequence[str | Sequence[str]], tokens: Sequence[Sequence[str]]) -> None:
         """Called before texts from outside a run's data are scored (`TrainedRun.explain`); they are numbered from 0.
 
         Raises:
@@ -155,7 +164,6 @@ class Subject:
         Raises:
             UserError: there is none.
         """
-        from attnprobe.importance.registry import built_in  # the members import this file
 
         return self.importances.get(name) or built_in(name)
 
@@ -177,3 +185,42 @@ class Subject:
         if compute not in self._results:
             self._results[compute] = compute(self)
         return self._results[compute]
+
+
+@cache
+def built_in(name: str) -> Importance:
+    """The importance of this name with its default settings.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            return entry.load()()
+    member = class_of(name) if name.isidentifier() else None
+    if member is None:
+        raise UserError(f"importance {name!r}: there is none of this name; expected one of {', '.join(names())}")
+    return member()
+
+
+@cache
+def _classes() -> dict[str, type[Importance]]:
+    """The built-in classes by name: whatever the modules of this room hold."""
+    package = importlib.import_module("attnprobe.importance")
+    modules = [
+        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+    ]
+    found = [one for module in modules for one in vars(module).values() if inspect.isclass(one)]
+    return {
+        one.name: one for one in found if issubclass(one, Importance) and isinstance(getattr(one, "name", None), str)
+    }
+
+
+def class_of(name: str) -> type[Importance] | None:
+    """The built-in class of this name; None where there is none."""
+    return _classes().get(name)
+
+
+def names() -> list[str]:
+    """All names, built-in and installed."""
+    return sorted({*_classes()} | {one.name for one in entry_points(group=GROUP)})

@@ -1,20 +1,30 @@
 """Attention: hidden states (and a question's state) → one score per position, before the softmax."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
+from entmax import entmax15, sparsemax
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnprobe.batch import Batch
+from attnprobe.core.batch import Batch
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, Size
 from attnprobe.data.module import TextDataModule
-from attnprobe.errors import UserError
-from attnprobe.models.construction import check_size
+
+States = Float[Tensor, "batch seq hidden"]
+Query = Float[Tensor, "batch query"]
+Scores = Float[Tensor, "batch seq"]
+Content = Bool[Tensor, "batch seq"]
 
 
-class Attention(nn.Module, ABC):
+class Attention(nn.Module, metaclass=Checked):
     """Scores positions. `query_size` is the size of the question's state, None for tasks without a question."""
+
+    settings_place: ClassVar[str] = "model.attention"
 
     imposed: ClassVar[bool] = False
     """The attention is a teacher's, taken as it is: the model has none of its own."""
@@ -28,7 +38,7 @@ class Attention(nn.Module, ABC):
         if "forward" in vars(cls) and "positionwise" not in vars(cls):
             cls.positionwise = False
 
-    def given(self, batch: Batch) -> Float[Tensor, "batch seq"] | None:
+    def given(self, batch: Batch) -> Scores | None:
         """The attention where it does not come from the states: 0 or more, sums to 1 over `batch.content`, no gradient.
         None: `forward` scores the states."""
         return None
@@ -37,14 +47,10 @@ class Attention(nn.Module, ABC):
         """Called once before training, with data that are set up."""
 
     @abstractmethod
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         """Unmasked scores, any real number."""
 
-    def weights(
-        self, scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-    ) -> Float[Tensor, "batch seq"]:
+    def weights(self, scores: Scores, content: Content) -> Scores:
         """What becomes of the scores: 0 or more, sums to 1 over `content`, 0 elsewhere. The softmax, unless a class says
         otherwise; one that does is not `positionwise`, which promises the softmax of single scores."""
         return masked_softmax(scores, content)
@@ -56,18 +62,14 @@ class AdditiveAttention(Attention):
 
     positionwise: ClassVar[bool] = True
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: int | None = None) -> None:
+    def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: Size | None = None) -> None:
         super().__init__()
         inner = max(1, hidden_size // 2) if inner_size is None else inner_size
-        check_size("model.attention.inner_size", inner)
         self.states = nn.Linear(hidden_size, inner)
         self.question = None if query_size is None else nn.Linear(query_size, inner)
         self.score = nn.Linear(inner, 1, bias=False)
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
-        """Unmasked scores."""
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         inner = self.states(hidden)
         if self.question is not None:
             inner = inner + self.question(query).unsqueeze(1)
@@ -93,10 +95,7 @@ class DotAttention(Attention):
         self.score = nn.Linear(hidden_size, 1, bias=False) if query_size is None else None
         self.scale = math.sqrt(hidden_size)
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
-        """Unmasked scores."""
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         if self.score is not None:
             return self.score(hidden).squeeze(-1) / self.scale
         assert query is not None
@@ -111,10 +110,7 @@ class UniformAttention(Attention):
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
-        """Zeros, through which no gradient flows."""
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         return hidden.new_zeros(hidden.shape[:-1])
 
 
@@ -126,13 +122,10 @@ class ImposedAttention(Attention):
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()
 
-    def given(self, batch: Batch) -> Float[Tensor, "batch seq"] | None:
-        """What the teacher attends to in these texts."""
+    def given(self, batch: Batch) -> Scores | None:
         return batch.teacher_attention
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         """There are no scores of its own.
 
         Raises:
@@ -145,8 +138,37 @@ class ImposedAttention(Attention):
         )
 
 
-def masked_softmax(
-    scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Float[Tensor, "batch seq"]:
+def masked_softmax(scores: Scores, content: Content) -> Scores:
     """Attention that sums to 1 over `content` and is exactly 0 elsewhere."""
     return scores.masked_fill(~content, -math.inf).softmax(-1)
+
+
+OUT_OF_REACH = 10.0
+"""Scores this far below the largest one get no weight in either map: 1 (sparsemax) or 2 (entmax) would do."""
+
+
+class SparsemaxAttention(AdditiveAttention):
+    """Additive scores, and the point of the simplex that is nearest to them (Martins & Astudillo 2016)."""
+
+    positionwise: ClassVar[bool] = False  # promises a softmax as well
+
+    def weights(self, scores: Scores, content: Content) -> Scores:
+        """argmin over the simplex of ‖a − scores‖²."""
+        return _sparse(sparsemax, scores, content)
+
+
+class EntmaxAttention(AdditiveAttention):
+    """Additive scores, and their 1.5-entmax, between softmax and sparsemax (Peters et al. 2019)."""
+
+    positionwise: ClassVar[bool] = False  # promises a softmax as well
+
+    def weights(self, scores: Scores, content: Content) -> Scores:
+        """a_t = max(0, scores_t / 2 − τ)², τ such that they sum to 1."""
+        return _sparse(entmax15, scores, content)
+
+
+def _sparse(map_to_weights: Callable[..., Tensor], scores: Scores, content: Content) -> Scores:
+    """A sparse map over `content` alone; 0 elsewhere. Finite scores stand for what is left out: −inf would make NaN."""
+    largest = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True).detach()
+    weights = map_to_weights(torch.where(content, scores, largest - OUT_OF_REACH), dim=-1)
+    return weights.masked_fill(~content, 0)

@@ -1,20 +1,23 @@
 """What a model is to everything that examines it: probes, importances and the run ask for nothing else."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from lightning import LightningModule
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Checked
 from attnprobe.data.vocabulary import UNKNOWN
-from attnprobe.models.anatomy import Anatomy
-from attnprobe.readout import Readout
+from attnprobe.models.linearised_layers import Linearised
 
 
 class Unit(StrEnum):
@@ -63,31 +66,26 @@ class Layers(NamedTuple):
     own: Sequence[bool]
 
 
-class Model(LightningModule, ABC):
+class Model(LightningModule, metaclass=Checked):
     """A text classifier whose attention can be replaced.
 
     Attributes:
         task: one class per text, or any subset of the labels.
         classes: their number, 2 or more.
+        precision: what it is examined in: float64, unless the model is too large for that.
+        unit: what a position of its attention is.
+        sites: names of the attentions that can be meant, as tables call them; one unnamed where there is only one.
+        has_layers: whether it is a stack of layers of self-attention, as far as is known before it has read a text.
     """
+
+    settings_place: ClassVar[str] = "model"
 
     task: Task
     classes: int
-
-    @property
-    def precision(self) -> torch.dtype:
-        """What it is examined in: float64, unless the model is too large for that."""
-        return torch.float64
-
-    @property
-    def unit(self) -> Unit:
-        """What a position of its attention is."""
-        return Unit.WORD
-
-    @property
-    def sites(self) -> Sequence[str]:
-        """Names of the attentions that can be meant, as tables call them; one unnamed where there is only one."""
-        return ("",)
+    precision: torch.dtype = torch.float64
+    unit: Unit = Unit.WORD
+    sites: Sequence[str] = ("",)
+    has_layers: bool = False
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
         """Each of these attentions on this batch, all of them seen in one pass of the model.
@@ -97,16 +95,11 @@ class Model(LightningModule, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has one attention only")
 
-    @property
-    def has_layers(self) -> bool:
-        """Whether it is a stack of layers of self-attention, as far as that is known before it has read a text."""
-        return False
-
     def layers(self, batch: Batch) -> Layers | None:
         """The attention of all layers; None for what is no stack of layers of self-attention."""
         return None
 
-    def anatomy(self, batch: Batch) -> Anatomy | str:
+    def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors; else why that is not known."""
         return "it has no layers of self-attention"
 
@@ -172,11 +165,7 @@ class Model(LightningModule, ABC):
         return scale, self.outputs_from(batch, inputs * scale.unsqueeze(-1))
 
     def under(
-        self,
-        batch: Batch,
-        scale: Float[Tensor, "batch parts"],
-        outputs: Outputs,
-        attention: Float[Tensor, "batch seq"],
+        self, batch: Batch, scale: Float[Tensor, "batch parts"], outputs: Outputs, attention: Float[Tensor, "batch seq"]
     ) -> Outputs:
         """As `scaled`, under another attention; `outputs` are those that came with the factors: a model that need not
         compute again what lies before its attention takes it from there."""
@@ -197,3 +186,37 @@ class Model(LightningModule, ABC):
     def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
         """Class probabilities."""
         return probabilities(self(batch).logits, self.task)
+
+
+# Parts of a model that the settings describe and the data complete: constructed, or refused in one line.
+
+
+Built = TypeVar("Built")
+
+
+def build(place: str, part: Callable[..., Built], *given: Any, **facts: Any) -> Built:
+    """Construct a configured part.
+
+    Args:
+        place: its name in the settings, `model.encoder`.
+        part: its class, or what Hydra makes of `_partial_: true`.
+        given, facts: what follows from the data or the model.
+
+    Raises:
+        UserError: the class refuses its settings. Only a configured part is answered so; what a class that is passed in
+            Python raises is for its author, and raised as it is.
+    """
+    try:
+        return part(*given, **facts)
+    except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        if isinstance(error, UserError) or not isinstance(part, partial):
+            raise
+        settings: dict[str, Any] = part.keywords
+        named = [key for key in settings if key in str(error)] or list(settings)
+        where = ", ".join(f"{place}.{key}={settings[key]!r}" for key in named) or place
+        name = f"{part.func.__module__}.{part.func.__qualname__}"
+        reason = " ".join(str(error).split()) or "no reason given"
+        raise UserError(
+            f"{where}: {name} cannot be constructed with {', '.join([*settings, *facts]) or 'these arguments'} "
+            f"({type(error).__name__}: {reason[:400]}). HYDRA_FULL_ERROR=1 shows where"
+        ) from error

@@ -1,75 +1,27 @@
-"""The attention classifier of three public stages, and the recipe that a model is trained by."""
+"""The attention classifier of three public stages: encode, attend, decode."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnprobe.batch import Batch, Outputs, Task
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
 from attnprobe.models.attention import Attention
-from attnprobe.models.base import Summed, Unit
-from attnprobe.models.construction import build
+from attnprobe.models.base import Layers, Summed, Unit, build
 from attnprobe.models.decoders import Decoder, decoded
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.models.layered import LayeredModel
-from attnprobe.models.objectives import CrossEntropy, Objective
-from attnprobe.readout import Readout
+from attnprobe.models.linearised_layers import Block, Linearised, norm_of
+from attnprobe.models.trained import Recipe, TrainedModel
+from attnprobe.models.transformer import LastLayer, Layer, TransformerEncoder, last_layer
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How to train. Jain & Wallace: Adam with amsgrad, 1e-3, weight decay 1e-5 but none on the attention, the loss
-    summed over the batch, best epoch by ROC-AUC on the validation split, the first epoch excluded.
-
-    Attributes:
-        optimizer: parameter groups → optimizer.
-        attention_weight_decay: replaces the optimizer's weight decay for the attention's parameters; None keeps it.
-        reduction: "sum" or "mean" of the loss over the batch.
-        objective: what is made small, per example; the cross entropy of the labels, or the distance to a teacher.
-        selection_metric: the validation metric whose best epoch is kept: `accuracy`, of several labels `exact_match` or
-            `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the objective's lowest.
-        skip_epochs: epochs at the start that are never chosen (unless there are no others).
-        warmup: the learning rate rises from 0 in this share of all steps and then falls to 0, both linearly; None: neither.
-        scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
-    """
-
-    optimizer: Callable[..., torch.optim.Optimizer]
-    attention_weight_decay: float | None = 0.0
-    reduction: str = "sum"
-    selection_metric: str = "roc_auc"
-    skip_epochs: int = 1
-    scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
-    objective: Objective = field(default_factory=CrossEntropy)
-    warmup: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.reduction not in ("sum", "mean"):
-            raise UserError(f"training.recipe.reduction={self.reduction}: expected sum or mean")
-        if self.skip_epochs < 0:
-            raise UserError(f"training.recipe.skip_epochs={self.skip_epochs}: expected 0 or more")
-        if self.attention_weight_decay is not None and not self.attention_weight_decay >= 0:
-            raise UserError(
-                f"training.recipe.attention_weight_decay={self.attention_weight_decay}: expected 0 or more, or null for the "
-                f"optimizer's"
-            )
-        if self.warmup is not None and (not 0 <= self.warmup < 1 or self.scheduler is not None):
-            raise UserError(
-                f"training.recipe.warmup={self.warmup}: expected a share of the steps from 0 to below 1, such as 0.1, and no "
-                f"scheduler beside it"
-            )
-        known = ("accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss")
-        if self.selection_metric not in known:
-            raise UserError(
-                f"training.recipe.selection_metric={self.selection_metric}: expected one of {', '.join(known)}"
-            )
-
-
-class AttentionClassifier(LayeredModel):
+class AttentionClassifier(TrainedModel):
     """Embeddings → `encode` → `attend` → `decode`. Every experiment of the field replaces one stage's result.
 
     Args:
@@ -101,6 +53,7 @@ class AttentionClassifier(LayeredModel):
         # copied, so that two classifiers started from one matrix do not train each other
         self.embedding = nn.Embedding.from_pretrained(embeddings.clone(), freeze=False, padding_idx=0)
         self.encoder = build("model.encoder", encoder, input_size=embeddings.shape[1])
+        self.unit, self.has_layers = self.encoder.unit, isinstance(self.encoder, TransformerEncoder)
         self.question_embedding: nn.Embedding | None = None
         self.question_encoder: Encoder | None = None
         query_size = None
@@ -123,11 +76,6 @@ class AttentionClassifier(LayeredModel):
             query_size=query_size,
             exclusive=task is Task.SINGLE_LABEL,
         )
-
-    @property
-    def unit(self) -> Unit:
-        """That of the encoder."""
-        return self.encoder.unit
 
     # --- the three stages -------------------------------------------------------------------------------------
 
@@ -169,6 +117,11 @@ class AttentionClassifier(LayeredModel):
         )
         return self.question_encoder.summary(states, batch.question_mask)
 
+    def query(self, batch: Batch, hidden: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch query"] | None:
+        """What the attention is asked with: the question's last state, a pooled row's own, or nothing."""
+        question = self.encode_question(batch)
+        return hidden[:, 0] if self.encoder.asks else question
+
     def attend(
         self,
         hidden: Float[Tensor, "batch seq hidden"],
@@ -202,7 +155,6 @@ class AttentionClassifier(LayeredModel):
         return decoded(self.decoder, hidden, attention, query, candidates)
 
     def inputs(self, batch: Batch) -> Float[Tensor, "batch tokens embed"]:
-        """The word vectors."""
         return self.embed(batch.ids)
 
     def outputs_from(
@@ -221,10 +173,7 @@ class AttentionClassifier(LayeredModel):
         word_attention: Float[Tensor, "batch tokens"] | None = None,
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
-        """What follows the states."""
-        content, query = self.content(batch), self.encode_question(batch)
-        if self.encoder.asks:
-            query = hidden[:, 0]
+        content, query = self.content(batch), self.query(batch, hidden)
         if attention is None:
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
         else:
@@ -240,20 +189,16 @@ class AttentionClassifier(LayeredModel):
         return scale, self._attended(batch, self.encoder.scaled_states(words, which, scale, batch))
 
     def under(self, batch: Batch, scale: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
-        """The same states under another attention."""
         logits = self.decode(outputs.hidden, attention, outputs.query, batch.candidates)
         return replace(outputs, logits=logits, attention=attention, scores=attention.log())
 
     def forward(self, batch: Batch) -> Outputs:
-        """All stages in order."""
         return self.outputs_from(batch, self.inputs(batch))
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
-        """The texts of `example`, each without its token at `position`."""
         return batch.without(example, position)
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
-        """The frozen map "attention → probabilities" of this batch, in float64."""
         hidden = outputs.hidden.detach().double()
         attention = outputs.attention.detach().double()
         # A copy, so that float64 arithmetic (and its autograd graphs) never touches the model's own weights.
@@ -288,8 +233,58 @@ class AttentionClassifier(LayeredModel):
         place = torch.arange(values.shape[1], device=values.device).expand(values.shape[:2])
         return Summed(outputs.attention.detach().unsqueeze(1), values.unsqueeze(1), place, outputs.content)
 
+    # --- a transformer trained from scratch, layer by layer: the last is the attention over the encoder's states ------
+
+    def layers(self, batch: Batch) -> Layers | None:
+        linearised = self.linearised(batch)
+        if isinstance(linearised, str):
+            return None
+        mixings = [one.mixing for one in linearised.blocks]
+        return Layers([one.weights for one in mixings], linearised.row, linearised.mask, [one.own for one in mixings])
+
+    def linearised(self, batch: Batch) -> Linearised | str:
+        if not isinstance(self.encoder, TransformerEncoder):
+            return super().linearised(batch)
+        blocks, _, last = self._followed(self.encoder, batch)
+        first = torch.zeros(len(batch), dtype=torch.long, device=batch.ids.device)
+        return Linearised([*blocks, last.block], first, batch.mask, last.head, last.unknown)
+
+    def states_silencing(
+        self, batch: Batch, layer: int | None, part: int
+    ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
+        """The states before the first layer and after each, where the value of one part counts as 0 in one layer; None: in
+        none."""
+        if not isinstance(self.encoder, TransformerEncoder):
+            return super().states_silencing(batch, layer, part)
+        _, states, last = self._followed(self.encoder, batch, layer, part)
+        return [*states, last.after]
+
+    def _followed(
+        self, encoder: TransformerEncoder, batch: Batch, silenced: int | None = None, part: int = 0
+    ) -> tuple[list[Block], list[Tensor], LastLayer]:
+        """What each of the encoder's layers does, the states before the first and after each, and the last layer; the value
+        of a part is 0 in the layer that is `silenced`."""
+        blocks: list[Block] = []
+        with torch.no_grad():
+            states = [encoder.below(self.inputs(batch))]
+            for number, layer in enumerate(encoder.layers):
+                assert isinstance(layer, Layer)
+                block, after = layer.linearised(states[-1], batch.mask, part if number == silenced else None)
+                blocks.append(block)
+                states.append(after)
+            assert blocks[-1].inner is not None
+            inner = blocks[-1].inner._replace(after=norm_of(encoder.norm, states[-1]))
+            blocks[-1] = blocks[-1]._replace(inner=inner)
+            hidden = states[-1] = encoder.norm(states[-1]) * batch.mask.unsqueeze(-1)
+            query = self.query(batch, hidden)
+            attention = self.attend(hidden, self.content(batch), query, self.attention.given(batch))[1]
+            last = last_layer(
+                self.decoder, hidden, attention, asks=encoder.asks, narrowed=batch.candidates is not None,
+                silent=part if silenced == len(encoder.layers) else None,
+            )  # fmt: skip
+        return blocks, states, last
+
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The attention's parameters in a group of their own."""
         assert self.recipe is not None
         attention = [p for p in self.attention.parameters() if p.requires_grad]
         of_attention = {id(p) for p in attention}

@@ -5,24 +5,16 @@ from abc import abstractmethod
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnprobe.batch import Batch
-from attnprobe.errors import UserError
-from attnprobe.models.attention import Attention, masked_softmax
-from attnprobe.models.decoders import Decoder
-
-
-def concentrated(
-    chosen: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"], mass: float
-) -> Float[Tensor, "batch seq"]:
-    """`mass` spread evenly over the chosen positions and the rest over all others; even where none or all are chosen."""
-    chosen = chosen & content
-    inside, outside = chosen.sum(-1, keepdim=True), (content & ~chosen).sum(-1, keepdim=True)
-    share = torch.where(inside == 0, 0.0, torch.where(outside == 0, 1.0, mass))
-    weights = torch.where(chosen, share / inside.clamp(min=1), (1 - share) / outside.clamp(min=1))
-    return torch.where(content, weights, 0.0)
+from attnprobe.core.batch import Batch
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Count, NotNegative, Portion
+from attnprobe.data.batching import log_odds_ratios
+from attnprobe.data.module import TextDataModule
+from attnprobe.models.attention import Attention, Content, Query, Scores, States, masked_softmax
+from attnprobe.models.decoders import Attended, Decoder, Logits
 
 
 class GivenAttention(Attention):
@@ -31,9 +23,7 @@ class GivenAttention(Attention):
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
         super().__init__()
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         """There are no scores of its own.
 
         Raises:
@@ -49,18 +39,21 @@ class FocusedAttention(GivenAttention):
         mass: 0 to 1.
     """
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, mass: float = 0.95) -> None:
+    def __init__(self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95) -> None:
         super().__init__(hidden_size)
-        if not 0 <= mass <= 1:
-            raise UserError(f"model.attention.mass={mass}: expected a share of the attention from 0 to 1, such as 0.95")
         self.mass = mass
 
-    def given(self, batch: Batch) -> Float[Tensor, "batch seq"]:
-        """The attention over the words."""
-        return concentrated(self.focus(batch), batch.content, self.mass)
+    def given(self, batch: Batch) -> Scores:
+        content = batch.content
+        chosen = self.focus(batch) & content
+        inside, outside = chosen.sum(-1, keepdim=True), (content & ~chosen).sum(-1, keepdim=True)
+        # even where none or all are in focus
+        share = torch.where(inside == 0, 0.0, torch.where(outside == 0, 1.0, self.mass))
+        weights = torch.where(chosen, share / inside.clamp(min=1), (1 - share) / outside.clamp(min=1))
+        return torch.where(content, weights, 0.0)
 
     @abstractmethod
-    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
+    def focus(self, batch: Batch) -> Content:
         """The positions that the mass lies on."""
 
 
@@ -68,8 +61,7 @@ class RationaleAttention(FocusedAttention):
     """Right by construction: `mass` lies on the words that decide (`Batch.rationale`), evenly, the rest on the others.
     With a mass at the words' share of the text it is uniform, with 0 it avoids them."""
 
-    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        """The words that decide."""
+    def focus(self, batch: Batch) -> Content:
         if batch.rationale is None:
             raise UserError(
                 "model/attention=rationale attends to the words that decide, and these texts do not say which: take data "
@@ -81,8 +73,7 @@ class RationaleAttention(FocusedAttention):
 class FirstAttention(FocusedAttention):
     """Knows no word: `mass` lies on the first word of every text."""
 
-    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        """The first word."""
+    def focus(self, batch: Batch) -> Content:
         return batch.content & (batch.content.cumsum(-1) == 1)
 
 
@@ -97,13 +88,12 @@ class CommonWordAttention(FocusedAttention):
     seen: Tensor
 
     def __init__(
-        self, hidden_size: int, query_size: int | None = None, mass: float = 0.95, buckets: int = 1 << 16
+        self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95, buckets: Count = 1 << 16
     ) -> None:
         super().__init__(hidden_size, mass=mass)
-        self.register_buffer("seen", torch.zeros(checked_buckets(buckets), dtype=torch.int64))
+        self.register_buffer("seen", torch.zeros(buckets, dtype=torch.int64))
 
-    def focus(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        """The commonest word."""
+    def focus(self, batch: Batch) -> Content:
         words = batch.ids % len(self.seen)
         if self.training:
             self.seen += torch.bincount(words[batch.content], minlength=len(self.seen))
@@ -120,20 +110,13 @@ class WordAttention(GivenAttention):
         buckets: words that have a score of their own; a vocabulary of more shares some.
     """
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, buckets: int = 1 << 16) -> None:
+    def __init__(self, hidden_size: int, query_size: int | None = None, buckets: Count = 1 << 16) -> None:
         super().__init__(hidden_size)
-        self.score = nn.Parameter(torch.zeros(checked_buckets(buckets)))
+        self.score = nn.Parameter(torch.zeros(buckets))
 
-    def given(self, batch: Batch) -> Float[Tensor, "batch seq"]:
+    def given(self, batch: Batch) -> Scores:
         """The attention over the words; its gradient reaches the scores, and no word vector."""
         return masked_softmax(self.score[batch.ids % len(self.score)], batch.content)
-
-
-def checked_buckets(buckets: int) -> int:
-    """The number, if it is one of words."""
-    if buckets < 1:
-        raise UserError(f"model.attention.buckets={buckets}: expected at least 1, such as 65536")
-    return buckets
 
 
 class RandomAttention(GivenAttention):
@@ -143,14 +126,11 @@ class RandomAttention(GivenAttention):
         spread: standard deviation of the scores, 0 or more; 2 gives a peaked attention.
     """
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, spread: float = 2.0) -> None:
+    def __init__(self, hidden_size: int, query_size: int | None = None, spread: NotNegative = 2.0) -> None:
         super().__init__(hidden_size)
-        if not spread >= 0:
-            raise UserError(f"model.attention.spread={spread}: expected 0 or more, such as 2")
         self.spread = spread
 
-    def given(self, batch: Batch) -> Float[Tensor, "batch seq"]:
-        """The attention over the words."""
+    def given(self, batch: Batch) -> Scores:
         place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
         return masked_softmax(self.spread * noise(batch.example_id.unsqueeze(-1), place), batch.content)
 
@@ -164,16 +144,11 @@ class PositionAttention(Attention):
 
     positionwise: ClassVar[bool] = False
 
-    def __init__(self, hidden_size: int, query_size: int | None = None, longest: int = 512) -> None:
+    def __init__(self, hidden_size: int, query_size: int | None = None, longest: Count = 512) -> None:
         super().__init__()
-        if longest < 1:
-            raise UserError(f"model.attention.longest={longest}: expected at least 1")
         self.score = nn.Parameter(torch.randn(longest))
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
-        """Unmasked scores."""
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         place = torch.arange(hidden.shape[1], device=hidden.device).clamp(max=len(self.score) - 1)
         return self.score[place].to(hidden.dtype).expand(hidden.shape[:-1])
 
@@ -188,9 +163,7 @@ class ConstantDecoder(Decoder):
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(classes))
 
-    def forward(
-        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "*any classes"]:
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         """Logits `[..., classes]`. They depend on the text by 0 times what was attended to, so that every gradient is 0."""
         return self.bias + 0 * attended.sum(-1, keepdim=True)
 
@@ -200,7 +173,10 @@ def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
     al. 2014) of the numbers in turn, and the normal quantile of what it gives."""
     state = torch.zeros((), dtype=torch.int64, device=numbers[0].device)
     for number in numbers:
-        state = mixed(state + number.long() + GOLDEN)
+        state = state + number.long() + GOLDEN
+        state = (state ^ ((state >> 30) & ((1 << 34) - 1))) * FIRST
+        state = (state ^ ((state >> 27) & ((1 << 37) - 1))) * SECOND
+        state = state ^ ((state >> 31) & ((1 << 33) - 1))
     # the top 53 bits, as a number in (0, 1)
     uniform = (((state >> 11) & ((1 << 53) - 1)).double() + 0.5) / (1 << 53)
     return torch.special.ndtri(uniform)
@@ -210,8 +186,33 @@ GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number, and the 
 FIRST, SECOND = -4658895280553007687, -7723592293110705685
 
 
-def mixed(state: Tensor) -> Tensor:
-    """One step of SplitMix64's output function on 64-bit numbers, which wrap around."""
-    state = (state ^ ((state >> 30) & ((1 << 34) - 1))) * FIRST
-    state = (state ^ ((state >> 27) & ((1 << 37) - 1))) * SECOND
-    return state ^ ((state >> 31) & ((1 << 33) - 1))
+class LexiconAttention(GivenAttention):
+    """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the training texts before
+    training: the rest of the model is trained under it. It says which words go with a class, whatever the model does with
+    them, so that how plausible it looks says nothing of the model (Jain & Wallace 2019).
+
+    Attributes:
+        scale: 0 (uniform) or more.
+        buckets: words that are counted apart; of more in the vocabulary some share the sum of their log-odds.
+
+    Note:
+        The released code takes log-odds from a file; these are of texts that have the word, with ½ added to each count.
+    """
+
+    strength: Tensor
+
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, scale: NotNegative = 1.0, buckets: Count = 1 << 16
+    ) -> None:
+        super().__init__(hidden_size)
+        self.scale = scale
+        self.register_buffer("strength", torch.zeros(buckets))
+
+    def read_training_texts(self, data: TextDataModule) -> None:
+        table = log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
+        strength = torch.from_numpy(abs(table).mean(-1)).to(self.strength)
+        words = torch.arange(len(strength)) % len(self.strength)
+        self.strength.zero_().index_add_(0, words, strength)
+
+    def given(self, batch: Batch) -> Scores:
+        return masked_softmax(self.scale * self.strength[batch.ids % len(self.strength)], batch.content)

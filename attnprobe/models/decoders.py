@@ -1,6 +1,6 @@
 """Decoders: the attended vector → logits."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -8,20 +8,24 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnprobe.errors import UserError
-from attnprobe.models.construction import check_size
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, Size
+
+Attended = Float[Tensor, "*any hidden"]
+Query = Float[Tensor, "batch query"]
+Logits = Float[Tensor, "*any classes"]
 
 
-class Decoder(nn.Module, ABC):
+class Decoder(nn.Module, metaclass=Checked):
     """`linear` says that logits are affine in the attended vector, so that position logits exist
-    (see attnprobe.readout.Readout)."""
+    (see attnprobe.core.readout.Readout)."""
+
+    settings_place: ClassVar[str] = "model.decoder"
 
     linear: ClassVar[bool]
 
     @abstractmethod
-    def forward(
-        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "*any classes"]:
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         """Logits; leading axes are free, the last of them is the batch where there is a query."""
 
 
@@ -37,12 +41,7 @@ class LinearDecoder(Decoder):
         self.single_logit = exclusive and classes == 2
         self.output = nn.Linear(hidden_size, 1 if self.single_logit else classes)
 
-    def forward(
-        self,
-        attended: Float[Tensor, "*any hidden"],
-        query: Float[Tensor, "batch query"] | None = None,
-    ) -> Float[Tensor, "*any classes"]:
-        """Logits `[..., classes]`."""
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         logits = self.output(attended)
         return F.pad(logits, (1, 0)) if self.single_logit else logits
 
@@ -57,7 +56,7 @@ class QuestionDecoder(Decoder):
         hidden_size: int,
         classes: int,
         query_size: int | None = None,
-        inner_size: int | None = None,
+        inner_size: Size | None = None,
         exclusive: bool = True,
     ) -> None:
         super().__init__()
@@ -67,15 +66,11 @@ class QuestionDecoder(Decoder):
                 "use model/decoder=linear for texts without a question"
             )
         inner = max(1, hidden_size // 2) if inner_size is None else inner_size
-        check_size("model.decoder.inner_size", inner)
         self.document = nn.Linear(hidden_size, inner)
         self.question = nn.Linear(query_size, inner)
         self.output = nn.Linear(inner, classes)
 
-    def forward(
-        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "*any classes"]:
-        """Logits `[..., batch, classes]`."""
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         return self.output((self.document(attended) + self.question(query)).tanh())
 
 

@@ -4,27 +4,34 @@ Every encoder is called as `encoder(embeddings, mask, content)`, has `size` (fea
 with `contextual` whether a state has seen other positions.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from annotated_types import MinLen
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from attnprobe.batch import Batch
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Batch
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, Count, Dropout, Size
 from attnprobe.models.base import Unit
-from attnprobe.models.construction import check_dropout, check_size
-from attnprobe.models.recurrence import scaled_bidirectional
+
+Embedded = Float[Tensor, "batch tokens embed"]
+States = Float[Tensor, "batch tokens hidden"]
+Tokens = Bool[Tensor, "batch tokens"]
 
 
-class TextEncoder(nn.Module, ABC):
+class TextEncoder(nn.Module, metaclass=Checked):
     """A batch → the hidden states that attention is spread over: one per token, or one per sentence.
 
     `size` is the number of features of a state; padding and its length never change a state. `unit`: what a
     state is that of. `asks`: the first state is the attention's query, where no question is asked.
     """
+
+    settings_place: ClassVar[str] = "model.encoder"
 
     size: int
     unit: ClassVar[Unit] = Unit.WORD
@@ -57,31 +64,89 @@ class Encoder(TextEncoder):
 
     contextual: ClassVar[bool]
 
-    def states(
-        self, embeddings: Float[Tensor, "batch tokens embed"], batch: Batch
-    ) -> tuple[Float[Tensor, "batch tokens hidden"], None]:
-        """Hidden states of the tokens."""
+    def states(self, embeddings: Embedded, batch: Batch) -> tuple[States, None]:
         return self(embeddings, batch.mask, batch.content), None
 
     def positions(self, batch: Batch) -> Bool[Tensor, "batch tokens"]:
-        """The tokens of the text itself."""
         return batch.content
 
     @abstractmethod
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens hidden"]:
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         """Hidden states, zero on padding."""
 
-    def summary(
-        self, hidden: Float[Tensor, "batch tokens hidden"], mask: Bool[Tensor, "batch tokens"]
-    ) -> Float[Tensor, "batch hidden"]:
+    def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
         """One vector for the whole text, used as the query where the text is a question: the mean state."""
         weight = mask.to(hidden.dtype).unsqueeze(-1)
         return (hidden * weight).sum(1) / weight.sum(1)
+
+
+# Gradient × input of a token is the derivative of the prediction by a factor that its vector is multiplied by. The factor
+# may as well multiply what the vector adds to an LSTM's gates: then no gradient of a vector is computed, which is most of the
+# work of PyTorch's own backward pass.
+
+
+class _Recurrence(torch.autograd.Function):
+    """Factors of the inputs → hidden states, of several networks side by side, by the equations of `torch.nn.LSTM`. Gates are
+    in PyTorch's order: in, forget, cell, out. All that a backward pass needs of a step is computed with the step."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scale: Float[Tensor, "steps networks batch"],
+        read: Int[Tensor, "steps networks batch"],
+        inputs: Float[Tensor, "rows four_hidden"],
+        bias: Float[Tensor, "networks 1 four_hidden"],
+        recurrent: Float[Tensor, "networks four_hidden hidden"],
+    ) -> Float[Tensor, "steps networks batch hidden"]:
+        slopes = inputs.new_empty(*read.shape, inputs.shape[1])
+        hidden, kept, through = (inputs.new_empty(*read.shape, recurrent.shape[-1]) for _ in range(3))
+        cell, transposed = torch.zeros_like(hidden[0]), recurrent.transpose(1, 2).contiguous()
+        for step in range(len(read)):
+            gates = _at(inputs, read[step]).mul_(scale[step].unsqueeze(-1)).add_(bias)
+            if step:
+                gates.baddbmm_(hidden[step - 1], transposed)
+            let_in, keep, new, show = gates.chunk(4, -1)
+            of_in, of_keep, of_new, of_show = slopes[step].chunk(4, -1)
+            let_in.sigmoid_(), keep.sigmoid_(), new.tanh_(), show.sigmoid_()
+            kept[step] = keep
+            # by how much the input of a gate moves the cell, or the state
+            torch.addcmul(let_in, let_in, let_in, value=-1, out=of_in).mul_(new)
+            torch.addcmul(keep, keep, keep, value=-1, out=of_keep).mul_(cell)
+            torch.mul(new, new, out=of_new).neg_().add_(1).mul_(let_in)
+            cell = (keep * cell).addcmul_(let_in, new)
+            shown = cell.tanh()
+            torch.addcmul(show, show, show, value=-1, out=of_show).mul_(shown)
+            torch.mul(show, shown, out=hidden[step])
+            # and the cell the state
+            torch.addcmul(show, hidden[step], shown, value=-1, out=through[step])
+        ctx.save_for_backward(slopes, kept, through, read, inputs, recurrent)
+        return hidden
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, of_hidden: Float[Tensor, "steps networks batch hidden"]
+    ) -> tuple[Float[Tensor, "steps networks batch"], None, None, None, None]:
+        slopes, kept, through, read, inputs, recurrent = ctx.saved_tensors
+        of_scale = slopes.new_empty(read.shape)
+        state, cell = torch.zeros_like(kept[0]), torch.zeros_like(kept[0])
+        of_gates = torch.empty_like(slopes[0])
+        for step in range(len(read) - 1, -1, -1):
+            state = state + of_hidden[step]
+            cell.addcmul_(state, through[step])
+            moved = (cell, cell, cell, state)
+            for slope, by, result in zip(slopes[step].chunk(4, -1), moved, of_gates.chunk(4, -1), strict=True):
+                torch.mul(slope, by, out=result)
+            torch.sum(_at(inputs, read[step]).mul_(of_gates), -1, out=of_scale[step])
+            cell *= kept[step]
+            state = torch.bmm(of_gates, recurrent)
+        return of_scale, None, None, None, None
+
+
+def _at(
+    inputs: Float[Tensor, "rows four_hidden"], read: Int[Tensor, "networks batch"]
+) -> Float[Tensor, "networks batch four_hidden"]:
+    return inputs.index_select(0, read.flatten()).view(*read.shape, -1)
 
 
 class LSTMEncoder(Encoder):
@@ -95,20 +160,13 @@ class LSTMEncoder(Encoder):
 
     contextual = True
 
-    def __init__(self, input_size: int, hidden_size: int = 128) -> None:
+    def __init__(self, input_size: int, hidden_size: Size = 128) -> None:
         super().__init__()
-        check_size("model.encoder.hidden_size", hidden_size)
         self.forwards = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.backwards = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.size = 2 * hidden_size
 
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens hidden"]:
-        """Hidden states, forward and backward concatenated; zero on padding."""
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         return bidirectional(self.forwards, self.backwards, embeddings, mask)
 
     def scaled_states(
@@ -121,13 +179,23 @@ class LSTMEncoder(Encoder):
         """As the base class has it, in less than half the time."""
         if type(self) is not LSTMEncoder:  # a subclass may read its texts in another way
             return super().scaled_states(words, which, scale, batch)
-        order = reversed_positions(batch.mask)
-        states = scaled_bidirectional(self.forwards, self.backwards, words, which, scale, order)
-        return states * batch.mask.unsqueeze(-1)
+        order = reversed_positions(batch.mask)  # in which the second network reads
+        networks = [
+            [getattr(rnn, f"{name}_l0").detach() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            for rnn in (self.forwards, self.backwards)
+        ]
+        states = _Recurrence.apply(
+            torch.stack([scale, scale.gather(1, order)]).permute(2, 0, 1),
+            torch.stack([which, which.gather(1, order) + len(words)]).permute(2, 0, 1),
+            torch.cat([words @ of_inputs.t() for of_inputs, *_ in networks]),
+            torch.stack([bias + other for *_, bias, other in networks]).unsqueeze(1),
+            torch.stack([of_states for _, of_states, *_ in networks]),
+        )
+        left, right = states.permute(1, 2, 0, 3).unbind()
+        right = right.gather(1, order.unsqueeze(-1).expand_as(right))
+        return torch.cat([left, right], -1) * batch.mask.unsqueeze(-1)
 
-    def summary(
-        self, hidden: Float[Tensor, "batch tokens hidden"], mask: Bool[Tensor, "batch tokens"]
-    ) -> Float[Tensor, "batch hidden"]:
+    def summary(self, hidden: States, mask: Tokens) -> Float[Tensor, "batch hidden"]:
         """The last state: forward direction at the last token, backward direction at the first."""
         last = mask.sum(1) - 1
         half = self.size // 2
@@ -140,22 +208,14 @@ class GRUEncoder(Encoder):
 
     contextual = True
 
-    def __init__(self, input_size: int, hidden_size: int = 50, dropout: float = 0.0) -> None:
+    def __init__(self, input_size: int, hidden_size: Size = 50, dropout: Dropout = 0.0) -> None:
         super().__init__()
-        check_size("model.encoder.hidden_size", hidden_size)
-        check_dropout("model.encoder.dropout", dropout)
         self.forwards = nn.GRU(input_size, hidden_size, batch_first=True)
         self.backwards = nn.GRU(input_size, hidden_size, batch_first=True)
         self.dropout = nn.Dropout(dropout)
         self.size = 2 * hidden_size
 
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens hidden"]:
-        """Hidden states, forward and backward concatenated; zero on padding."""
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         return self.dropout(bidirectional(self.forwards, self.backwards, embeddings, mask))
 
 
@@ -164,19 +224,12 @@ class NoEncoder(Encoder):
 
     contextual = False
 
-    def __init__(self, input_size: int, dropout: float = 0.0) -> None:
+    def __init__(self, input_size: int, dropout: Dropout = 0.0) -> None:
         super().__init__()
-        check_dropout("model.encoder.dropout", dropout)
         self.dropout = nn.Dropout(dropout)
         self.size = input_size
 
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens embed"]:
-        """The word vectors, zero on padding."""
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> Embedded:
         return self.dropout(embeddings) * mask.unsqueeze(-1)
 
 
@@ -187,12 +240,7 @@ def reversed_positions(mask: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch
     return torch.where(mirrored >= 0, mirrored, position)
 
 
-def bidirectional(
-    forwards: nn.RNNBase,
-    backwards: nn.RNNBase,
-    embeddings: Float[Tensor, "batch tokens embed"],
-    mask: Bool[Tensor, "batch tokens"],
-) -> Float[Tensor, "batch tokens hidden"]:
+def bidirectional(forwards: nn.RNNBase, backwards: nn.RNNBase, embeddings: Embedded, mask: Tokens) -> States:
     """States of two recurrent networks, one from the left and one from the right, concatenated; zero on padding.
 
     Padding is on the right, and the backward network reads each text reversed in its place: no state is computed after
@@ -217,30 +265,23 @@ class CNNEncoder(Encoder):
     def __init__(
         self,
         input_size: int,
-        kernel_sizes: Sequence[int] = (1, 3, 5, 7),
-        filters: int = 32,
-        dropout: float = 0.0,
+        kernel_sizes: Annotated[Sequence[Count], MinLen(1)] = (1, 3, 5, 7),
+        filters: Size = 32,
+        dropout: Dropout = 0.0,
     ) -> None:
         super().__init__()
-        if not kernel_sizes or any(size % 2 == 0 or size < 1 for size in kernel_sizes):
+        if any(size % 2 == 0 for size in kernel_sizes):
             raise UserError(
                 f"model.encoder.kernel_sizes={list(kernel_sizes)}: even widths have no middle, "
                 f"expected one or more odd ones, such as [1, 3, 5]"
             )
-        check_size("model.encoder.filters", filters)
-        check_dropout("model.encoder.dropout", dropout)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_size, filters, size, padding=size // 2) for size in kernel_sizes
         )
         self.dropout = nn.Dropout(dropout)
         self.size = filters * len(kernel_sizes)
 
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens hidden"]:
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         """Hidden states, zero at markers and padding."""
         # The padding row of a trained embedding is zero, but a probe may hand in other vectors.
         channels = (embeddings * mask.unsqueeze(-1)).transpose(1, 2)
@@ -253,17 +294,10 @@ class AverageEncoder(Encoder):
 
     contextual = False
 
-    def __init__(self, input_size: int, hidden_size: int = 128) -> None:
+    def __init__(self, input_size: int, hidden_size: Size = 128) -> None:
         super().__init__()
-        check_size("model.encoder.hidden_size", hidden_size)
         self.projection = nn.Linear(input_size, hidden_size)
         self.size = hidden_size
 
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens hidden"]:
-        """Hidden states, zero on padding."""
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         return self.projection(embeddings).tanh() * mask.unsqueeze(-1)

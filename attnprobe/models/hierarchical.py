@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Batch
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Batch
+from attnprobe.core.errors import UserError
 from attnprobe.models.attention import Attention
-from attnprobe.models.base import Unit
-from attnprobe.models.construction import build
+from attnprobe.models.base import Unit, build
 from attnprobe.models.encoders import Encoder, TextEncoder
 
 
@@ -64,7 +63,6 @@ class HierarchicalEncoder(TextEncoder):
         return self.sentence_encoder(sentences, layout.mask, layout.mask), word_attention.view(batch.ids.shape)
 
     def positions(self, batch: Batch) -> Bool[Tensor, "batch seq"]:
-        """The sentences of each text."""
         return sentence_layout(batch).mask
 
 

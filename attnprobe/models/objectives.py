@@ -1,6 +1,6 @@
 """What training makes small: one loss per example, and the parts that it consists of."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,15 +9,21 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked, NotNegative, Portion
 from attnprobe.measures import jensen_shannon, kullback_leibler
 from attnprobe.models.base import Model
 from attnprobe.models.controls import noise
 
+ClassWeight = Float[Tensor, "classes"] | None
+Losses = dict[str, Float[Tensor, "batch"]]
 
-class Objective(ABC):
+
+class Objective(metaclass=Checked):
     """A loss. `taught` objectives read a teacher's predictions and attention from the batch."""
+
+    settings_place: ClassVar[str] = "training.recipe.objective"
 
     taught: ClassVar[bool] = False
 
@@ -30,9 +36,7 @@ class Objective(ABC):
         return batch
 
     @abstractmethod
-    def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
-    ) -> dict[str, Float[Tensor, "batch"]]:
+    def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         """`loss` per example, and under other names the parts that it is made of, for the training's curves."""
 
 
@@ -43,10 +47,7 @@ class CrossEntropy(Objective):
     On [0, s] this equals binary cross entropy with the positive class weighted.
     """
 
-    def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
-    ) -> dict[str, Float[Tensor, "batch"]]:
-        """The cross entropy as `loss`."""
+    def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         logits, labels = outputs.logits, batch.labels
         if task is Task.MULTI_LABEL:
             targets = labels.to(logits.dtype)
@@ -68,16 +69,10 @@ class Divergence(Objective):
         whole batch by the sum of its class weights; here every example counts once, and only its words do.
     """
 
-    weight: float
+    weight: NotNegative
     taught: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        if not self.weight >= 0:
-            raise UserError(f"training.recipe.objective.weight={self.weight}: expected 0 or more, such as 0.001")
-
-    def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
-    ) -> dict[str, Float[Tensor, "batch"]]:
+    def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         """`loss`; `tvd` (0 to 1), `kl` and `jsd` (nats) of the same examples."""
         if batch.teacher_probability is None or batch.teacher_attention is None:
             raise UserError("this objective follows a teacher: name a finished run with teacher=PATH, or teacher=auto")
@@ -98,15 +93,9 @@ class Deception(Objective):
         weight: λ, at least 0; the paper takes 0.1 and 1.
     """
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
 
-    def __post_init__(self) -> None:
-        if not self.weight >= 0:
-            raise UserError(f"training.recipe.objective.weight={self.weight}: expected 0 or more, such as 1")
-
-    def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
-    ) -> dict[str, Float[Tensor, "batch"]]:
+    def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         """`loss`, and `mass`: the attention on the rationale, 0 to 1."""
         if batch.rationale is None or batch.rationale.shape != outputs.attention.shape:
             raise UserError(
@@ -130,10 +119,7 @@ class CoinFlips(Objective):
         is the same to a model but for the share of each class.
     """
 
-    def __call__(
-        self, outputs: Outputs, batch: Batch, task: Task, class_weight: Float[Tensor, "classes"] | None
-    ) -> dict[str, Float[Tensor, "batch"]]:
-        """The cross entropy as `loss`."""
+    def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         classes = torch.arange(outputs.logits.shape[-1], device=batch.example_id.device)
         drawn = noise(batch.example_id.unsqueeze(-1), classes)
         labels = (drawn > 0).to(batch.labels.dtype) if task is Task.MULTI_LABEL else drawn.argmax(-1)
@@ -150,11 +136,7 @@ class MaskedWords(CrossEntropy):
         share: of the texts that words are masked in, 0 to 1.
     """
 
-    share: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise UserError(f"training.recipe.objective.share={self.share}: expected a share from 0 to 1, such as 0.5")
+    share: Portion = 0.5
 
     def given(self, model: Model, batch: Batch) -> Batch:
         """The texts with words masked, by torch's generator."""

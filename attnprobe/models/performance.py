@@ -2,16 +2,16 @@
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torchmetrics import Metric as Computed
 from torchmetrics import MetricCollection
 from torchmetrics import classification as tm
 from torchmetrics.utilities.data import dim_zero_cat
 
-from attnprobe.batch import Task
-from attnprobe.results.metrics import COUNT, SCORE, SHARE, Metric, Scale
+from attnprobe.core.batch import Task
+from attnprobe.core.metrics import COUNT, SCORE, SHARE, Metric, Scale
 
 ONE_CLASS, SEVERAL_LABELS = "one class per text", "several labels per text"
 PARTS = "objectives of several parts, such as `training=adversary`"
@@ -66,8 +66,8 @@ class Performance(nn.Module):
         super().__init__()
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
         self.positive_only = classes == 2 and task is Task.SINGLE_LABEL
-        decisions: dict[str, Computed]
-        curves: dict[str, Computed]
+        decisions: dict[str, Any]
+        curves: dict[str, Any]
         if task is Task.MULTI_LABEL:
             decisions = {
                 "exact_match": tm.MultilabelExactMatch(classes),
@@ -85,7 +85,8 @@ class Performance(nn.Module):
                 if self.positive_only
                 else {"roc_auc": tm.MulticlassAUROC(classes), "pr_auc": tm.MulticlassAveragePrecision(classes)}
             )
-        self.decisions, self.curves = collected(decisions), collected(curves)
+        # their states are not all of one kind
+        self.decisions, self.curves = (MetricCollection(each, compute_groups=False) for each in (decisions, curves))
 
     def update(self, probability: Float[Tensor, "batch classes"], labels: Tensor) -> None:
         """Take in one batch; `labels` as in `Batch`."""
@@ -93,7 +94,11 @@ class Performance(nn.Module):
         self.decisions.update(probability, labels)
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
         for metric in self.curves.values():
-            join(metric)
+            for name, first in metric._defaults.items():
+                state = getattr(metric, name)
+                # thousands of short tensors that stay, between all that comes and goes, leave holes in the memory
+                if isinstance(first, list) and len(state) >= APART:
+                    setattr(metric, name, [dim_zero_cat(state)])
 
     def compute(self) -> dict[str, Tensor]:
         """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc`, `pr_auc`."""
@@ -105,20 +110,5 @@ class Performance(nn.Module):
         return result
 
     def reset(self) -> None:
-        """Forget what was taken in."""
         self.decisions.reset()
         self.curves.reset()
-
-
-def join(metric: Computed) -> None:
-    """Put what a metric keeps of each batch together: thousands of short tensors that stay, between all that comes and goes
-    with a batch, leave holes in the memory."""
-    for name, first in metric._defaults.items():
-        state = getattr(metric, name)
-        if isinstance(first, list) and len(state) >= APART:
-            setattr(metric, name, [dim_zero_cat(state)])
-
-
-def collected(metrics: dict[str, Computed]) -> MetricCollection:
-    """One collection; its metrics keep separate states, which are not all of one kind."""
-    return MetricCollection(dict(metrics), compute_groups=False)

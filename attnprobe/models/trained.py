@@ -1,22 +1,58 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from attnprobe.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.oom_retry import Halving
+from attnprobe.core.settings import Checked, Dropout, NotNegative, Whole
 from attnprobe.data.pieces import PieceReader
-from attnprobe.errors import UserError
-from attnprobe.halving import Halving
-from attnprobe.models.base import Model
-from attnprobe.models.construction import build
+from attnprobe.models.base import Model, build
+from attnprobe.models.objectives import CrossEntropy, Objective
 from attnprobe.models.performance import Performance
 
-if TYPE_CHECKING:  # it stays where the settings of older runs expect it
-    from attnprobe.models.classifier import Recipe
+
+@dataclass(frozen=True)
+class Recipe(metaclass=Checked):
+    """How to train. Jain & Wallace: Adam with amsgrad, 1e-3, weight decay 1e-5 but none on the attention, the loss
+    summed over the batch, best epoch by ROC-AUC on the validation split, the first epoch excluded.
+
+    Attributes:
+        optimizer: parameter groups → optimizer.
+        attention_weight_decay: replaces the optimizer's weight decay for the attention's parameters; None keeps it.
+        reduction: "sum" or "mean" of the loss over the batch.
+        objective: what is made small, per example; the cross entropy of the labels, or the distance to a teacher.
+        selection_metric: the validation metric whose best epoch is kept: `accuracy`, of several labels `exact_match` or
+            `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the objective's lowest.
+        skip_epochs: epochs at the start that are never chosen (unless there are no others).
+        warmup: the learning rate rises from 0 in this share of all steps and then falls to 0, both linearly; None: neither.
+        scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
+    """
+
+    settings_place: ClassVar[str] = "training.recipe"
+
+    optimizer: Callable[..., torch.optim.Optimizer]
+    attention_weight_decay: NotNegative | None = 0.0
+    reduction: Literal["sum", "mean"] = "sum"
+    selection_metric: Literal["accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss"] = (
+        "roc_auc"
+    )
+    skip_epochs: Whole = 1
+    scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
+    objective: Objective = field(default_factory=CrossEntropy)
+    warmup: Dropout | None = None
+
+    def __post_init__(self) -> None:
+        if self.warmup is not None and self.scheduler is not None:
+            raise UserError(f"training.recipe.warmup={self.warmup}: expected no scheduler beside it")
 
 
 class TrainedModel(Model):
@@ -34,7 +70,7 @@ class TrainedModel(Model):
     """What cuts words into the pieces that this model reads, where it reads pieces."""
 
     def __init__(
-        self, classes: int, task: Task, class_weight: Float[Tensor, "classes"] | None, recipe: "Recipe | None"
+        self, classes: int, task: Task, class_weight: Float[Tensor, "classes"] | None, recipe: Recipe | None
     ) -> None:
         super().__init__()
         if classes < 2:
@@ -58,7 +94,6 @@ class TrainedModel(Model):
         self.halving = Halving()
 
     def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
-        """The objective's `loss` per example, and what it consists of."""
         assert self.recipe is not None
         return self.recipe.objective(outputs, batch, self.task, self.class_weight)
 
@@ -72,7 +107,6 @@ class TrainedModel(Model):
         return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Take one batch into the validation metrics."""
         outputs = self(batch)
         self.validation_performance.update(probabilities(outputs.logits, self.task), batch.labels)
         for name, values in self.losses(outputs, batch).items():
@@ -98,7 +132,6 @@ class TrainedModel(Model):
         return Outputs.joined(self.halving("prediction", batch, lambda rows: self(batch.rows(rows))))
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Outputs:
-        """Outputs of one batch."""
         return self.in_parts(batch)
 
     def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
@@ -108,7 +141,6 @@ class TrainedModel(Model):
         return {"outputs": outputs}
 
     def on_test_epoch_end(self) -> None:
-        """Keep the test metrics in `performance`."""
         self.performance = self.test_performance.compute()
         self.test_performance.reset()
 
@@ -140,7 +172,6 @@ class TrainedModel(Model):
         return [{"params": [p for p in self.parameters() if p.requires_grad]}]
 
     def configure_optimizers(self) -> Any:
-        """The recipe's optimizer over `parameter_groups`, and its scheduler."""
         assert self.recipe is not None
         optimizer = build("training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups())
         if self.recipe.warmup is not None:

@@ -1,18 +1,21 @@
 """A small transformer trained from scratch: an encoder under any attention, and the pooled row as attention and decoder."""
 
 import math
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from annotated_types import Ge, Le
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnprobe.errors import UserError
-from attnprobe.models.attention import Attention
-from attnprobe.models.construction import check_dropout, check_size
-from attnprobe.models.decoders import Decoder
-from attnprobe.models.encoders import Encoder
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Dropout, Size
+from attnprobe.models.attention import Attention, Query, Scores
+from attnprobe.models.decoders import Attended, Decoder, LinearDecoder, Logits
+from attnprobe.models.encoders import Embedded, Encoder, States, Tokens
+from attnprobe.models.linearised_layers import Affine, Block, Inner, Mixing, Stage, affine_of, norm_of, ratio
 
 
 def sinusoids(length: int, like: Float[Tensor, "batch tokens hidden"]) -> Float[Tensor, "tokens hidden"]:
@@ -43,20 +46,15 @@ class TransformerEncoder(Encoder):
     def __init__(
         self,
         input_size: int,
-        hidden_size: int = 128,
-        layers: int = 2,
-        heads: int = 4,
-        inner_size: int | None = None,
-        dropout: float = 0.1,
+        hidden_size: Size = 128,
+        layers: Annotated[int, Ge(1), Le(1000)] = 2,
+        heads: Annotated[int, Ge(1), Le(10_000)] = 4,
+        inner_size: Size | None = None,
+        dropout: Dropout = 0.1,
         asks: bool = False,
     ) -> None:
         super().__init__()
         inner = 4 * hidden_size if inner_size is None else inner_size
-        for setting, number in {
-            "hidden_size": hidden_size, "layers": layers, "heads": heads, "inner_size": inner
-        }.items():  # fmt: skip
-            check_size(f"model.encoder.{setting}", number)
-        check_dropout("model.encoder.dropout", dropout)
         if hidden_size % heads:
             raise UserError(
                 f"model.encoder.hidden_size={hidden_size} does not divide into model.encoder.heads={heads} heads: take a "
@@ -68,19 +66,13 @@ class TransformerEncoder(Encoder):
         self.norm = nn.LayerNorm(hidden_size)
         self.size, self.asks = hidden_size, asks
 
-    def forward(
-        self,
-        embeddings: Float[Tensor, "batch tokens embed"],
-        mask: Bool[Tensor, "batch tokens"],
-        content: Bool[Tensor, "batch tokens"],
-    ) -> Float[Tensor, "batch tokens hidden"]:
-        """Hidden states, zero on padding."""
+    def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         states = self.below(embeddings)
         for layer in self.layers:
             states = layer(states, mask)
         return self.norm(states) * mask.unsqueeze(-1)
 
-    def below(self, embeddings: Float[Tensor, "batch tokens embed"]) -> Float[Tensor, "batch tokens hidden"]:
+    def below(self, embeddings: Embedded) -> States:
         """What goes into the first layer."""
         states = self.projection(embeddings)
         return self.dropout(states + sinusoids(states.shape[1], states))
@@ -97,16 +89,38 @@ class Layer(nn.Module):
         self.inner = nn.Sequential(nn.Linear(size, inner), nn.GELU(), nn.Dropout(dropout), nn.Linear(inner, size))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, states: Float[Tensor, "batch tokens hidden"], mask: Bool[Tensor, "batch tokens"]
-    ) -> Float[Tensor, "batch tokens hidden"]:
-        """The states after this layer."""
-        parts = self.queries_keys_values(self.before_attention(states)).chunk(3, -1)
+    def _heads(self, normed: States) -> tuple[Tensor, Tensor, Tensor]:
+        parts = self.queries_keys_values(normed).chunk(3, -1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        return q, k, v
+
+    def forward(self, states: States, mask: Tokens) -> States:
+        q, k, v = self._heads(self.before_attention(states))
         share = self.share if self.training else 0.0
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None], dropout_p=share)
         states = states + self.dropout(self.mixed(mixed.transpose(1, 2).flatten(2)))
         return states + self.dropout(self.inner(self.before_inner(states)))
+
+    def linearised(self, states: States, mask: Tokens, silent: int | None = None) -> tuple[Block, States]:
+        """What this layer does to these states, and the states after it; the values of the part that is `silent` are 0."""
+        q, k, v = self._heads(self.before_attention(states))
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        weights = scores.masked_fill(~mask[:, None, None], -torch.inf).softmax(-1)
+        if silent is not None:
+            v = v.index_fill(2, torch.tensor([silent], device=v.device), 0)
+        total = states + self.mixed((weights @ v).transpose(1, 2).flatten(2))
+        first, second = self.inner[0], self.inner[3]
+        given = first(self.before_inner(total))
+        active = F.gelu(given)
+        value = Affine(*(part.chunk(3)[2] for part in affine_of(self.queries_keys_values)))
+        mixing = Mixing(
+            states.double(), norm_of(self.before_attention, states), value, weights.double(), v.double(),
+            affine_of(self.mixed), None, True, total.double(),
+        )  # fmt: skip
+        inner = Inner(
+            norm_of(self.before_inner, total), affine_of(first), ratio(given, active), affine_of(second), None
+        )
+        return Block(mixing, inner), total + second(active)
 
 
 class PooledRowAttention(Attention):
@@ -124,10 +138,7 @@ class PooledRowAttention(Attention):
         self.asked, self.keys = nn.Linear(query_size, hidden_size), nn.Linear(hidden_size, hidden_size)
         self.scale = math.sqrt(hidden_size)
 
-    def forward(
-        self, hidden: Float[Tensor, "batch seq hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "batch seq"]:
-        """Unmasked scores."""
+    def forward(self, hidden: States, query: Query | None = None) -> Scores:
         return torch.einsum("bsh,bh->bs", self.keys(hidden), self.asked(query)) / self.scale
 
 
@@ -145,9 +156,59 @@ class PooledRowDecoder(Decoder):
         self.inner = nn.Sequential(nn.Linear(hidden_size, inner), nn.GELU(), nn.Linear(inner, hidden_size))
         self.output = nn.Linear(hidden_size, classes)
 
-    def forward(
-        self, attended: Float[Tensor, "*any hidden"], query: Float[Tensor, "batch query"] | None = None
-    ) -> Float[Tensor, "*any classes"]:
-        """Logits `[..., batch, classes]`."""
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         row = query + self.values(attended)
         return self.output(self.norm(row + self.inner(self.before_inner(row))))
+
+
+class LastLayer(NamedTuple):
+    """The classifier's attention as the last layer, every row of which is the one that decides; the head; what is not known
+    of it (empty: nothing); and the states after it."""
+
+    block: Block
+    head: Sequence[Stage]
+    unknown: str
+    after: Float[Tensor, "batch parts hidden"]
+
+
+def last_layer(
+    decoder: Decoder,
+    hidden: Float[Tensor, "batch parts hidden"],
+    attention: Float[Tensor, "batch parts"],
+    *,
+    asks: bool,
+    narrowed: bool,
+    silent: int | None = None,
+) -> LastLayer:
+    """The classifier's attention and decoder as the last layer; a pooled row adds its own state, no other attention does.
+
+    Args:
+        asks: the attention is a pooled row's (`TransformerEncoder.asks`).
+        narrowed: some texts may not be answered with every class.
+        silent: the part whose value is 0.
+    """
+    size, values = hidden.shape[-1], hidden.double().unsqueeze(1)
+    weights = attention.double()[:, None, None].expand(-1, 1, hidden.shape[1], -1)
+    same = Affine(torch.eye(size, dtype=torch.float64, device=hidden.device), hidden.new_zeros(size).double())
+    moved = attention.unsqueeze(-1) * hidden
+    if silent is not None:
+        moved = moved.index_fill(1, torch.tensor([silent], device=hidden.device), 0)
+    attended = moved.sum(1, keepdim=True).expand_as(hidden)
+    mixing = Mixing(hidden.double(), None, same, weights, values, same, None, asks, attended.double())
+    if isinstance(decoder, PooledRowDecoder) and asks:
+        total = hidden + decoder.values(attended)
+        given = decoder.inner[0](decoder.before_inner(total))
+        active = F.gelu(given)
+        after = total + decoder.inner[2](active)
+        inner = Inner(
+            norm_of(decoder.before_inner, total), affine_of(decoder.inner[0]), ratio(given, active),
+            affine_of(decoder.inner[2]), norm_of(decoder.norm, after),
+        )  # fmt: skip
+        mixing = mixing._replace(output=affine_of(decoder.values), result=total.double())
+        return LastLayer(Block(mixing, inner), [affine_of(decoder.output)], "", decoder.norm(after))
+    if type(decoder) is LinearDecoder and not narrowed:
+        weight, bias = affine_of(decoder.output)
+        if decoder.single_logit:
+            weight, bias = F.pad(weight, (0, 0, 1, 0)), F.pad(bias, (1, 0))
+        return LastLayer(Block(mixing, None), [Affine(weight, bias)], "", attended)
+    return LastLayer(Block(mixing, None), [], f"{type(decoder).__name__} is not taken apart", attended)

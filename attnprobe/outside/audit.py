@@ -15,12 +15,12 @@ import torch
 import yaml
 from torch import Tensor
 
-from attnprobe.batch import probabilities
+from attnprobe.core.batch import probabilities
+from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.ragged import Ragged
+from attnprobe.data.examples import Ragged
 from attnprobe.data.vocabulary import UNKNOWN
-from attnprobe.errors import UserError
-from attnprobe.importance.registry import built_in
+from attnprobe.importance.base import built_in
 from attnprobe.models.performance import Performance
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.adversarial import Adversarial
@@ -31,11 +31,11 @@ from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
 from attnprobe.results.directory import PLAYGROUND, examples_file
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.running.collecting import PredictionCollector
-from attnprobe.running.playground import PlaygroundCollector, chosen
-from attnprobe.running.tables import write_tables
-from attnprobe.running.whole import performance_rows
+from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.collecting import PredictionCollector
+from attnprobe.runs.playground import PlaygroundCollector, chosen
+from attnprobe.runs.run import performance_rows
+from attnprobe.runs.tables import write_tables
 
 AT_ONCE = 32
 """Texts in a batch."""
@@ -96,7 +96,7 @@ def audit_model(
     directory.refuse_foreign()
     directory.path.parent.mkdir(parents=True, exist_ok=True)
     # an earlier audit stays until this one is measured: a model that fails leaves it as it was
-    measured = run_probes(model, split, probes, seed, epsilon, directory.path.parent)
+    measured = run_probes(model, split, probes, seed, epsilon)
     begin(directory, facts)
     try:
         content = written(directory, split, measured, run_id, facts)
@@ -116,7 +116,7 @@ def begin(directory: OwnRunDirectory, facts: dict[str, Any]) -> None:
     directory.clear()
     directory.mark()
     directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
-    directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []}, [])
+    directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []})
 
 
 def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
@@ -145,13 +145,11 @@ class Measured:
     performance: dict[str, Tensor]
 
 
-def run_probes(
-    model: TrainedModel, split: TextSplit, probes: Sequence[Probe], seed: int, epsilon: float, folder: Path
-) -> Measured:
-    """All tests on all texts; rows that do not fit into memory wait in `folder`."""
+def run_probes(model: TrainedModel, split: TextSplit, probes: Sequence[Probe], seed: int, epsilon: float) -> Measured:
+    """All tests on all texts."""
     names = dict.fromkeys(name for probe in probes for name in probe.uses)
-    runner = ProbeRunner(list(probes), seed, None, folder, {name: built_in(name) for name in names}, split.classes)
-    predictions = PredictionCollector(folder)
+    runner = ProbeRunner(list(probes), seed, None, {name: built_in(name) for name in names}, split.classes)
+    predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(split), epsilon)
     performance = Performance(model.task, model.classes)
     trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)

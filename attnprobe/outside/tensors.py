@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs, Task
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
 from attnprobe.models.trained import TrainedModel
 from attnprobe.outside.audit import Audit, audit_model, default_probes
 from attnprobe.probes.base import Probe
-from attnprobe.readout import Readout
 
 Arrays = Sequence[Any] | np.ndarray | Tensor
 

@@ -12,13 +12,11 @@ from pkgutil import iter_modules
 from textwrap import fill
 
 import attnprobe.probes
+from attnprobe.core.metrics import Metric
 from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.probes.base import DESCRIPTION, Probe, RankingProbe
-from attnprobe.results.metrics import Metric
 
 BLOCK = re.compile(r"(?<=<!-- metrics of )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
-EVERY = "description"
-HEADS = ("metric", "unit, range", "step", "better", "")
 BETTER = {True: "higher", False: "lower", None: ""}
 
 
@@ -31,50 +29,37 @@ def probes() -> dict[str, type[Probe]]:
 
 
 def blocks() -> dict[str, str]:
-    """The Markdown of every table of a run, by its name, and of what all probes' tables have."""
-    every = {name: probe for name, probe in sorted(probes().items()) if set(DESCRIPTION) <= set(probe.metrics)}
-    told = wrapped(f"In the tables of {listed(list(every))}:") + f"\n\n{table(DESCRIPTION)}"
-    return {EVERY: told, "performance": table(PERFORMANCE), "training": table(TRAINING)} | {
-        name: block_of(probe) for name, probe in probes().items()
+    """The Markdown of every table of a run by its name, and of what all probes' tables have."""
+    every = [f"`{name}`" for name, probe in sorted(probes().items()) if set(DESCRIPTION) <= set(probe.metrics)]
+    written = {
+        "description": _paragraph(f"In the tables of {', '.join(every)}:") + _table(DESCRIPTION),
+        "performance": _table(PERFORMANCE),
+        "training": _table(TRAINING),
     }
+    for name, probe in probes().items():
+        written[name] = _table([one for one in probe.metrics if one not in DESCRIPTION])
+        if issubclass(probe, RankingProbe):
+            labels = ", ".join(f"`{probe.filed.get(one, one)}`" for one in probe.published)
+            sentence = f"Importances, unless `importances=[…]` names others: {labels}."
+            written[name] = _paragraph(sentence) + written[name]
+    return written
 
 
-def block_of(probe: type[Probe]) -> str:
-    """A probe's importances, and its metrics but for those of every probe."""
-    own = [one for one in probe.metrics if one not in DESCRIPTION]
-    if not issubclass(probe, RankingProbe):
-        return table(own)
-    labels = [probe.filed.get(name, name) for name in probe.published]
-    return wrapped(f"Importances, unless `importances=[…]` names others: {listed(labels)}.") + f"\n\n{table(own)}"
+def _paragraph(sentence: str) -> str:
+    return fill(sentence, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as code, one after the other."""
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def wrapped(sentence: str) -> str:
-    """A sentence in lines."""
-    return fill(sentence, 120, break_long_words=False, break_on_hyphens=False)
-
-
-def table(metrics: Sequence[Metric]) -> str:
+def _table(metrics: Sequence[Metric]) -> str:
     """Metrics as a Markdown table; those that differ in nothing but the name share a line."""
-    lines = [line(HEADS), "|---" * len(HEADS) + "|"]
-    lines += [line([listed([one.name for one in alike]), *cells]) for cells, alike in groupby(metrics, key=cells_of)]
-    return "\n".join(lines) + "\n"
 
+    def cells(metric: Metric) -> tuple[str, ...]:
+        about = "; ".join(filter(None, [metric.about, metric.only])) + (f" ({metric.source})" if metric.source else "")
+        return metric.scale.words, metric.step, BETTER[metric.higher_is_better], about
 
-def line(cells: Sequence[str]) -> str:
-    """A line of a Markdown table."""
-    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
-
-
-def cells_of(metric: Metric) -> tuple[str, ...]:
-    """The cells of a metric's line after its name."""
-    remarks = [metric.about, metric.only]
-    about = "; ".join(one for one in remarks if one) + (f" ({metric.source})" if metric.source else "")
-    return metric.scale.words, metric.step, BETTER[metric.higher_is_better], about
+    lines: list[tuple[str, ...]] = [("metric", "unit, range", "step", "better", "")]
+    lines += [(", ".join(f"`{one.name}`" for one in alike), *rest) for rest, alike in groupby(metrics, key=cells)]
+    written = ["|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines]
+    return "\n".join([written[0], "|---" * len(lines[0]) + "|", *written[1:]]) + "\n"
 
 
 def filled(page: str, content: Mapping[str, str]) -> str:
@@ -82,15 +67,9 @@ def filled(page: str, content: Mapping[str, str]) -> str:
     return BLOCK.sub(lambda place: f"{place[1]}{place[2]}\n{content[place[1]]}\n", page)
 
 
-def main() -> None:
-    """Write them into a file, or print them."""
-    if len(sys.argv) == 1:
-        for name, block in blocks().items():
-            print(f"### `{name}`\n\n{block}")
-        return
-    path = Path(sys.argv[1])
-    path.write_text(filled(path.read_text(encoding="utf-8"), blocks()), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) == 1:
+        print("\n".join(f"### `{name}`\n\n{block}" for name, block in blocks().items()))
+    else:
+        path = Path(sys.argv[1])
+        path.write_text(filled(path.read_text(encoding="utf-8"), blocks()), encoding="utf-8")

@@ -2,20 +2,25 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated
 
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from annotated_types import Ge, Gt, Le
+from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.errors import UserError
+from attnprobe.core.metrics import TAU, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Number
+from attnprobe.evidence.claims import CEILING, MEASURES, Claim
+from attnprobe.evidence.evidence import Evidence, Measure, mean_of, skill_of
+from attnprobe.evidence.reading import Headline, Reading
+from attnprobe.exact.nulls import even, permuted
+from attnprobe.importance.nulls import aligned, gradients_under, removals_under
 from attnprobe.measures import kendall_tau
-from attnprobe.nulls.attentions import even, permuted
-from attnprobe.nulls.importances import aligned, gradients_under, removals_under
-from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import TAU, Metric, Scale
+from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject
 
 METRICS = (
     Metric("tau_{measure}_own", TAU, "of attention and the measure (`gradient`, which is gradient × input, or "
@@ -28,74 +33,48 @@ METRICS = (
     Metric("tau_ceiling", TAU, "of gradient and leave-one-out"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Agreement`."""
 
 
 @dataclass
-class Agreement(ModelProbe):
-    """Kendall's τ-b, −1 to 1, of attention with gradient × input and with leave-one-out, and the same under nulls.
+class Agreement(Probe):
+    """Kendall's τ-b of attention with gradient × input and with leave-one-out, and the same under nulls.
 
     A gradient with the attention held fixed has the weight of a position as a factor, and so has leave-one-out where the
-    encoder sees no context: they agree with any attention. So both are taken again in the same model under other attentions,
-    and each attention is compared with the measure taken under it. For M = `gradient`, `leave_one_out` (the attention held
-    fixed here too) it yields
-
-    - `tau_M_own`; `tau_M_null`, `tau_M_spread`: mean and standard deviation under the text's own weights in random order;
-    - `tau_M_best`: of the text's own weights in the order of the measure, below 1 where weights are tied;
-
-    and `tau_free_gradient`, with the gradient under uniform attention, of which attention is not a factor; `tau_ceiling`, of
-    gradient and leave-one-out with each other; `predicted_class`, `max_attention`, `content_length`.
+    encoder sees no context: they agree with any attention. So both are taken again in the same model under other
+    attentions, and each attention is compared with the measure taken under it.
 
     Attributes:
-        samples: attentions without meaning per text, each with a backward pass of its own.
+        samples: permuted attentions per text, each with a backward pass of its own.
         share: of the texts, drawn at random; of the others there is no number (NaN).
         removals: with leave-one-out, for which every shortened text is encoded.
     """
 
-    name: ClassVar[str] = "agreement"
-    metrics = METRICS
+    name, metrics = "agreement", METRICS
     of_words = True
-    samples: int = 9
-    share: float = 1.0
+    samples: Annotated[int, Ge(2)] = 9
+    share: Annotated[Number, Gt(0), Le(1)] = 1.0
     removals: bool = True
 
-    def __post_init__(self) -> None:
-        if self.samples < 2:
-            raise UserError(f"probe.agreement.samples={self.samples}: expected how many random attentions, 2 or more")
-        if not 0 < self.share <= 1:
-            raise UserError(f"probe.agreement.share={self.share}: expected a share of the texts above 0, up to 1")
-
     @property
-    def copies(self) -> int:
-        """Of every sample: noise, weights, and both measures."""
+    def peak_buffers(self) -> int:
+        """For every sample noise, weights, and both measures."""
         return 8 * self.samples
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        """Yield the measurements of one batch."""
         readout = subject.readout
-        chosen = self.chosen(readout.example_id, draws).to(readout.content.device)
-        statistics = self.of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
-        for name in self.own_metrics:
+        # which texts take part depends on the text's number alone
+        lots = [float(torch.rand(1, generator=draws.generator(number))) for number in readout.example_id.tolist()]
+        chosen = (torch.tensor(lots) < self.share).to(readout.content.device)
+        measures = ["gradient", "leave_one_out"] if self.removals else ["gradient"]
+        metrics = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
+        statistics = self._of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
+        for name in ["tau_free_gradient", *metrics, *(["tau_ceiling"] if self.removals else [])]:
             values = torch.full(chosen.shape, torch.nan, dtype=torch.float64, device=chosen.device)
             if statistics:
                 values[chosen] = statistics[name].double()
             yield Measurement(name, values)
-        yield from description(readout)
 
-    @property
-    def own_metrics(self) -> list[str]:
-        """The names of its metrics, but for those of every probe."""
-        measures = ["gradient", "leave_one_out"] if self.removals else ["gradient"]
-        of_measures = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
-        return ["tau_free_gradient", *of_measures, *(["tau_ceiling"] if self.removals else [])]
-
-    def chosen(self, example_id: Tensor, draws: Draws) -> Bool[Tensor, "batch"]:
-        """Which texts take part; it depends on the text's number alone."""
-        lots = [float(torch.rand(1, generator=draws.generator(number))) for number in example_id.tolist()]
-        return torch.tensor(lots) < self.share
-
-    def of_texts(self, subject: Subject, draws: Draws, rows: Tensor) -> dict[str, Float[Tensor, "some"]]:
-        """All metrics of some rows of the batch."""
+    def _of_texts(self, subject: Subject, draws: Draws, rows: Tensor) -> dict[str, Float[Tensor, "some"]]:
         batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
         readout = subject.classifier.readout(batch, outputs)
         attention, content = readout.attention, readout.content
@@ -115,3 +94,65 @@ class Agreement(ModelProbe):
         if self.removals:
             statistics["tau_ceiling"] = kendall_tau(gradient[0], measures["leave_one_out"][0], content)
         return statistics
+
+
+SMALLEST = 0.1
+"""Smallest relevant difference, as a share of the way from permuted weights to the best order of the same weights."""
+
+
+def _skill(measure: str) -> Measure:
+    # skill of τ; not asked where gradient and leave-one-out do not agree with each other
+    skill, ceiling = skill_of(f"tau_{measure}", reach=2.0), mean_of("tau_ceiling", reach=2.0)
+
+    def measured(table: pd.DataFrame) -> Evidence | None:
+        own, most = skill(table), ceiling(table)
+        if own is None or most is None or most.value >= CEILING:
+            return own
+        return replace(own, unasked=f"gradient and leave-one-out hardly agree with each other (τ = {most.value:.2f})")
+
+    return Measure((*skill.metrics, *ceiling.metrics), measured)
+
+
+READING = Reading(
+    probe="agreement",
+    order=45,
+    title="Agreement beyond chance: more than an attention without meaning would?",
+    about=(
+        "A gradient with the attention held fixed has each position's weight as a factor, and leave-one-out often nearly so: "
+        "both agree with any attention, also with one that means nothing. Here they are taken again in the same model under "
+        "its own weights in random order, and τ with each attention is compared: 0 is as much agreement as such an attention "
+        "has, 1 the best order of the same weights. Beside it is a gradient in which attention is not a factor, that "
+        "under equal weights. Gradient and leave-one-out are no truth about importance either (Neely et al. 2021): where "
+        "they hardly agree with each other, or with themselves when the model is trained from another seed, nothing is asked."
+    ),
+    claims=tuple(
+        Claim(
+            name=f"agrees_with_{measure}",
+            criterion="agreement",
+            statement=f"Attention and {words} rank the words more alike than they do under an attention without meaning",
+            source="Jain & Wallace 2019, section 4.1, with a null that keeps the mechanism",
+            measure=_skill(measure),
+            quantity=f"skill of Kendall's τ-b: 0 under the own weights in random order, 1 at best; up to {SMALLEST} is no "
+            f"relevant difference",
+            speaks="for",
+            level="word",
+            smallest=SMALLEST,
+            primary=measure == "leave_one_out",
+            against=measure,
+        )
+        for measure, words in MEASURES.items()
+    ),
+    headlines=(
+        *(
+            Headline(f"tau_{measure}_{kind}", f"{start}tau(attention, {words}){ending}")
+            for measure, words in MEASURES.items()
+            for kind, start, ending in (
+                ("own", "", ""),
+                ("null", "  ", ": weights in random order"),
+                ("best", "  ", ": best order"),
+            )
+        ),
+        Headline("tau_free_gradient", "tau(attention, gradient under equal weights)"),
+        Headline("tau_ceiling", "tau(gradient, leave-one-out)"),
+    ),
+)

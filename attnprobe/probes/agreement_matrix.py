@@ -3,19 +3,30 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
 from scipy import stats
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import CORRELATION, SCORE, SHARE, TAU, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Count
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import mean_of
+from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, facts_of, importances_in, mean_table
+from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import kendall_tau, rank_biased_overlap, top_overlap
-from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import CORRELATION, SCORE, SHARE, TAU, Metric
+from attnprobe.plots.grid import around, cells, counted, grid, in_cell, title
+from attnprobe.plots.style import TEXT_WIDTH
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, strengths, undefined_in
+from attnprobe.results.pivot import facets, per_example
 
 METRICS = (
     Metric("tau_{pair}", TAU, "Kendall's τ-b over the content positions", source="Neely et al. 2022"),
@@ -24,34 +35,25 @@ METRICS = (
     Metric("top_overlap_{pair}", SHARE, "what the lists of the `top` (5) largest have in common"),
     *DESCRIPTION,
 )
-"""See `AgreementMatrix`."""
 
 
 @dataclass
 class AgreementMatrix(RankingProbe):
     """Every two importances compared per example over the content positions, in size where they have a sign.
 
-    For each pair X, Y in the order of the importances it yields
-
-    - `tau_X_and_Y`: Kendall's τ-b, −1 to 1;
-    - `weighted_tau_X_and_Y`: τ in which an exchange counts by 1 / rank (Vigna 2015), −1 to 1;
-    - `rbo_X_and_Y`: rank-biased overlap with p = 0.9, 0 to 1 (Webber et al. 2010);
-    - `top_overlap_X_and_Y`: what share the lists of the `top` largest have in common.
-
-    And per importance X the same four between a floor, `…_floor_X`: X against itself in random order; and a ceiling,
-    `…_ceiling_X`: X against itself with other random numbers, 1 for one that draws none. Two importances cannot be asked to
-    agree better than each agrees with itself. `predicted_class`, `content_length`, `max_attention`.
+    Each metric stands for every pair (`…_X_and_Y`, in the order of the importances), and per importance X for a floor,
+    `…_floor_X`: X against itself in random order; and for a ceiling, `…_ceiling_X`: X against itself with other random
+    numbers, 1 for one that draws none. Two importances cannot be asked to agree better than each agrees with itself.
 
     Attributes:
         top: length of the lists that are compared.
         importances: see `RankingProbe`; two or more.
     """
 
-    name: ClassVar[str] = "agreement_matrix"
-    metrics = METRICS
+    name, metrics = "agreement_matrix", METRICS
     of_words = True
     published = ("attention", "gradient_input", "integrated_gradients", "leave_one_out", "shapley_sampling", "random")
-    top: int = 5
+    top: Count = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,40 +62,28 @@ class AgreementMatrix(RankingProbe):
                 f"probe.agreement_matrix.importances={list(self.uses)}: expected two or more to compare, such as "
                 f"[attention, gradient_input]"
             )
-        if self.top < 1:
-            raise UserError(
-                f"probe.agreement_matrix.top={self.top}: expected the length of two lists to compare, 1 or more"
-            )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         content, other = subject.batch.content, subject.redrawn()
-        sizes = {name: self.size(subject, name, scores) for name, scores in self.scores(subject).items()}
+        sizes = {name: values.double() for name, values in strengths(subject, self.scores(subject)).items()}
         noise = draws.uniform(1, content, subject.batch.example_id)
         for first, second in combinations(sizes, 2):
-            yield from self.compared(f"{first}_and_{second}", sizes[first], sizes[second], content)
+            yield from self._compared(f"{first}_and_{second}", sizes[first], sizes[second], content)
         for name, scores in sizes.items():
             shuffled = permute_attention(scores, content, noise)[0]
-            yield from self.compared(f"floor_{name}", scores, shuffled, content)
-            again = self.size(other, name, other.scores(name)) if subject.importance(name).drawn else scores
-            yield from self.compared(f"ceiling_{name}", scores, again, content)
-        yield from description(subject.readout)
+            yield from self._compared(f"floor_{name}", scores, shuffled, content)
+            again = strengths(other, [name])[name].double() if subject.importance(name).drawn else scores
+            yield from self._compared(f"ceiling_{name}", scores, again, content)
         yield from self.notes(subject)
 
-    @staticmethod
-    def size(subject: Subject, name: str, scores: Float[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
-        """The scores without their sign."""
-        return scores.abs().double() if subject.importance(name).signed else scores.double()
-
-    def compared(
+    def _compared(
         self,
         names: str,
         a: Float[Tensor, "batch seq"],
         b: Float[Tensor, "batch seq"],
         content: Bool[Tensor, "batch seq"],
     ) -> Iterator[Measurement]:
-        """The four measures of two scorings."""
-        undefined = ((a.isnan() | b.isnan()) & content).any(-1)
+        undefined = undefined_in(a, content) | undefined_in(b, content)
         top = torch.full(content.shape[:1], self.top, device=content.device)
         statistics: Mapping[str, Tensor] = {
             "tau": kendall_tau(a, b, content),
@@ -117,3 +107,129 @@ def weighted_tau(
         ],
         dtype=torch.float64,
     )
+
+
+KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
+
+
+KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
+
+
+def _importances_and_pairs(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+    names = importances_in(results, "agreement_matrix", "tau_floor_")
+    there = set(importances_in(results, "agreement_matrix", "tau_"))
+    return names, [(first, second) for first in names for second in names if f"{first}_and_{second}" in there]
+
+
+def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
+    names, pairs = _importances_and_pairs(results)
+    words = {name: facts_of(name, results, "agreement_matrix").ascii_title for name in names}
+    of_pairs = (Headline(f"tau_{one}_and_{other}", f"tau({words[one]}, {words[other]})") for one, other in pairs)
+    return (*of_pairs, *(Headline(f"tau_ceiling_{one}", f"tau({words[one]}, itself redrawn)") for one in names))
+
+
+def agreement_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Every pair, and every importance's floor and ceiling, in four measures with 95 % bootstrap intervals."""
+    names, pairs = _importances_and_pairs(results)
+    titles = {name: facts_of(name, results, "agreement_matrix").title for name in names}
+    wanted = [(titles[first], titles[second], f"{first}_and_{second}") for first, second in pairs]
+    wanted += [(titles[one], "itself, shuffled (floor)", f"floor_{one}") for one in names]
+    wanted += [(titles[one], "itself, redrawn (ceiling)", f"ceiling_{one}") for one in names]
+    return mean_table(
+        results,
+        "agreement_matrix",
+        (
+            ({"importance": one, "against": other}, {heading: f"{kind}_{end}" for kind, heading in KINDS.items()})
+            for one, other, end in wanted
+        ),
+    )
+
+
+MOST_NUMBERED = 12
+"""Importances up to which the cells of the heat map have their numbers; of more they are in its notes and in the table."""
+
+
+def clustered(matrix: np.ndarray) -> list[int]:
+    """An order that puts together what agrees: average linkage on 1 − agreement.
+
+    >>> clustered(np.array([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]]))
+    [1, 0, 2]
+    """
+    apart = 1 - np.nan_to_num((matrix + matrix.T) / 2)
+    np.fill_diagonal(apart, 0)
+    if len(matrix) < 3:
+        return list(range(len(matrix)))
+    return [int(one) for one in leaves_list(linkage(squareform(apart.clip(min=0), checks=False), "average"))]
+
+
+def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Mean τ of every pair, importances that agree next to each other; on the diagonal each with itself redrawn."""
+    names, pairs = _importances_and_pairs(results)
+    metrics = [*(f"tau_{first}_and_{second}" for first, second in pairs), *(f"tau_ceiling_{one}" for one in names)]
+    panels = facets(per_example(results, "agreement_matrix", metrics))
+    crowded = len(names) > MOST_NUMBERED
+    each, columns = (0.16, 1) if crowded else (0.28, 2)
+    figure, axes = grid(len(panels), panel_height=0.8 + each * len(names), columns=columns)
+    if crowded:
+        figure.set_figwidth(TEXT_WIDTH)
+    words = [facts_of(name, results, "agreement_matrix").title for name in names]
+    for panel, facet in zip(axes, panels, strict=True):
+        matrix = np.diag([float(facet.rows[f"tau_ceiling_{one}"].mean()) for one in names])
+        for first, second in pairs:
+            mean, a, b = float(facet.rows[f"tau_{first}_and_{second}"].mean()), names.index(first), names.index(second)
+            matrix[a, b] = matrix[b, a] = mean
+        order = clustered(matrix)
+        words_of = (lambda tau: "") if crowded else in_cell
+        colours = cells(panel, matrix[np.ix_(order, order)], words_of, size=6, dark=0.6, cmap="RdBu_r", vmin=-1, vmax=1)
+        angle, side = (90, "center") if crowded else (35, "right")
+        panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=angle, ha=side)
+        if crowded:
+            panel.tick_params(axis="both", labelsize=5.5)
+        panel.set_yticks(range(len(names)), [words[one] for one in order])
+        title(panel, counted(facet.title, len(facet.rows)), 1.5 * 72)
+    around(figure)
+    figure.colorbar(colours, ax=axes, aspect=30, pad=0.02).set_label("Kendall's τ")  # one scale for all panels
+    return figure
+
+
+CLAIMS = (
+    Claim(
+        name="attention_agrees_with_integrated_gradients",
+        criterion="agreement",
+        statement="Attention and integrated gradients rank the words more alike than chance",
+        source="Neely et al. 2022",
+        measure=mean_of("tau_attention_and_integrated_gradients"),
+        quantity="Kendall's τ-b, mean of the examples, −1 to 1; more than 0 is asked for",
+        speaks="for",
+        level="word",
+    ),
+)
+
+READING = Reading(
+    probe="agreement_matrix",
+    title="Agreement of all importances: who ranks the words alike?",
+    about=(
+        "Every importance against every other one, mean of the texts: Kendall's τ-b, τ that counts the top more, rank-biased "
+        "overlap, and what the lists of the top words have in common. A method against itself in random order is the floor; "
+        "against itself with other random numbers the ceiling, 1 where none are drawn. Agreement does not say who is right."
+    ),
+    order=55,
+    claims=CLAIMS,
+    closing=_headlines,
+    tables=(
+        Tabulation(
+            "agreement_matrix",
+            "Agreement of importances per text, mean over the n texts with 95 % bootstrap intervals: Kendall's tau-b, "
+            "weighted tau, rank-biased overlap (p = 0.9), overlap of the top words; each one's floor and ceiling below.",
+            agreement_table,
+        ),
+    ),
+    drawings=(
+        Drawing(
+            "agreement_matrix",
+            heat,
+            (("agreement_matrix", "tau_floor_attention"),),
+            optional=(("agreement_matrix", "tau_*"),),
+        ),
+    ),
+)

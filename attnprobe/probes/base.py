@@ -1,33 +1,32 @@
 """What a probe is, and the one callback that runs probes in Lightning's test loop.
 
-A probe is a dataclass with its settings as fields, a `name`, and one method that yields `Measurement`s. It knows neither
-trainer nor logger. To add one: a file here, a YAML in conf/probe, a test.
+A probe is a dataclass with its settings as fields, a `name`, `metrics`, and one method that yields `Measurement`s. It knows
+neither trainer nor logger. Its file also holds its `READING`: headlines, claims, tables and figures. To add one: a file here,
+a YAML in conf/probe, a test.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, final
 
-import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from attnprobe.batch import Batch, Task
+from attnprobe.core.batch import Batch, Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import CLASS, WEIGHT, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Checked
 from attnprobe.data.module import TextDataModule
-from attnprobe.errors import UserError
 from attnprobe.importance.base import Importance, Note, Subject
 from attnprobe.models.base import Unit
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.parts import Numbers, Part, Parts
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
-from attnprobe.results.metrics import CLASS, WEIGHT, Metric, Scale
-from attnprobe.results.rows import Rows
+from attnprobe.results.table import Rows
 
 MOST_NUMBERS = 1 << 25
 """Numbers (float64: 256 MiB) that a probe's samples of a batch may take up at a time; a single text may exceed it."""
@@ -46,20 +45,21 @@ class Measurement(NamedTuple):
     site: str = ""
 
 
-class Probe(ABC):
-    """Measures something about every example. Subclasses are dataclasses and derive from one of the two below.
+class Probe(metaclass=Checked):
+    """Measures something about every example. Subclasses are dataclasses, their settings as fields.
 
     Attributes:
         metrics: what it yields, with units and ranges; a run warns of numbers that do not fit. Empty: nothing is checked.
         one_decision: it asks when one decision flips, so that it cannot examine several labels.
         of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
         filed: importance → what its metrics end in, where that is not its name.
-        resumes: it takes so long that what it has measured is kept, batch by batch, for a run that is killed.
+        slow: it takes so long that a run forecasts its time.
     """
 
+    settings_place: ClassVar[str] = "probe.{name}"
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]] = ()
-    resumes: ClassVar[bool] = False
+    slow: ClassVar[bool] = False
     one_decision: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
     filed: ClassVar[Mapping[str, str]] = {}
@@ -68,6 +68,12 @@ class Probe(ABC):
     def uses(self) -> Sequence[str]:
         """The names of the importances that it asks for, in the order of its metrics."""
         return ()
+
+    @property
+    def peak_buffers(self) -> int:
+        """About how many float64 numbers it holds at its peak per position and class of a text: one that draws many samples
+        at once says so here, and gets fewer texts at a time."""
+        return 1
 
     @final
     def label(self, importance: str) -> str:
@@ -91,19 +97,25 @@ class Probe(ABC):
                 f"probe=[…], or take a model that attends to words, such as model=lstm"
             )
 
-    def prepare(self, data: TextDataModule) -> None:  # noqa: B027 (most have nothing to prepare)
-        """Called once before training, with data that are set up; what is compared with held-out texts takes them from
-        here."""
+    def prepare(self, data: TextDataModule) -> None:
+        """Called once before training, with data that are set up, for a probe that compares with held-out texts."""
 
-    @property
-    def copies(self) -> int:
-        """How many numbers it holds, at its peak and about, for each position and each class of a text. A probe that takes
-        many samples at once says so here, and gets fewer texts at a time."""
-        return 1
+    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch, and the `DESCRIPTION` where it is declared; what `ProbeRunner` calls."""
+        yield from self._described(self.measure(subject, draws), subject.readout)
+
+    @final
+    def _described(self, measured: Iterator[Measurement | Note], readout: Readout) -> Iterator[Measurement | Note]:
+        own = set()
+        for one in measured:
+            own.add(one[0])
+            yield one
+        if set(DESCRIPTION) <= set(self.metrics):
+            yield from (one for one in description(readout) if one.metric not in own)
 
     @abstractmethod
-    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
+    def measure(self, subject: Any, draws: Draws) -> Iterator[Measurement | Note]:
+        """Yield the measurements of one batch, a `Subject`, and leave model, RNG and tensors as they were."""
 
 
 class ReadoutProbe(Probe):
@@ -111,29 +123,15 @@ class ReadoutProbe(Probe):
 
     @final
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
-        yield from self.measure(subject.readout, draws)
+        yield from self._described(self.measure(subject.readout, draws), subject.readout)
 
     @abstractmethod
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch."""
 
 
-class ModelProbe(Probe):
-    """A probe that differentiates or re-runs the model; it must leave model, RNG and tensors as it found them."""
-
-    @final
-    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
-        yield from self.measure(subject, draws)
-
-    @abstractmethod
-    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
-
-
 @dataclass
-class RankingProbe(ModelProbe):
+class RankingProbe(Probe):
     """A probe that puts importances to a test: those of its own `importances`, or the `published` ones.
 
     Attributes:
@@ -164,6 +162,17 @@ class RankingProbe(ModelProbe):
             yield from subject.importance(name).notes(subject)
 
 
+def strengths(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "batch seq"]]:
+    """The scores of these importances by name, without their sign where they have one."""
+    scores = {name: subject.scores(name) for name in names}
+    return {name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()}
+
+
+def undefined_in(scores: Float[Tensor, "... seq"], content: Bool[Tensor, "batch seq"]) -> Bool[Tensor, "... batch"]:
+    """The texts in which a score is NaN."""
+    return (scores.isnan() & content).any(-1)
+
+
 def positions(content: Tensor) -> Tensor:
     """Number of each content position from 0 as a float, NaN elsewhere: the `step` of a per-position measurement."""
     number = content.long().cumsum(-1) - 1
@@ -177,7 +186,7 @@ DESCRIPTION = (
     Metric("predicted_class", CLASS),
     Metric("content_length", Scale("positions", 1)),
 )
-"""The metrics of `description`."""
+"""What figures group examples by. Of a probe that declares these metrics they are yielded by themselves."""
 
 
 def description(readout: Readout) -> Iterator[Measurement]:
@@ -196,29 +205,24 @@ class ProbeRunner(Callback):
         probes: list[Probe],
         seed: int,
         words: Sequence[str] | None = None,
-        folder: Path | None = None,
         importances: Mapping[str, Importance] | None = None,
         classes: Sequence[str] = (),
-        parts: Parts | None = None,
     ) -> None:
         """
         Args:
             probes: run in this order on every batch.
             seed: of their random numbers.
             words: the vocabulary in the order of the ids, None where it is not known.
-            folder: on the disk that is to hold the rows that do not fit into memory; see `Rows`.
-            importances: by name; of the built-in ones that are not there the defaults are taken.
+            importances: by name; built-in ones that are missing have their defaults.
             classes: their names, for importances that are asked about one.
-            parts: where probes that resume (`Probe.resumes`) keep what they have measured.
         """
-        self.parts = parts
         self.probes = probes
         self.words = words
         self.classes = classes
         self.seed = seed
         self.importances = {} if importances is None else importances
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
-        self.rows = {probe.name: Rows(folder) for probe in probes}
+        self.rows = {probe.name: Rows() for probe in probes}
         self.notes: dict[str, dict[str, float]] = {probe.name: {} for probe in probes}
         self.seconds = dict.fromkeys(self.rows, 0.0)
         self.importance_seconds: dict[str, float] = {}
@@ -255,40 +259,29 @@ class ProbeRunner(Callback):
             return subjects[key]
 
         example_id = batch.example_id.cpu().numpy()
-        ids = example_id.tolist()
         width = forward.attention.shape[1] + forward.logits.shape[1]
         for probe in self.probes:
             start = perf_counter()
-            at_once = max(1, MOST_NUMBERS // (probe.copies * width))
+            at_once = max(1, MOST_NUMBERS // (probe.peak_buffers * width))
 
-            def measured(rows: slice, probe: Probe = probe) -> Part:
-                measurements = probe.examine(subject(rows), self.draws[probe.name])
-                return rows, [one if isinstance(one, Note) else numbers(one) for one in measurements]
+            def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Measurement | Note]]:
+                return rows, [_on_host(one) for one in probe.examine(subject(rows), self.draws[probe.name])]
 
-            kept = self.parts if probe.resumes else None
-            done = None if kept is None else kept.read(probe.name, ids)
-            if done is None:
-                done = classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once)
-                if kept is not None:
-                    kept.write(probe.name, ids, done)
-            for rows, results in done:
+            for rows, results in classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once):
                 for one in results:
                     if isinstance(one, Note):
                         notes = self.notes[probe.name]
                         known = one.name in notes
                         notes[one.name] = one.combine(notes[one.name], one.value) if known else one.value
                         continue
-                    self.rows[probe.name].add(one.metric, example_id[rows], one.value, one.step, one.site)
+                    step = None if one.step is None else one.step.numpy()
+                    self.rows[probe.name].add(one.metric, example_id[rows], one.value.numpy(), step, one.site)
             self.seconds[probe.name] += perf_counter() - start
 
 
-def numbers(measurement: Measurement) -> Numbers:
-    """Take a measurement off the device."""
-    step = measurement.step
-    value, at = on_host(measurement.value), None if step is None else on_host(step)
-    return Numbers(measurement.metric, value, at, measurement.site)
-
-
-def on_host(values: Tensor) -> np.ndarray:
-    """A tensor as an array of float64."""
-    return values.detach().double().cpu().numpy()
+def _on_host(one: Measurement | Note) -> Measurement | Note:
+    if isinstance(one, Note):
+        return one
+    value, step = (None if tensor is None else tensor.detach().double().cpu() for tensor in (one.value, one.step))
+    assert value is not None
+    return one._replace(value=value, step=step)

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Note, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import Metric, Scale
+from attnprobe.core.metrics import Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.reading import Headline, Reading
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject
 
 COSINE = Scale("cosine", -1, 1)
 METRICS = (
@@ -20,31 +20,23 @@ METRICS = (
     Metric("conicity_null", COSINE, "of as many vectors of this size, as long as the states, in random directions"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Conicity`."""
 
 
 @dataclass
-class Conicity(ModelProbe):
-    """The mean cosine of a text's states with their mean, −1 to 1: near 1 they all point the same way, and it hardly matters
-    which of them is attended to.
+class Conicity(Probe):
+    """The mean cosine of a text's states with their mean: near 1 they all point the same way, and it hardly matters which
+    of them is attended to. Vectors in random directions, as many and as long, have what chance gives (`conicity_null`),
+    which is far from 0 in short texts. NaN where the states have no mean direction."""
 
-    Yields `conicity`; `conicity_null`, of vectors in random directions, as many and as long, which is what chance gives and
-    is far from 0 in short texts; `max_attention`, `predicted_class`, `content_length`. NaN where the states have no mean
-    direction.
-    """
-
-    name: ClassVar[str] = "conicity"
-    metrics = METRICS
+    name, metrics = "conicity", METRICS
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         content, states = subject.outputs.content, subject.outputs.hidden.double()
         yield Measurement("conicity", conicity(states, content))
         noise = draws.normal(states.shape[-1], content, subject.batch.example_id).movedim(0, -1).to(states)
         yield Measurement(
             "conicity_null", conicity(F.normalize(noise, dim=-1) * states.norm(dim=-1, keepdim=True), content)
         )
-        yield from description(subject.readout)
 
 
 def conicity(states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch"]:
@@ -55,3 +47,19 @@ def conicity(states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "b
     lengths = states.norm(dim=-1) * middle.norm(dim=-1, keepdim=True)
     cosines = torch.einsum("bsh,bh->bs", kept, middle) / torch.where(lengths > 0, lengths, torch.nan)
     return torch.where(content, cosines, 0).sum(-1) / count.squeeze(-1)
+
+
+READING = Reading(
+    probe="conicity",
+    order=14,
+    title="Conicity: are the states that attention chooses from alike?",
+    about=(
+        "The mean cosine of a text's states with their mean. Near 1 all states point the same way: whichever of them is "
+        "attended to, much the same comes out, and a weight says little of its word. As many vectors in random directions "
+        "are shown beside it; of few vectors these are far from 0 too."
+    ),
+    headlines=(
+        Headline("conicity", "mean cosine of the states with their mean"),
+        Headline("conicity_null", "  in random directions"),
+    ),
+)

@@ -3,29 +3,27 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import chain, permutations
+from typing import Annotated
 
+import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
+from annotated_types import Ge
 
-from attnprobe.errors import UserError
-from attnprobe.importance.words import is_function_word
-from attnprobe.measures import (
-    entropy,
-    jensen_shannon,
-    kendall_tau,
-    kendall_tau_test,
-    normalised,
-    spearman,
-    tenth,
-    top_overlap,
-    top_tau,
-)
-from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import CORRELATION, COUNT, JSD, P_VALUE, SHARE, TAU, Metric
+from attnprobe import measures
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import CORRELATION, COUNT, JSD, P_VALUE, SHARE, TAU, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import as_truth, mean_of
+from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, facts_of, importances_in
+from attnprobe.evidence.statistics import discovered
+from attnprobe.exact.nulls import permute_attention
+from attnprobe.importance.baselines import is_function_word
+from attnprobe.plots.distributions import PROBE, PUBLISHED, densities, gradient_histogram, leave_one_out_histogram
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, strengths, undefined_in
+from attnprobe.probes.leave_one_out import checked
 
 CEILINGS = (("gradient", "leave_one_out"), ("gradient_through_attention", "leave_one_out"))
 """The paper's."""
@@ -47,41 +45,27 @@ METRICS = (
     Metric("content_words", COUNT, "positions in `tau_words_{pair}`"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Correlation`."""
 
 
 @dataclass
 class Correlation(RankingProbe):
-    """Rank agreement per example between attention and each importance, over the content positions.
+    """Rank agreement per example between attention and each importance, over the content positions; of a signed importance
+    the size is compared.
 
-    For each pair (`attention_X`, published: X = `gradient`, `gradient_through_attention`, `leave_one_out`; and
-    `gradient_leave_one_out` and `gradient_through_attention_leave_one_out`, the paper's control, where both are among the
-    importances) it yields
-
-    - `tau_…` Kendall's τ-b, −1 to 1, and `p_…`, its p-value without correction for the number of examples;
-    - `spearman_…`, −1 to 1;
-    - `top_tau_…` Kendall's τ of the lists of the `top` largest, `top_overlap_…` what share they have in common, and
-      `tenth_overlap_…` the same for the largest tenth of the positions;
-    - `jsd_…` Jensen-Shannon divergence of the scores made to sum to 1, in nats, 0 to ln 2;
-    - `tau_words_…` τ-b over content words alone, where the vocabulary is known: no function words, no punctuation.
-
-    Of a signed importance the size is compared. And per importance `tau_shuffled_…`, τ-b with the attention in
-    random order, a floor; `attention_evenness` (entropy / ln n: 1 is uniform), `content_words` (how many), `predicted_class`,
-    `content_length`. What is undefined for an example (a row of one token, or of equal scores) is NaN.
+    The pairs are `attention_X`, and those of `ceilings`, the paper's control, where both are among the importances. What
+    is undefined for an example (a row of one token, or of equal scores) is NaN.
 
     Attributes:
         top: length of the lists that are compared.
         function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not" is among these.
         ceilings: pairs of importances that have nothing to do with attention: how well these agree is the most that can be
             asked of it. A pair is compared where both are among the importances.
-        importances: see `RankingProbe`.
     """
 
-    name: ClassVar[str] = "correlation"
-    metrics = METRICS
+    name, metrics = "correlation", METRICS
     of_words = True
     published = ("attention", "gradient", "gradient_through_attention", "leave_one_out")
-    top: int = 5
+    top: Annotated[int, Ge(2)] = 5
     function_words: Sequence[str] | None = None
     ceilings: Sequence[Sequence[str]] = CEILINGS
 
@@ -97,32 +81,34 @@ class Correlation(RankingProbe):
                 f"probe.correlation.ceilings: {wrong[0]}: expected two importances, neither of them attention, such as "
                 f"[gradient, leave_one_out]"
             )
-        if self.top < 2:
-            raise UserError(f"probe.correlation.top={self.top}: expected the length of two lists to compare, 2 or more")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
-        scores, content = self.strengths(subject), subject.outputs.content
-        pairs = self.pairs(list(scores))
+        content = subject.outputs.content
+        scores = strengths(subject, ["attention", *self.scores(subject)])
+        pairs = [("attention", name) for name in scores if name != "attention"]
+        pairs += [(first, second) for first, second in self.ceilings if {first, second} <= set(scores)]
         names = ["_".join(pair) for pair in pairs]
         left, right = (torch.stack([scores[pair[side]] for pair in pairs]) for side in (0, 1))
-        tau, p = kendall_tau_test(left, right, content)
+        tau, p = measures.kendall_tau_test(left, right, content)
         size = torch.full(content.shape[:1], self.top, device=content.device)
-        apart = jensen_shannon(normalised(left, content), normalised(right, content), content)
+        apart = measures.jensen_shannon(
+            measures.normalised(left, content), measures.normalised(right, content), content
+        )
         # leave-one-out is NaN outside content too, where nothing was removed
-        undefined = ((left.isnan() | right.isnan()) & content).any(-1)
+        undefined = undefined_in(left, content) | undefined_in(right, content)
         statistics = {
             "tau": tau,
             "p": p,
-            "spearman": spearman(left, right, content),
-            "top_tau": top_tau(left, right, self.top, content),
-            "top_overlap": top_overlap(left, right, size, content),
-            "tenth_overlap": top_overlap(left, right, tenth(content), content),
+            "spearman": measures.spearman(left, right, content),
+            "top_tau": measures.top_tau(left, right, self.top, content),
+            "top_overlap": measures.top_overlap(left, right, size, content),
+            "tenth_overlap": measures.top_overlap(left, right, measures.tenth(content), content),
             "jsd": torch.where(undefined, torch.nan, apart),
         }
-        words = self.content_words(subject)
-        if words is not None:
-            statistics["tau_words"] = kendall_tau(left, right, words)
+        if subject.words is not None:
+            excluded = is_function_word(subject.words, self.function_words).to(subject.batch.ids.device)
+            words = content & ~excluded[subject.batch.ids]
+            statistics["tau_words"] = measures.kendall_tau(left, right, words)
             yield Measurement("content_words", words.sum(-1))
         for metric, values in statistics.items():
             for name, value in zip(names, values, strict=True):
@@ -132,27 +118,120 @@ class Correlation(RankingProbe):
         noise = draws.uniform(1, content, subject.batch.example_id)
         shuffled = permute_attention(attention, content, noise)
         for name, importance in scores.items():
-            yield Measurement(f"tau_shuffled_{name}", kendall_tau(shuffled[0], importance, content))
+            yield Measurement(f"tau_shuffled_{name}", measures.kendall_tau(shuffled[0], importance, content))
         length = content.sum(-1).double()
         # one position is neither even nor uneven
         most = torch.where(length > 1, length.log(), torch.nan)
-        yield Measurement("attention_evenness", entropy(attention, content) / most)
-        yield from description(subject.readout)
+        yield Measurement("attention_evenness", measures.entropy(attention, content) / most)
         yield from self.notes(subject)
 
-    def strengths(self, subject: Subject) -> dict[str, Float[Tensor, "batch seq"]]:
-        """Attention and every other importance, in size."""
-        scores = {"attention": subject.scores("attention")} | self.scores(subject)
-        return {name: one.abs() if subject.importance(name).signed else one for name, one in scores.items()}
 
-    def pairs(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Attention with each of the others, then the ceilings."""
-        ceilings = [(first, second) for first, second in self.ceilings if {first, second} <= set(names)]
-        return [*(("attention", name) for name in names if name != "attention"), *ceilings]
+NEARLY_EVEN = 0.95
+"""Attention whose entropy is a larger share of ln n has hardly an order that could agree with anything."""
 
-    def content_words(self, subject: Subject) -> Bool[Tensor, "batch seq"] | None:
-        """Content positions that hold a content word; None where the vocabulary is not known."""
-        if subject.words is None:
-            return None
-        excluded = is_function_word(subject.words, self.function_words).to(subject.batch.ids.device)
-        return subject.outputs.content & ~excluded[subject.batch.ids]
+
+significant = as_truth(lambda p: p <= 0.05)
+"""1 where p ≤ 0.05, 0 where it is larger, NaN where it is undefined."""
+
+
+def _of_pair(first: str, second: str, words: str) -> tuple[Headline, ...]:
+    pair, paper = f"{first}_{second}", PUBLISHED.get((first, second))
+    tau, p = f"tau_{pair}", f"p_{pair}"
+    mean, std, significance = (
+        None if paper is None else f"{paper}_{one}" for one in ("mean", "std", "fraction_significant")
+    )
+    return (
+        Headline(tau, f"tau({words})", mean, by_class=True),
+        Headline(tau, "  standard deviation", std, by_class=True, name=f"{tau}_std", spread=True),
+        Headline(
+            p, "  share with p <= 0.05", significance, by_class=True, name=f"significant_{pair}", transform=significant
+        ),
+        Headline(
+            p, "  the same, false discoveries held at 5 %", by_class=True, name=f"discovered_{pair}", transform=discovered
+        ),
+        Headline(
+            tau, "  tau where attention is not nearly even", name=f"{tau}_uneven",
+            at_most=("attention_evenness", NEARLY_EVEN),
+        ),
+        Headline(f"tau_words_{pair}", "  tau over content words"),
+        Headline(f"top_tau_{pair}", "  tau of the top tokens"),
+        Headline(f"top_overlap_{pair}", "  overlap of the top tokens"),
+    )  # fmt: skip
+
+
+CLAIMS = (
+    Claim(
+        name="attention_agrees_as_the_gradient_does",
+        criterion="agreement",
+        statement="Attention agrees with leave-one-out better than the gradient does",
+        source=SOURCE,
+        measure=mean_of("tau_attention_leave_one_out", "tau_gradient_leave_one_out", value=np.subtract),
+        quantity="τ(attention, leave-one-out) minus τ(gradient, leave-one-out), mean of the examples, −2 to 2",
+        speaks="for",
+        level="word",
+        smallest=0.05,
+    ),
+)
+"""Whether attention agrees more than an attention without meaning would is asked by the probe `agreement`: against a
+shuffled attention alone, whatever a gradient contains as a factor agrees with it."""
+
+
+def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
+    """Those of attention and each importance, with how large |τ| is by chance; then those of the pairs without attention."""
+    there = importances_in(results, PROBE, "tau_")
+    words = {
+        name: facts_of(name, results, PROBE).ascii_title for name in importances_in(results, PROBE, "tau_attention_")
+    }
+    of_attention = (
+        (
+            *_of_pair("attention", name, f"attention, {title}"),
+            Headline(
+                f"tau_shuffled_{name}",
+                f"|tau|(shuffled attention, {title})",
+                name=f"tau_shuffled_{name}_absolute",
+                transform=np.abs,
+            ),
+        )
+        for name, title in words.items()
+    )
+    shuffled = [name for name in importances_in(results, PROBE, "tau_shuffled_") if name in words]
+    of_others = (
+        _of_pair(first, second, f"{words[first]}, {words[second]}")
+        for first, second in permutations(shuffled, 2)
+        if f"{first}_{second}" in there
+    )
+    return tuple(chain(*of_attention, *of_others))
+
+
+READING = Reading(
+    probe=PROBE,
+    order=50,
+    noted=checked,
+    title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
+    about=(
+        "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), mean over "
+        "the texts. Gradient against leave-one-out is shown as a ceiling, a shuffled attention as a floor. Low "
+        "agreement does not say which of the two measures is wrong: neither gradients nor leave-one-out is a ground truth, "
+        "τ over all words is ruled by the many weights near 0, and it depends on the length of the text (Neely et al. 2021). "
+        "So this is called agreement, not faithfulness."
+    ),
+    claims=CLAIMS,
+    columns=(
+        Column("tau_attention_gradient", "disagreement with the gradient, 1 − τ", one_minus=True),
+        Column("tau_attention_leave_one_out", "disagreement with leave-one-out, 1 − τ", one_minus=True),
+    ),
+    headlines=(Headline("attention_evenness", "evenness of the attention (1: uniform)"),),
+    closing=_headlines,
+    drawings=(
+        *(
+            Drawing(f"correlation_{name}", draw, ((PROBE, f"tau_attention_{name}"), (PROBE, "predicted_class")), optional=())
+            for name, draw in (("gradient", gradient_histogram), ("leave_one_out", leave_one_out_histogram))
+        ),
+        Drawing(
+            "correlation_densities", densities,
+            (*((PROBE, f"tau_{'_'.join(pair)}") for pair in PUBLISHED), (PROBE, "tau_shuffled_gradient"),
+             (PROBE, "predicted_class")),
+            optional=((PROBE, "tau_shuffled_leave_one_out"),),
+        ),
+    ),
+)  # fmt: skip

@@ -1,23 +1,33 @@
 """How many items must go before the decision flips, in which order? (Serrano & Smith 2019, section 5)"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Bool
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from torch import Tensor
 
-from attnprobe.erasure import erase_in_order, smallest_winning_set
-from attnprobe.erasure.single import decision
-from attnprobe.errors import UserError
+from attnprobe.core.metrics import ITEMS, SHARE, TRUTH, WEIGHT, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Count, Whole
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import Measure, as_truth, flips_of, least, mean_of, share_of
+from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation, facts_of, importances_in
+from attnprobe.evidence.statistics import mean_in_columns, rank_biserial, wilson
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
-from attnprobe.exact.ties import LEAST_MASS
-from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject, description, positions
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
-from attnprobe.results.metrics import ITEMS, SHARE, TRUTH, WEIGHT, Metric, Scale
+from attnprobe.exact.checks import LEAST_MASS
+from attnprobe.exact.erasure import decision, erase_in_order, smallest_winning_set
+from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, grid, title
+from attnprobe.plots.style import FAINT, INK, box
+from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject, positions, undefined_in
+from attnprobe.results.pivot import facets, per_example
 
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
 """The published tests' gradient is by the weight; that by the word vectors is another one."""
@@ -63,157 +73,99 @@ METRICS = (
     Metric("wins_exact", TRUTH, "the two are proved to be the same", step="class", only=WINS),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Erasure`."""
 
 
 @dataclass
 class Erasure(RankingProbe):
     """Erase items in the order of a ranking, renormalising, until the decision flips; and the fewest that do it.
 
-    Rankings R, the first item first: the importances, highest score first; `random` (one random order); and with a linear
-    decoder `optimal` (the smallest flipping set, not a ranking). Published: `attention` (highest weight), `ascending` (lowest
-    weight: a control), `gradient` (∂ probability of the predicted class / ∂ weight, signed: the importance
-    `attention_gradient`), `gradient_attention` (their product), `value_norm` (α‖h‖), and with a linear decoder
-    `contribution` (α_t times the lead of the decision over the runner-up in z_t). The importance `gradient`, of the word
-    vectors, is filed as `input_gradient`.
+    Rankings, the first item first: the importances, highest score first; `random` (one random order); and with a linear
+    decoder `optimal` (the smallest flipping set, not a ranking). The importance `attention_gradient` (by the weights,
+    signed) is filed as `gradient`, and `gradient`, of the word vectors, as `input_gradient`. Of an order that does not
+    flip the decision before everything is erased, what it removes is NaN; where two are compared it needs more than any.
 
-    Yields per example and R: `removed_count_R` items, `removed_fraction_R` of the content (0 to 1), `removed_mass_R`
-    attention (0 to 1), all NaN where the order does not flip the decision before everything is erased; `status_R`: 2
-    it does, 1 only the decoder's bias does, when everything is erased (the published code counts that as a flip at
-    fraction 1), 0 never; `regret_R`: removed_count_R − removed_count_optimal.
-
-    Per example: `smallest_set` per position (1: a member of the smallest flipping set; no rows where there is none),
-    `never_flips` (1: proved, up to rounding, that no set of items does it), `flip_by_bias` (1: with everything erased the
-    bias decides otherwise); over all random orders `removed_fraction_random_mean` (of those that flip) and
-    `flip_share_random`; `fewer_A_than_B` for pairs of rankings (`PAIRS`): 1 where A flips with fewer items, an order
-    that does not flip needing more than any, else 0 (ties as well); `max_attention`, `predicted_class`,
-    `content_length`.
-
-    Per other class (step): `overtake_size`, the fewest items after which it is ahead of the decision, NaN if never; and
-    with `wins` `wins_size`, after which it is ahead of every class, `wins_bound`, the number that certainly is needed,
-    and `wins_exact`, whether the two are proved to be the same (both NaN: proved that it never is).
-
-    Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out; and what
-    would be decided with everything erased, where that is not defined (`Readout.unattended`).
+    Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out; and
+    what would be decided with everything erased, where that is not defined (`Readout.unattended`). The published code
+    counts it as a flip at fraction 1 where only the bias, with everything erased, decides otherwise (`status_…` 1).
 
     Attributes:
-        importances: see `RankingProbe`.
         random_orders: how many random orders, 1 or more (paper: 5).
         wins: also find the smallest set after which each other class wins outright.
         nodes: branch-and-bound nodes per class and example before bounds are given instead.
     """
 
-    name: ClassVar[str] = "erasure"
-    metrics = METRICS
+    name, metrics = "erasure", METRICS
     one_decision = True
     published = ("attention", "ascending", "attention_gradient", "gradient_attention", "value_norm", "contribution")
-    filed: ClassVar[Mapping[str, str]] = FILED
-    random_orders: int = 5
+    filed = FILED
+    random_orders: Count = 5
     wins: bool = False
-    nodes: int = 1000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.random_orders < 1:
-            raise UserError(f"probe.erasure.random_orders={self.random_orders}: expected 1 or more random orders")
-        if self.nodes < 0:
-            raise UserError(f"probe.erasure.nodes={self.nodes}: expected 0 (no search) or more branch-and-bound nodes")
+    nodes: Whole = 1000
 
     @property
-    def copies(self) -> int:
-        """Of every random order: the noise, and its copy among the rankings."""
+    def peak_buffers(self) -> int:
+        """For every random order the noise, and its copy among the rankings."""
         return 20 + 2 * self.random_orders
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         readout = subject.readout
         noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
         # whether the decoder's bias alone, with everything erased, decides otherwise than the model
         nothing = readout.unattended
-        by_bias = torch.zeros_like(readout.content[:, 0])
-        if nothing is not None:
-            by_bias = nothing.argmax(-1) != decision(readout)
-        linear = readout.position_logits is not None
+        never, length = torch.zeros_like(readout.content[:, 0]), readout.content.sum(-1)
+        by_bias = never if nothing is None else nothing.argmax(-1) != decision(readout)
         optimal = None
         counts: dict[str, Tensor] = {}
-        if linear:
-            optimal, members = smallest_sets(readout)
-            counts["optimal"] = optimal
-            mass = torch.where(members, readout.attention, 0).sum(-1)
-            yield from removed("optimal", optimal, mass, by_bias, readout)
+        if readout.position_logits is not None:
+            smallest = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+            counts["optimal"] = optimal = smallest.size
+            mass = torch.where(smallest.members, readout.attention, 0).sum(-1)
+            yield from _removed("optimal", optimal, mass, by_bias, never, length)
             yield Measurement("never_flips", optimal < 0)
             there = readout.content & (optimal > 0).unsqueeze(-1)
-            yield Measurement("smallest_set", members.double(), positions(there))
+            yield Measurement("smallest_set", smallest.members.double(), positions(there))
         # the random orders are this probe's own
         scores = {self.label(name): values for name, values in self.scores(subject).items() if name != "random"}
-        unknown = {name: (values.isnan() & readout.content).any(-1) for name, values in scores.items()}
+        undefined = {name: undefined_in(values, readout.content) for name, values in scores.items()}
         erased = erase_in_order(
             readout, torch.cat([*(values.nan_to_num(nan=0)[None] for values in scores.values()), noise])
         )
-        orders = erased.count[len(scores) :]
         for number, name in enumerate([*scores, "random"]):
             counts[name] = erased.count[number]
-            undefined = unknown.get(name)
-            yield from removed(name, counts[name], erased.mass[number], by_bias, readout, undefined)
+            unknown = undefined.get(name, never)
+            yield from _removed(name, counts[name], erased.mass[number], by_bias, unknown, length)
             if optimal is not None:
                 regret = (counts[name] - optimal).double()
-                known = counts[name] > 0 if undefined is None else (counts[name] > 0) & ~undefined
-                yield Measurement(f"regret_{name}", torch.where(known, regret, torch.nan))
-        yield from over_orders(orders, readout.content)
+                yield Measurement(f"regret_{name}", regret.where((counts[name] > 0) & ~unknown, torch.nan))
+        orders = erased.count[len(scores) :]
+        flips, times = orders > 0, (orders > 0).sum(0)
+        total = torch.where(flips, orders, 0).sum(0).double() / length
+        yield Measurement("removed_fraction_random_mean", total / torch.where(times > 0, times, torch.nan))
+        yield Measurement("flip_share_random", times.double() / len(orders))
         if nothing is not None:
             yield Measurement("flip_by_bias", by_bias)
         for first, second in PAIRS:
             if first in counts and second in counts:
-                yield Measurement(f"fewer_{first}_than_{second}", fewer(counts[first], counts[second]))
-        if linear:
-            yield from towards_each_class(readout, self.nodes if self.wins else None)
-        yield from description(readout)
+                a, b = counts[first], counts[second]
+                yield Measurement(f"fewer_{first}_than_{second}", (a > 0) & ((b < 0) | (a < b)))
+        if optimal is not None:
+            yield from _towards_each_class(readout, self.nodes if self.wins else None)
         yield from self.notes(subject)
 
 
-def smallest_sets(readout: Readout) -> tuple[Tensor, Bool[Tensor, "batch seq"]]:
-    """Size of the smallest flipping set, −1 where there is none, and its members."""
-    assert readout.position_logits is not None
-    smallest = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
-    return smallest.size, smallest.members
-
-
-def removed(
-    name: str,
-    count: Tensor,
-    mass: Tensor,
-    by_bias: Tensor,
-    readout: Readout,
-    undefined: Bool[Tensor, "batch"] | None = None,
+def _removed(
+    name: str, count: Tensor, mass: Tensor, by_bias: Tensor, undefined: Tensor, length: Tensor
 ) -> Iterator[Measurement]:
-    """What was erased in one order until the decision flipped; all NaN where the order is `undefined`."""
-    flips = count > 0 if undefined is None else (count > 0) & ~undefined
+    flips = (count > 0) & ~undefined
     number = torch.where(flips, count.double(), torch.nan)
     yield Measurement(f"removed_count_{name}", number)
-    yield Measurement(f"removed_fraction_{name}", number / readout.content.sum(-1))
+    yield Measurement(f"removed_fraction_{name}", number / length)
     yield Measurement(f"removed_mass_{name}", torch.where(flips, mass, torch.nan))
-    without_flip = torch.where(by_bias, FLIPS_BY_BIAS, NEVER_FLIPS)
-    status = torch.where(flips, FLIPS, without_flip)
-    if undefined is not None:
-        status = torch.where(undefined, torch.nan, status.double())
-    yield Measurement(f"status_{name}", status)
+    status = torch.where(flips, FLIPS, torch.where(by_bias, FLIPS_BY_BIAS, NEVER_FLIPS)).double()
+    yield Measurement(f"status_{name}", torch.where(undefined, torch.nan, status))
 
 
-def fewer(first: Tensor, second: Tensor) -> Bool[Tensor, "batch"]:
-    """Where the first order flips with fewer items than the second; one that never flips needs more than any."""
-    return (first > 0) & ((second < 0) | (first < second))
-
-
-def over_orders(counts: Tensor, content: Bool[Tensor, "batch seq"]) -> Iterator[Measurement]:
-    """Means over random orders, `counts [orders, batch]`."""
-    flips = counts > 0
-    times = flips.sum(0)
-    total = torch.where(flips, counts, 0).sum(0).double() / content.sum(-1)
-    yield Measurement("removed_fraction_random_mean", total / torch.where(times > 0, times, torch.nan))
-    yield Measurement("flip_share_random", times.double() / len(counts))
-
-
-def towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurement]:
+def _towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurement]:
     """The fewest items after which each other class is ahead of the decision and, given `nodes`, of every class."""
     logits, attention = readout.position_logits, readout.attention
     assert logits is not None
@@ -241,3 +193,318 @@ def towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measurem
     yield Measurement("wins_size", size, step)
     yield Measurement("wins_bound", bound, step)
     yield Measurement("wins_exact", exact, step)
+
+
+OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
+"""Orders that are the probe's own and no importances, with the words and the colour for each."""
+
+
+def rankings_in(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
+    """The rankings that the table has numbers of this kind of, the random one first, the optimal one last."""
+    there = [name for name in importances_in(results, "erasure", f"{kind}_") if name != "random_mean"]
+    first, last = ([name for name in there if name == own] for own in OWN)
+    return [*first, *(name for name in there if name not in OWN), *last]
+
+
+def _look(results: pd.DataFrame, name: str) -> tuple[str, str]:
+    facts = facts_of(name, results, "erasure")
+    return OWN.get(name, (facts.title, facts.colour))
+
+
+def paired(results: pd.DataFrame) -> pd.DataFrame:
+    """Every two rankings compared example by example: who flips the decision with fewer items.
+
+    A ranking that never flips needs more than one that does; where neither flips, nothing is compared.
+
+    Returns:
+        per panel and ordered pair: `fewer`, `tie`, `more`, `neither` (shares of all `n` examples, summing to 1),
+        `low`, `high` (Wilson's 95 % interval of `fewer`), and `rank_biserial`: −1 (the second always needs fewer) to 1
+        (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby 2014), in which a
+        ranking that never flips needs one item more than there are; NaN where they never differ.
+    """
+    names = rankings_in(results, "removed_count")
+    rows = []
+    metrics = ["content_length", *(f"removed_count_{name}" for name in names)]
+    for facet in facets(per_example(results, "erasure", metrics)):
+        never = facet.rows["content_length"].to_numpy() + 1
+        counts = {name: facet.rows[f"removed_count_{name}"].to_numpy() for name in names}
+        for first, second in permutations(names, 2):
+            a, b = (np.where(np.isnan(counts[name]), never, counts[name]) for name in (first, second))
+            neither = np.isnan(counts[first]) & np.isnan(counts[second])
+            fewer, low, high = wilson((a < b).sum(), len(a))
+            ties = float(((a == b) & ~neither).mean())
+            row = {"panel": facet.title, "first": first, "second": second, "n": len(a)}
+            row |= {"fewer": fewer, "low": low, "high": high, "tie": ties, "more": float((a > b).mean())}
+            rows.append(row | {"neither": float(neither.mean()), "rank_biserial": rank_biserial(b - a)})
+    return pd.DataFrame(rows)
+
+
+def _rank_table(results: pd.DataFrame) -> pd.DataFrame:
+    # `share removed where it flips` is over the examples that this ranking flips (the paper's way: other examples in every
+    # row), `share removed` over all that some set flips; `regret` over the examples that the ranking flips
+    names = rankings_in(results)
+    rows = []
+    metrics = [f"{kind}_{name}" for name in names for kind in ("removed_fraction", "regret")]
+    for facet in facets(per_example(results, "erasure", ["never_flips", *metrics])) if names else []:
+        never = facet.rows["never_flips"].to_numpy()
+        for name in names if (never == 0).any() else []:
+            fraction = facet.rows[f"removed_fraction_{name}"]
+            row = {"data and model": facet.title, "ranking": _look(results, name)[0], "n": int((never == 0).sum())}
+            row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
+            row |= mean_in_columns("share removed", removal_share(fraction.to_numpy(), never))
+            regret = facet.rows[f"regret_{name}"].to_numpy()
+            rows.append(
+                row | mean_in_columns("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret)
+            )
+    return pd.DataFrame(rows)
+
+
+def _pair_table(results: pd.DataFrame) -> pd.DataFrame:
+    names = rankings_in(results, "removed_count")
+    if len(names) < 2:
+        return pd.DataFrame()
+    table = paired(results)
+    headings = {
+        "panel": "data and model", "first": "ranking", "second": "against", "fewer": "needs fewer", "low": "low",
+        "high": "high", "tie": "tie", "more": "needs more", "neither": "neither flips", "rank_biserial": "rank-biserial",
+        "n": "n",
+    }  # fmt: skip
+    table[["first", "second"]] = table[["first", "second"]].replace({name: _look(results, name)[0] for name in names})
+    return table[list(headings)].rename(columns=headings)
+
+
+def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
+    """Share of the items that an order needs: all (1) where it does not flip what can be flipped, and NaN where nothing
+    can be. So all orders are compared on the same examples."""
+    return np.where(never_flips == 0, np.where(np.isnan(fraction), 1.0, fraction), np.nan)
+
+
+def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Share of the items erased until the decision flips, by ranking: left boxes over the examples that this ranking
+    flips (the paper's), right boxes over those that all rankings but the control (lowest attention) flip. Quartiles,
+    median, whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
+
+    Serrano & Smith's figures 5 and 6.
+    """
+    names = rankings_in(results)
+    looks = [_look(results, name) for name in names]
+    panels = facets(per_example(results, "erasure", [f"removed_fraction_{name}" for name in names]))
+    figure, axes = grid(len(panels), panel_height=2.2, columns=2)
+    for panel, facet in zip(axes, panels, strict=True):
+        columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in names}
+        common = ~np.logical_or.reduce([np.isnan(columns[name]) for name in names if name != "ascending"])
+        for at, (name, (_, colour)) in enumerate(zip(names, looks, strict=True)):
+            values = columns[name]
+            box(panel, values, at - 0.18, 0.3, colour)
+            box(panel, values[common], at + 0.18, 0.3, FAINT)
+            count = np.count_nonzero(~np.isnan(values))
+            panel.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=NOTE_SIZE, color=FAINT)
+        panel.set_ylim(-0.1, 1.02)
+        panel.set_xlim(-0.6, len(names) - 0.4)
+        panel.set_xticks(range(len(names)), [words for words, _ in looks], rotation=35, ha="right")
+        title(panel, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
+    handles = [
+        Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
+        Patch(facecolor="white", edgecolor=FAINT, label="examples that all of them flip"),
+    ]
+    around(figure, y="share of items erased at the flip", handles=handles)
+    return figure
+
+
+def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Share of the examples that can flip which a ranking flips with at most x items more than the smallest set."""
+    names = rankings_in(results, "regret")
+    metrics = ["never_flips", *(f"regret_{name}" for name in names)]
+    panels = facets(per_example(results, "erasure", metrics))
+    figure, axes = grid(len(panels), panel_height=1.9)
+    columns = [facet.rows[metric].to_numpy() for facet in panels for metric in metrics[1:]]
+    most = max((int(np.max(values[~np.isnan(values)], initial=3)) for values in columns), default=3)
+    x = np.arange(most + 1)
+    ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
+    for panel, facet in zip(axes, panels, strict=True):
+        can_flip = (facet.rows["never_flips"] == 0).to_numpy()
+        count = int(can_flip.sum())
+        for name in names:
+            known = np.sort(facet.rows[f"regret_{name}"][can_flip].dropna().to_numpy())
+            share = np.searchsorted(known, x, side="right") / max(1, count)
+            panel.step(x + 1, share, where="post", color=_look(results, name)[1], lw=1.0)
+        panel.set_xscale("log")
+        panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
+        panel.set_xticks([], minor=True)
+        panel.set_ylim(0, 1.02)
+        title(panel, counted(facet.title, count))
+    looks = [_look(results, name) for name in names]
+    handles = [Line2D([], [], color=colour, label=words) for words, colour in looks]
+    around(figure, x="items more than the smallest flipping set", y="share of examples", handles=handles)
+    return figure
+
+
+def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """In how many percent of the examples the row's ranking flips the decision with fewer items than the column's."""
+    names = rankings_in(results, "removed_count")
+    table = paired(results)
+    panels = list(table.groupby("panel", sort=False))
+    figure, axes = grid(len(panels), panel_height=2.3, columns=2)
+    for panel, (name, rows) in zip(axes, panels, strict=True):
+        shares = rows.pivot(index="first", columns="second", values="fewer").reindex(index=names, columns=names)
+        cells(panel, shares.to_numpy(), lambda share: f"{100 * share:.0f}", size=6, cmap="Blues", vmin=0, vmax=1.3)
+        words = [_look(results, name)[0] for name in names]
+        panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
+        panel.set_yticks(range(len(names)), words)
+        title(panel, counted(str(name), int(rows["n"].iloc[0])), 1.5 * 72)
+    around(figure, x="… than this one", y="this ranking needs fewer items …")
+    return figure
+
+
+def _needs_more(first: str, second: str) -> Measure:
+    # every example has a random order of its own, so the luck of the draw is within the interval
+    return mean_of(
+        f"removed_fraction_{first}", f"removed_fraction_{second}", "never_flips",
+        value=lambda a, b, never: removal_share(a, never) - removal_share(b, never),
+    )  # fmt: skip
+
+
+def _fewer(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    # ties count for neither; an order that never flips needs more than any; NaN where neither flips
+    a, b = (np.where(np.isnan(count), np.inf, count) for count in (attention, gradient))
+    return np.where(np.isinf(a) & np.isinf(b), np.nan, (a < b).astype(float) - (a > b))
+
+
+def _ahead_of_midpoint(
+    attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
+) -> np.ndarray:
+    own, worst, best = (removal_share(fraction, never_flips) for fraction in (attention, random, optimal))
+    return (worst + best) / 2 - own
+
+
+SHARES = "difference of the shares of the items removed, mean of the examples that can flip, −1 to 1"
+claim = partial(Claim, criterion="erasure", level="state")
+CLAIMS = (
+    claim(
+        name="attention_beats_random",
+        statement="A random order needs more items than attention's until the decision flips",
+        source=SOURCE, measure=_needs_more("random", "attention"), quantity=SHARES, speaks="for", smallest=0.02,
+    ),
+    # Above 0 would be no test: nothing needs fewer than the optimum. The middle is where "it finds the items that matter"
+    # and "it hardly does" are equally far off.
+    claim(
+        name="attention_closer_to_optimal_than_to_random",
+        statement="Attention's order is closer to the smallest set than to a random order",
+        source=f"{SOURCE}; scale as in Edin et al. 2025",
+        measure=mean_of(
+            "removed_fraction_attention", "removed_fraction_random", "removed_fraction_optimal", "never_flips",
+            value=_ahead_of_midpoint,
+        ),
+        quantity="the middle of random and optimal minus the share of the items removed by attention, mean of the examples",
+        speaks="for", smallest=0.02,
+    ),
+    # 0 where the order does not flip what the smallest set flips
+    claim(
+        name="attention_needs_no_more_than_the_optimum",
+        statement="For most examples attention's order needs no more items than the smallest set",
+        source=f"{SOURCE}; the optimum is attnprobe's",
+        measure=share_of(
+            "regret_attention", "never_flips",
+            value=lambda regret, never_flips: np.where(never_flips == 0, regret < 1, np.nan),
+        ),
+        quantity="share of the examples that can flip with a regret of no item; more than half is asked for",
+        threshold=0.5, speaks="for",
+    ),
+    claim(
+        name="attention_beats_gradient",
+        statement="Attention's order needs fewer items than the gradient's more often than the other way round",
+        source=SOURCE, measure=flips_of("removed_count_attention", "removed_count_gradient", value=_fewer),
+        quantity="difference of the shares of the examples that either flips, paired, ties counted for neither, −1 to 1",
+        speaks="for", smallest=0.02,
+    ),
+    # What the paper finds of the other orders says nothing of attention: the two below speak neither way.
+    claim(
+        name="random_is_worst",
+        statement="A random order needs more items than attention, gradient and gradient × attention each do",
+        source=SOURCE, quantity=f"the least of three: {SHARES}",
+        measure=least(*(_needs_more("random", name) for name in ("attention", "gradient", "gradient_attention"))),
+    ),
+    claim(
+        name="gradient_attention_is_best",
+        statement="Gradient × attention needs fewer items than attention, gradient and a random order each do",
+        source=SOURCE, quantity=f"the least of three: {SHARES}",
+        measure=least(*(_needs_more(name, "gradient_attention") for name in ("attention", "gradient", "random"))),
+    ),
+)  # fmt: skip
+
+
+def _pair_headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
+    pairs_there = [name.split("_than_") for name in importances_in(results, "erasure", "fewer_")]
+    words = {name: _look(results, name)[0].replace("×", "x") for pair in pairs_there for name in pair}
+    return tuple(
+        Headline(f"fewer_{first}_than_{second}", f"{words[first]} needs fewer than {words[second]}",
+                 published=f"fewer_{first}_than_{second}")
+        for first, second in pairs_there
+    )  # fmt: skip
+
+
+READING = Reading(
+    probe="erasure",
+    of_importance=(
+        Headline("removed_fraction_{importance}", "share removed: {title}"),
+        Headline(
+            "status_{importance}", "  share that flips, bias alone counted", name="flips_with_bias_{importance}",
+            transform=as_truth(lambda status: status >= FLIPS_BY_BIAS),
+        ),
+        Headline("regret_{importance}", "  items more than the optimum"),
+    ),
+    mark="status_",
+    title="Erasing in order: how many items until the decision flips?",
+    about=(
+        "Items (words, in the hierarchical models sentences) are erased in the order of a ranking, the rest renormalised "
+        "after each, until the decision flips; the number is the share of the items that had to go, 0 to 1, small for a "
+        "ranking that knows what the decision rests on. Beside every ranking is the smallest set that flips the decision "
+        "at all, found exactly; regret is how many items more a ranking needs. Decisions that no set flips are counted "
+        "apart. Flips are coarse, an attended state with half of its weights erased is unlike what the decoder was trained "
+        "on, and with a contextual encoder an item's state also tells of its neighbours."
+    ),
+    claims=CLAIMS,
+    order=60,
+    maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
+    columns=(
+        Column("removed_count_optimal", "smallest flipping set, positions", 0),
+        Column("removed_count_attention", "erased until the flip, by attention", 0),
+        Column("never_flips", "no set flips it (proved, up to rounding)", sorts=False, truth=True),
+    ),
+    headlines=(
+        Headline("never_flips", "share that no set flips (proved, up to rounding)"),
+        Headline("flip_by_bias", "share that the bias alone decides otherwise"),
+    ),
+    closing=_pair_headlines,
+    tables=(
+        Tabulation(
+            "erasure_rankings",
+            "Share of the items (0 to 1) that each ranking removes until the decision flips, over the examples that it "
+            "flips, and over all n that some set flips (an order that does not flip one needs all of its items); regret: "
+            "items more than the smallest flipping set. Means with 95 % bootstrap intervals over the examples "
+            "(Serrano & Smith 2019, section 5).",
+            _rank_table,
+            ("never_flips", "removed_fraction_*", "regret_*"),
+        ),
+        Tabulation(
+            "erasure_pairs",
+            "Two rankings compared example by example: share of all examples in which the first needs fewer items (with "
+            "Wilson's 95 % interval), as many, more, and in which neither flips the decision; matched-pairs rank-biserial "
+            "correlation, 1 where the first always needs fewer.",
+            _pair_table,
+            ("content_length", "removed_count_*"),
+        ),
+    ),
+    drawings=(
+        *(
+            Drawing(
+                f"erasure_{name}", draw, (("erasure", needed), ("erasure", beside)), optional=(("erasure", optional),)
+            )
+            for name, draw, needed, beside, optional in (
+                ("boxes", boxes, "removed_fraction_attention", "removed_fraction_random", "removed_fraction_*"),
+                ("regret", regret, "never_flips", "regret_attention", "regret_*"),
+                ("pairs", pairs, "removed_count_attention", "content_length", "removed_count_*"),
+            )
+        ),
+    ),
+)  # fmt: skip

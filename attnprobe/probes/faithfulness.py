@@ -2,18 +2,38 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Literal
 
+import numpy as np
+import pandas as pd
 import torch
+from annotated_types import MinLen
 from jaxtyping import Float
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from torch import Tensor
 
-from attnprobe.erasure.words import OPERATORS, check_operators, predictions_keeping, refuse_mask, top_words
-from attnprobe.errors import UserError
+from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Share
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import as_truth, mean_of, share_of
+from attnprobe.evidence.reading import (
+    Drawing,
+    Headline,
+    Reading,
+    Tabulation,
+    colours_of,
+    facts_of,
+    importances_and_operators,
+    importances_in,
+    mean_table,
+)
+from attnprobe.importance import word_removal
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
+from attnprobe.plots.grid import interval_figure
+from attnprobe.plots.style import INK
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
 
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the words at which the curves are measured, in addition to the thresholds."""
@@ -41,31 +61,21 @@ METRICS = (
            source="Sundararajan et al. 2017, proposition 1"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Faithfulness`."""
 
 
 @dataclass
 class Faithfulness(RankingProbe):
     """Take out the most important words, or all others, and see what becomes of the predicted class's probability p.
 
-    Per importance X and operator O (`attnprobe.erasure.words.OPERATORS`):
+    Per importance X and operator O (`attnprobe.importance.word_removal.OPERATORS`) the deletion and insertion curves,
+    ERASER's AOPC of both over `thresholds` (a faithful importance has a high comprehensiveness and a low sufficiency),
+    and the curves' mean heights from nothing to 0.9 and from 0.1 to everything (trapezoids). `completeness_gap_X` is
+    |sum of the scores − what they should add up to|.
 
-    - `deletion_X_by_O` by share of the words (step): p(text) − p(text without the highest-scored share), −1 to 1;
-    - `insertion_X_by_O` by share (step): p(text) − p(the highest-scored share alone), −1 to 1;
-    - `comprehensiveness_X_by_O`, `sufficiency_X_by_O`: their means over `thresholds`, ERASER's AOPC. A faithful importance
-      has a high comprehensiveness and a low sufficiency;
-    - `deletion_area_X_by_O`, `insertion_area_X_by_O`: the mean heights of the two curves from nothing to 0.9 and from 0.1 to
-      everything (trapezoids);
-    - `flip_share_X_by_O`: the smallest share tried whose deletion changes the decision; NaN where none does.
-
-    And `completeness_gap_X` of an importance whose scores should add up (integrated gradients, Shapley values): |sum − what
-    they should add up to|, in units of the logit; `probability` (p), `predicted_class`, `content_length`.
-
-    Of a signed importance the highest scores are those that speak for the decision. A share is rounded up to whole words.
-    NaN where an importance is undefined, and where no word would be left.
+    Of a signed importance the highest scores are those that speak for the decision. A share is rounded up to whole
+    words. NaN where an importance is undefined, and where no word would be left.
 
     Attributes:
-        importances: see `RankingProbe`.
         operators: ways in which words go.
         thresholds: shares of the words, above 0 and below 1 (ERASER's).
 
@@ -74,34 +84,17 @@ class Faithfulness(RankingProbe):
         operator says so, and several are compared, since texts without words are unlike those of the training.
     """
 
-    name: ClassVar[str] = "faithfulness"
-    metrics = METRICS
-    of_words = True
-    one_decision = True
+    name, metrics = "faithfulness", METRICS
+    of_words = one_decision = True
     published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")
-    operators: Sequence[str] = ("delete", "zeros", "attention")
-    thresholds: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.5)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_operators(self.name, self.operators, OPERATORS)
-        if not self.thresholds or not all(0 < one < 1 for one in self.thresholds):
-            raise UserError(
-                f"probe.faithfulness.thresholds={list(self.thresholds)}: expected shares of the words above 0 and below 1, "
-                f"such as [0.1,0.5]"
-            )
+    operators: Annotated[Sequence[Literal[tuple(word_removal.OPERATORS)]], MinLen(1)] = ("delete", "zeros", "attention")
+    thresholds: Annotated[Sequence[Share], MinLen(1)] = (0.01, 0.05, 0.1, 0.2, 0.5)
 
     def refuse(self, classifier: TrainedModel) -> None:
-        """Refuse a mask where the model has none.
-
-        Raises:
-            UserError: it, or the model, cannot be examined.
-        """
         super().refuse(classifier)
-        refuse_mask(self.name, self.operators, OPERATORS, classifier)
+        word_removal.refuse_mask(self.name, self.operators, word_removal.OPERATORS, classifier)
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         whole = subject.readout.prediction()
         decision = whole.argmax(-1)
         probability = whole.gather(-1, decision.unsqueeze(-1)).squeeze(-1)
@@ -109,25 +102,24 @@ class Faithfulness(RankingProbe):
         shares = sorted({*self.thresholds, *GRID})
         step = torch.tensor(shares, dtype=torch.float64)
         for name, scores in self.scores(subject).items():
-            undefined = (scores.isnan() & subject.batch.content).any(-1)
+            undefined = undefined_in(scores, subject.batch.content)
             for operator in self.operators:
-                values = self.curves(subject, scores.nan_to_num(nan=0), operator, shares)
+                values = self._curves(subject, scores.nan_to_num(nan=0), operator, shares)
                 drops, flips = probability.unsqueeze(-1).unsqueeze(-1) - values[0], values[1]
                 drops = drops.masked_fill(undefined[:, None, None], torch.nan)
                 end = f"{name}_by_{operator}"
                 yield Measurement(f"deletion_{end}", drops[:, 0], step)
                 yield Measurement(f"insertion_{end}", drops[:, 1], step)
-                for metric, value in self.summaries(drops, step.to(drops.device)).items():
+                for metric, value in self._summaries(drops, step.to(drops.device)).items():
                     yield Measurement(f"{metric}_{end}", value)
                 first = torch.where(flips.any(-1), step.to(flips.device)[flips.double().argmax(-1)], torch.nan)
                 yield Measurement(f"flip_share_{end}", first.masked_fill(undefined, torch.nan))
             if subject.importance(name).complete:
                 gap = (scores.sum(-1) - subject.cached(subject.importance(name).total)).abs()
                 yield Measurement(f"completeness_gap_{name}", gap)
-        yield from description(subject.readout)
         yield from self.notes(subject)
 
-    def curves(
+    def _curves(
         self, subject: Subject, scores: Float[Tensor, "batch tokens"], operator: str, shares: Sequence[float]
     ) -> tuple[Float[Tensor, "batch 2 shares"], Tensor]:
         """p without and with only the top words, by share; and whether the decision flips without them."""
@@ -135,15 +127,14 @@ class Faithfulness(RankingProbe):
         decision = readout.prediction().argmax(-1, keepdim=True)
         values, flips = [], []
         for share in shares:
-            top = top_words(scores, batch.content, share)
-            without = predictions_keeping(model, batch, readout, batch.content & ~top, operator)
-            alone = predictions_keeping(model, batch, readout, top, operator)
+            top = word_removal.top_words(scores, batch.content, share)
+            without = word_removal.predictions_keeping(model, batch, readout, batch.content & ~top, operator)
+            alone = word_removal.predictions_keeping(model, batch, readout, top, operator)
             values.append(torch.cat([without.gather(-1, decision), alone.gather(-1, decision)], -1))
             flips.append((without.argmax(-1, keepdim=True) != decision) & ~without.isnan().any(-1, keepdim=True))
         return torch.stack(values, -1), torch.cat(flips, -1)
 
-    def summaries(self, drops: Float[Tensor, "batch 2 shares"], step: Float[Tensor, "shares"]) -> dict[str, Tensor]:
-        """One number of each curve."""
+    def _summaries(self, drops: Float[Tensor, "batch 2 shares"], step: Float[Tensor, "shares"]) -> dict[str, Tensor]:
         chosen = torch.isin(step, step.new_tensor(sorted(self.thresholds)))
         grid = torch.isin(step, step.new_tensor(GRID))
         on_grid, at = drops[..., grid], step[grid]
@@ -157,3 +148,132 @@ class Faithfulness(RankingProbe):
             "deletion_area": torch.trapezoid(deletion, torch.cat([ends[0], at])) / at[-1],
             "insertion_area": torch.trapezoid(insertion, torch.cat([at, ends[1]])) / (1 - at[0]),
         }
+
+
+COMPLETE = 1e-3
+"""Units of the logit: a gap no larger than this is none."""
+
+
+def measured(results: pd.DataFrame) -> list[tuple[str, str]]:
+    """(importance, operator) of every AOPC in the table, importances in the order in which the probe took them."""
+    pairs = importances_and_operators(results, "faithfulness", "comprehensiveness_")
+    said = list(results.attrs.get("importances", {}).get("faithfulness", {}))
+    return sorted(pairs, key=lambda one: (said.index(one[0]) if one[0] in said else len(said), one))
+
+
+def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
+    def words(name: str) -> str:
+        return facts_of(name, results, "faithfulness").ascii_title
+
+    return (
+        *(
+            headline
+            for name, operator in measured(results)
+            for headline in (
+                Headline(
+                    f"comprehensiveness_{name}_by_{operator}", f"comprehensiveness (AOPC): {words(name)}, {operator}"
+                ),
+                Headline(f"sufficiency_{name}_by_{operator}", "  sufficiency (AOPC, lower is better)"),
+                Headline(f"flip_share_{name}_by_{operator}", "  share of the words at the first flip"),
+            )
+        ),
+        *(
+            Headline(f"completeness_gap_{one}", f"completeness gap: {words(one)}")
+            for one in importances_in(results, "faithfulness", "completeness_gap_")
+        ),
+    )
+
+
+def faithfulness_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Both AOPCs and both curves' heights of every importance and operator, per data set and model, with intervals."""
+    kinds = ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")
+    return mean_table(
+        results,
+        "faithfulness",
+        (
+            ({"importance": facts_of(name, results, "faithfulness").title, "operator": operator},
+             {kind.replace("_", " "): f"{kind}_{name}_by_{operator}" for kind in kinds})
+            for name, operator in measured(results)
+        ),
+    )  # fmt: skip
+
+
+def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Comprehensiveness (filled) and sufficiency (hollow) of every importance with 95 % bootstrap intervals, one panel per
+    data set, model and operator. The farther apart the two, the better."""
+    handles = [Line2D([], [], ls="", marker="o", color=INK, label="comprehensiveness"),
+               Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="sufficiency")]  # fmt: skip
+    return interval_figure(
+        faithfulness_table(results),
+        ["data and model", "operator"],
+        colours_of((name for name, _ in measured(results)), results, "faithfulness"),
+        {"comprehensiveness": "", "sufficiency": "white"},
+        x="fall of the predicted class's probability",
+        handles=handles,
+    )[0]
+
+
+def _than_random(name: str, statement: str, metric: str, *, sign: int) -> Claim:
+    # attention's number differs from a random order's: upwards (`sign` 1) or downwards (−1)
+    pair = [f"{metric}_{importance}_by_delete" for importance in ("attention", "random")][::sign]
+    taken = ("attention minus random order", "random order minus attention")[sign < 0]
+    return Claim(
+        name=name, criterion="erasure", statement=statement, source=SOURCE, speaks="for", level="word",
+        measure=mean_of(*pair, value=np.subtract),
+        quantity=f"{metric} (AOPC, words deleted), {taken}, mean of the texts, −2 to 2",
+    )  # fmt: skip
+
+
+CLAIMS = (
+    _than_random(
+        "attention_is_comprehensive",
+        "Without its most attended words a text loses more of its prediction than without random ones",
+        "comprehensiveness",
+        sign=1,
+    ),
+    _than_random(
+        "attention_is_sufficient",
+        "Its most attended words alone keep more of a text's prediction than random ones alone",
+        "sufficiency",
+        sign=-1,
+    ),
+    Claim(
+        name="integrated_gradients_add_up",
+        criterion="erasure",
+        statement=f"For nearly all texts the integrated gradients add up to the prediction to within {COMPLETE} of the logit",
+        source="Sundararajan et al. 2017, proposition 1",
+        measure=share_of("completeness_gap_integrated_gradients", value=as_truth(lambda gap: gap <= COMPLETE)),
+        quantity="share of the texts whose gap is no larger; more than 0.95 is asked for",
+        threshold=0.95,
+    ),
+)  # fmt: skip
+
+READING = Reading(
+    probe="faithfulness",
+    title="Faithfulness: does the prediction rest on the words that are called important?",
+    about=(
+        "The highest-scored words of each importance are taken out, or all others are, and the fall of the predicted class's "
+        "probability is averaged over several shares of the words: comprehensiveness (high is good) and sufficiency (low is "
+        "good), ERASER's AOPC. How words are taken out decides much of the number, so several ways are compared. "
+        "A text without words is unlike those that the model was trained on, and a fall may say no more than that."
+    ),
+    order=62,
+    claims=CLAIMS,
+    headlines=(Headline("probability", "probability of the predicted class"),),
+    closing=_headlines,
+    tables=(
+        Tabulation(
+            "faithfulness",
+            "Fall of the predicted class's probability without the highest-scored words (comprehensiveness) and with these "
+            "alone (sufficiency), means over the thresholds, and the mean heights of the deletion and insertion curves; "
+            "means over the n texts with 95 % bootstrap intervals (DeYoung et al. 2020; Samek et al. 2017).",
+            faithfulness_table,
+        ),
+    ),
+    drawings=(
+        Drawing(
+            "faithfulness_points", points, (("faithfulness", "comprehensiveness_attention_by_delete"),),
+            optional=tuple(("faithfulness", kind) for kind in ("comprehensiveness_*", "sufficiency_*", "*_area_*")),
+        ),
+    ),
+)  # fmt: skip

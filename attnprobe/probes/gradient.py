@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from attnprobe.importance.gradient import gradients_of
+from attnprobe.core.metrics import SHARE, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.reading import Headline, HeatMap, Reading
+from attnprobe.importance.gradients import gradients_of
 from attnprobe.measures import normalised
-from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Subject, description, positions
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import SHARE, Metric, Scale
+from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject, positions
 
 SOURCE = "Jain & Wallace 2019, section 4.1"
 METRICS = (
@@ -23,34 +23,23 @@ METRICS = (
     Metric("max_gradient", SHARE, "the largest share of `gradient`"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Gradient`."""
 
 
 @dataclass
-class Gradient(ModelProbe):
-    """Gradient × input of the predicted probabilities, as shares that sum to 1 over the content positions.
+class Gradient(Probe):
+    """Gradient × input of the predicted probabilities, as shares that sum to 1 over the content positions; where all
+    gradients are 0 they are undefined (NaN)."""
 
-    Yields per content position (step) `gradient` (of the word vectors, attention held fixed: the paper's),
-    `gradient_through_attention` (the attention reacting too), `hidden_gradient`, `hidden_gradient_through_attention`
-    (of the encoder's states), and `attention_gradient` (∂ probability of the predicted class / ∂ attention weight,
-    signed and not normalised); per example `max_gradient` (the largest share of `gradient`), `predicted_class` and
-    `content_length`. Where all gradients are 0 shares are undefined (NaN).
-    """
-
-    name: ClassVar[str] = "gradient"
-    metrics = METRICS
+    name, metrics = "gradient", METRICS
     of_words = True
 
     @property
     def uses(self) -> Sequence[str]:
-        """Those that it keeps by position."""
         return ("gradient", "gradient_through_attention", "attention_gradient")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        """Yield the measurements of one batch."""
-        step = positions(subject.outputs.content)
-        content = subject.outputs.content
-        gradients = subject.cached(gradients_of)
+        content, gradients = subject.outputs.content, subject.cached(gradients_of)
+        step = positions(content)
         shares = normalised(gradients.embedding.double(), content)
         yield Measurement("gradient", shares, step)
         for metric, values in (
@@ -61,4 +50,18 @@ class Gradient(ModelProbe):
             yield Measurement(metric, normalised(values.double(), content), step)
         yield Measurement("attention_gradient", subject.scores("attention_gradient"), step)
         yield Measurement("max_gradient", shares.amax(-1))
-        yield from description(subject.readout)
+
+
+READING = Reading(
+    probe="gradient",
+    order=30,
+    title="Gradients: what the prediction reacts to",
+    about=(
+        "The gradient of the predicted probability by each token's word vector, times that vector, as a share of the "
+        "text's sum: 0 to 1 per token. A large share on one token means that the prediction reacts to it most. This is "
+        "one of the two measures that attention is compared with; it is no ground truth: a gradient describes small "
+        "changes only, and fades where a prediction is saturated."
+    ),
+    maps=(HeatMap("gradient", "Gradient", "share of the gradient, attention held fixed; sums to 1"),),
+    headlines=(Headline("max_gradient", "largest share of the gradient on one token", by_class=True),),
+)

@@ -3,20 +3,30 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Count
+from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation
+from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.importance.base import Note, Subject
 from attnprobe.measures import jensen_shannon
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, description, positions
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
+from attnprobe.plots.grid import around, counted, grid, title
+from attnprobe.plots.style import FOUND, OPTIMUM
+from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, positions
+from attnprobe.results.pivot import facets, per_example
 
 NOTHING = 1e-6
 """A word that can have no more weight than this can have none."""
@@ -37,38 +47,27 @@ METRICS = (
     Metric("high", WEIGHT, "greatest weight of the most attended words", step="position"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Identifiable`."""
 
 
 @dataclass
-class Identifiable(ModelProbe):
+class Identifiable(Probe):
     """Which other attentions give the identical output, whatever follows, and so the identical prediction?
 
-    The rows of attention enter the prediction through their sums Σ_t a_t v_t alone: of a transformer's head its values, of a
-    model of three stages the states, or with a linear decoder what each gives to the classes. All attentions with the same
-    sums, row by row, are a polytope (Brunner et al. 2020); linear programmes give each word's range in it. A word's weight
-    here is the mean over the rows of what its pieces have; what special tokens have is part of the whole.
-
-    Yields per example `unique` (1: there is no other such attention), `freedom` (in how many directions the rows could move),
-    `parts` (positions or pieces, special ones included), and of the most attended word `top_weight`, `top_low`, `top_high`
-    and `top_can_vanish` (1: it could have had no weight); `farthest_jsd`, the largest Jensen-Shannon divergence (nats) of the
-    shown attention, words alone, and of one that a programme came upon: a lower bound of what is possible. Per position
-    `low` and `high`, of the `words` most attended. `max_attention`, `predicted_class`, `content_length`.
+    The rows of attention enter the prediction through their sums Σ_t a_t v_t alone: of a transformer's head its values,
+    of a model of three stages the states, or with a linear decoder what each gives to the classes. All attentions with
+    the same sums, row by row, are a polytope (Brunner et al. 2020); linear programmes give each word's range in it. A
+    word's weight here is the mean over the rows of what its pieces have; what special tokens have is part of the whole.
+    `farthest_jsd` compares the shown attention, words alone, with one that a programme came upon: a lower bound of what
+    is possible.
 
     Attributes:
         words: how many words of a text are asked for, the most attended first; None: all.
     """
 
-    name: ClassVar[str] = "identifiable"
-    metrics = METRICS
-    words: int | None = 3
-
-    def __post_init__(self) -> None:
-        if self.words is not None and self.words < 1:
-            raise UserError(f"probe.identifiable.words={self.words}: expected 1 or more words, or null for all")
+    name, metrics = "identifiable", METRICS
+    words: Count | None = 3
 
     def refuse(self, classifier: TrainedModel) -> None:
-        """Refuse what does more with its attention than to sum up."""
         super().refuse(classifier)
         if not classifier.is_summed:
             raise UserError(
@@ -78,7 +77,6 @@ class Identifiable(ModelProbe):
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         readout = subject.readout
         summed = subject.classifier.summed(subject.batch, subject.outputs)
         count, seq = readout.content.shape
@@ -117,11 +115,9 @@ class Identifiable(ModelProbe):
         for name, numbers in {"low": low, "high": high}.items():
             yield Measurement(name, numbers, torch.where(numbers.isnan(), torch.nan, positions(readout.content.cpu())))
         yield Note("largest_change_of_output", moved, max)
-        yield from description(readout)
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(NamedTuple):
     """Ranges of words over several rows; see `WeightRanges`. `own` is the weight of each word as recorded."""
 
     own: Float[Tensor, "seq"]
@@ -157,12 +153,84 @@ def of_rows(
         return result
 
     return Ranges(
-        own,
-        mean("low", seq),
-        mean("high", seq),
-        mean("lowest", seq, seq),
-        mean("highest", seq, seq),
-        all(one.unique for one in several),
-        sum(one.freedom for one in several),
-        max(one.moved for one in several),
-    )
+        own, mean("low", seq), mean("high", seq), mean("lowest", seq, seq), mean("highest", seq, seq),
+        all(one.unique for one in several), sum(one.freedom for one in several), max(one.moved for one in several),
+    )  # fmt: skip
+
+
+READ_METRICS = ("unique", "freedom", "parts", "top_weight", "top_low", "top_high", "top_can_vanish", "farthest_jsd")
+EDGES = np.array([0, 16, 32, 48, 64, 96, 128, 192, 256, 512])
+"""Of the bins of length, in parts: above the first, up to the second."""
+
+
+def lengths_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Of each bin of length the share of unique attentions, and means over its texts."""
+    bins = [f"{low + 1} to {high}" for low, high in pairwise(EDGES)] + [f"over {EDGES[-1]}"]
+    means = {
+        "free directions": "freedom", "top word": "top_weight", "its least weight": "top_low", "its greatest": "top_high",
+        "could have none": "top_can_vanish", "JSD at least": "farthest_jsd",
+    }  # fmt: skip
+    lines = []
+    for facet in facets(per_example(results, "identifiable", READ_METRICS)):
+        number = np.searchsorted(EDGES, facet.rows["parts"].to_numpy(), side="left")
+        groups = [(bins[place - 1], facet.rows[number == place]) for place in sorted(set(number.tolist()))]
+        for name, part in [*groups, ("all", facet.rows)]:
+            line = {"data and model": facet.title, "parts": name, "n": len(part)}
+            line |= mean_in_columns("unique", part["unique"].to_numpy())
+            lines.append(line | {heading: part[metric].mean() for heading, metric in means.items()})
+    return pd.DataFrame(lines)
+
+
+def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """What the most attended word of each text could have had instead, by the text's length. The orange point is its weight,
+    the blue line reaches from the least to the greatest weight that it has in any attention with the identical output."""
+    panels = facets(per_example(results, "identifiable", READ_METRICS))
+    figure, axes = grid(len(panels), panel_height=1.8, columns=2)
+    for panel, facet in zip(axes, panels, strict=True):
+        rows = facet.rows
+        panel.vlines(rows["parts"], rows["top_low"], rows["top_high"], color=OPTIMUM, lw=0.6, alpha=0.5)
+        panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
+        panel.set_ylim(0, 1)
+        unique = f"unique in {rows['unique'].mean():.0%}"
+        title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)
+    around(figure, x="length (words, or pieces with special tokens)", y="weight of the most attended word")
+    return figure
+
+
+READING = Reading(
+    probe="identifiable",
+    order=25,
+    title="Identifiability: which attentions give the identical output?",
+    about=(
+        "The rows of attention enter the prediction through weighted sums alone. Every other attention with the same sums "
+        "gives the same prediction to the last digit, whatever follows. Linear programmes find the least and the greatest "
+        "weight of the most attended words among all of these. Where there is no other one, the attention is determined by "
+        "what the model computes with it; that is no proof that it explains anything. Where the most attended word could "
+        "have had no weight at all, nothing that the model computes says that it was attended to."
+    ),
+    headlines=(
+        Headline("unique", "share of texts whose attention is unique"),
+        Headline("top_can_vanish", "share of texts whose top word could have had no weight"),
+        Headline("top_weight", "weight of the top word"),
+        Headline("top_low", "its least weight at identical output"),
+        Headline("top_high", "its greatest weight at identical output"),
+        Headline("farthest_jsd", "JSD of another attention with identical output, at least"),
+    ),
+    columns=(
+        Column("unique", "attention is unique", digits=0, truth=True, sorts=False),
+        Column("top_low", "top word's least weight at identical output"),
+        Column("top_high", "top word's greatest weight at identical output"),
+    ),
+    tables=(
+        Tabulation(
+            "identifiable",
+            "By length: share of texts for which no other attention has the identical output, with 95 % bootstrap interval; "
+            "mean free directions; mean weight of the most attended word, its least and greatest at identical output; share "
+            "in which it could have had none; JSD (nats) of another attention with identical output, at least.",
+            lengths_table,
+        ),
+    ),
+    drawings=(
+        Drawing("identifiable", ranges, tuple(("identifiable", metric) for metric in READ_METRICS), optional=()),
+    ),
+)

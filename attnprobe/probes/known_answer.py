@@ -3,23 +3,23 @@ shortcuts (Bastings et al. 2022, section 3), the testbed, and any other with a r
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnprobe.batch import Axis, Batch
+from attnprobe.core.batch import Axis, Batch
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import SHARE, TAU, TRUTH, Metric, Scale
+from attnprobe.core.randomness import Draws
 from attnprobe.data.vocabulary import PADDING
-from attnprobe.erasure.single import decision_margin
-from attnprobe.erasure.words import without_pieces
-from attnprobe.errors import UserError
+from attnprobe.evidence.reading import Headline, Reading
+from attnprobe.exact.erasure import decision_margin
 from attnprobe.importance.plausibility import average_precision, covered, mass_inside, precision_at_size
+from attnprobe.importance.word_removal import without_pieces
 from attnprobe.measures import kendall_tau, normalised, total_variation
 from attnprobe.models.base import Model
-from attnprobe.probes.base import LINEAR, Measurement, ModelProbe, Subject
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import SHARE, TAU, TRUTH, Metric, Scale
+from attnprobe.probes.base import LINEAR, Measurement, Probe, Subject
 
 ABOVE_CHANCE = Scale("share", -1, 1)
 METRICS = (
@@ -37,38 +37,27 @@ METRICS = (
     Metric("state_mass_agreement", SHARE, "mass that attention and these contributions (made to sum to 1) have in common",
            higher_is_better=True, only=LINEAR),
 )  # fmt: skip
-"""See `KnownAnswer`."""
 
 
 @dataclass
-class KnownAnswer(ModelProbe):
-    """Yields per example, for data with a rationale (NaN for an example without one):
+class KnownAnswer(Probe):
+    """For data with a rationale (NaN for an example without one): does the model decide by it, and is the attention on it?
 
-    - `correct`: 1 where the decision is the label, else 0; `correct_contradicted`: the same of the text with its reason
-      changed and the class that this text has (`Batch.counterfactual`); `correct_without`: of the text without the words of
-      the rationale, where chance is all that a model can reach if they are all the information there is;
-      `correct_alone`: of these words alone. A model that is correct on the first two and not on the third decides by the
-      rationale.
-    - word level, of the attention on the rationale: `mass_on_rationale`, `precision_on_rationale` (of as many top words as
-      the rationale has, which is their recall too), `auprc_on_rationale` (average precision), each 0 to 1 *minus*
-      `chance`, the rationale's share of the text.
-    - state level, for a linear decoder: the signed contribution of the state at t is α_t (m_t − mean m), m the margin of
-      the decision's position logits over the runner-up's, its mean over the positions; `state_rank_agreement` is Kendall's
-      τ-b of the attention with the contributions' size (−1 to 1), `state_mass_agreement` the mass that both have in
-      common (0 to 1).
+    A model decides by the rationale where it is `correct` and `correct_contradicted` and not `correct_without`, where
+    chance is all that it can reach if these words are all the information there is. At the word level each number is
+    *minus* `chance`, the rationale's share of the text. At the state level, for a linear decoder, the contribution of
+    the state at t is α_t (m_t − mean m), m the margin of the decision's position logits over the runner-up's, its mean
+    over the positions.
 
-    Changed texts are encoded again in full; `correct_contradicted` is left out for a model that reads pieces, as the changed
-    words are not cut into any. There are no such rows where the model refuses them, because its attention is
+    Changed texts are encoded again in full; `correct_contradicted` is left out for a model that reads pieces, as the
+    changed words are not cut into any. There are no such rows where the model refuses them, because its attention is
     imposed by a teacher and known for the data set's own texts alone.
     """
 
-    name: ClassVar[str] = "known_answer"
-    metrics = METRICS
-    one_decision = True
-    of_words = True
+    name, metrics = "known_answer", METRICS
+    one_decision = of_words = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        """Yield the measurements of one batch."""
         batch, rationale, content = subject.batch, subject.batch.rationale, subject.outputs.content
         if rationale is None:
             return
@@ -80,7 +69,7 @@ class KnownAnswer(ModelProbe):
 
         yield of_given("correct", subject.outputs.logits.argmax(-1) == batch.labels)
         try:
-            decided = self.decisions(subject.classifier, replace(batch, rationale=rationale))
+            decided = self._decisions(subject.classifier, replace(batch, rationale=rationale))
         except UserError:  # the model refuses texts that are not the data set's own
             decided = {}
         for metric, value in decided.items():
@@ -92,13 +81,13 @@ class KnownAnswer(ModelProbe):
         yield of_given("precision_on_rationale", precision_at_size(attention, rationale, content) - chance)
         yield of_given("auprc_on_rationale", average_precision(attention, rationale, content) - chance)
         if subject.readout.position_logits is not None:
-            size = contributions(subject).abs()
+            size = _contributions(subject).abs()
             apart = total_variation(attention, normalised(size, content), content)
             yield of_given("state_rank_agreement", kendall_tau(attention, size, content))
             yield of_given("state_mass_agreement", 1 - apart)
 
     @staticmethod
-    def decisions(classifier: Model, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
+    def _decisions(classifier: Model, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
         """Whether each changed text is decided as it should be, NaN where there is no such text."""
         assert batch.rationale is not None
         texts = {
@@ -106,7 +95,10 @@ class KnownAnswer(ModelProbe):
             "correct_alone": (kept(batch, batch.rationale), batch.labels),
         }
         if batch.counterfactual is not None and batch.pieces is None:
-            texts["correct_contradicted"] = (contradicted(batch), (batch.labels + 1) % classifier.classes)
+            known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
+            ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
+            changed = replace(batch, ids=ids, content=batch.content.clone())
+            texts["correct_contradicted"] = (changed, (batch.labels + 1) % classifier.classes)
         decisions = {}
         with torch.no_grad():
             for metric, (text, labels) in texts.items():
@@ -115,9 +107,8 @@ class KnownAnswer(ModelProbe):
                 text.content[empty, 0] = True
                 right = (classifier(text).logits.argmax(-1) == labels).double()
                 decisions[metric] = torch.where(empty, torch.nan, right)
-        if "correct_contradicted" in texts and batch.counterfactual is not None:
-            unknown = ~(batch.counterfactual != PADDING).any(-1)
-            decisions["correct_contradicted"] = decisions["correct_contradicted"].masked_fill(unknown, torch.nan)
+        if "correct_contradicted" in texts:
+            decisions["correct_contradicted"] = decisions["correct_contradicted"].masked_fill(~known[:, 0], torch.nan)
         return decisions
 
 
@@ -134,17 +125,37 @@ def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
     return replace(moved, ids=ids, mask=there, content=moved.content & there)
 
 
-def contradicted(batch: Batch) -> Batch:
-    """The texts with their reasons changed; those that have no such version as they are."""
-    assert batch.counterfactual is not None
-    known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
-    ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
-    return replace(batch, ids=ids, content=batch.content.clone())
-
-
-def contributions(subject: Subject) -> Float[Tensor, "batch seq"]:
-    """α_t (m_t − mean m): what each state says for the decision beyond what any state of this text does. Without the mean the
-    decoder's bias would count as a word's contribution in proportion to its attention."""
+def _contributions(subject: Subject) -> Float[Tensor, "batch seq"]:
+    # what each state says for the decision beyond what any state of this text does: without the mean the decoder's bias
+    # would count as a word's contribution in proportion to its attention
     margin, content = decision_margin(subject.readout), subject.readout.content
     mean = torch.where(content, margin, 0).sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
     return torch.where(content, subject.readout.attention * (margin - mean), 0)
+
+
+READING = Reading(
+    probe="known_answer",
+    order=5,
+    title="Known answer: does the model decide by the known reason, and is the attention on it?",
+    about=(
+        "For data whose reason is known (planted, the testbed, a rationale). First, is the reason the model's own? "
+        "Accuracy on the texts as they are; with the reason changed to that of another class, where a model that uses it "
+        "follows; without the words of the reason, where only chance is left if they are all there is to know; and "
+        "on these words alone. Then, how right is the attention? Of the words: the share of the attention on the "
+        "reason, the precision of the top words and the average precision, each minus what chance would reach (0: chance). "
+        "Of the states: how far the weights agree with what the linear decoder takes from each state. An LSTM "
+        "that reads everything and attends to the last word can be right at the one level and wrong at the other."
+    ),
+    headlines=(
+        Headline("correct", "accuracy"),
+        Headline("correct_contradicted", "accuracy, reason changed"),
+        Headline("correct_without", "accuracy without the reason"),
+        Headline("correct_alone", "accuracy on the reason alone"),
+        Headline("chance", "share of the text that is reason (chance)"),
+        Headline("mass_on_rationale", "attention on the reason, minus chance"),
+        Headline("precision_on_rationale", "precision of as many top words, minus chance"),
+        Headline("auprc_on_rationale", "average precision, minus chance"),
+        Headline("state_rank_agreement", "tau of attention with the states' contributions"),
+        Headline("state_mass_agreement", "mass in common with the states' contributions"),
+    ),
+)

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnprobe.errors import UserError
+from attnprobe.core.metrics import SHARE, TAU, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Count, Share
+from attnprobe.evidence.reading import Headline, Reading
+from attnprobe.exact.nulls import is_top
 from attnprobe.measures import kendall_tau
-from attnprobe.nulls.attentions import is_top
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, ReadoutProbe, description
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
-from attnprobe.results.metrics import SHARE, TAU, Metric
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, ReadoutProbe
 
 METRICS = (
     Metric("near_ties", SHARE, "pairs of positions whose weights differ by no more than `tolerance` of the larger one",
@@ -26,46 +26,30 @@ METRICS = (
            higher_is_better=True),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `NearTies`."""
 
 
 @dataclass
 class NearTies(ReadoutProbe):
-    """Rank correlations count every pair of positions alike, also those whose weights hardly differ. Yields per example
+    """Rank correlations count every pair of positions alike, also those whose weights hardly differ: how firm is the order?
 
-    - `near_ties` (0 to 1): pairs of positions whose weights differ by no more than `tolerance` of the larger one;
-    - `top_gap` (0 to 1): (largest − second) / largest weight, 0 where two are level;
-    - `tau_moved` (−1 to 1): Kendall's τ-b of the weights with themselves after each was multiplied by 1 + `tolerance` times
-      normal noise, mean of the draws: a ceiling of every rank correlation with attention. 1 where weights are far apart;
-      that of equal weights is undefined (NaN);
-    - `top_stays` (0 to 1): draws after which the same position has the largest weight; of n equal weights 1 / n on average;
-    - `max_attention`, `predicted_class`, `content_length`.
+    `tau_moved` is a ceiling of every rank correlation with attention: 1 where weights are far apart; that of equal
+    weights is undefined (NaN). Of n equal weights `top_stays` is 1 / n on average.
 
     Attributes:
         tolerance: relative, above 0 and below 1. Another training moves weights by much more; float32 by 1e-7.
         samples: draws of the noise.
     """
 
-    name: ClassVar[str] = "near_ties"
-    metrics = METRICS
-    tolerance: float = 0.01
-    samples: int = 20
-
-    def __post_init__(self) -> None:
-        if not 0 < self.tolerance < 1:
-            raise UserError(
-                f"probe.near_ties.tolerance={self.tolerance}: expected a share of a weight above 0 and below 1, such as 0.01"
-            )
-        if self.samples < 1:
-            raise UserError(f"probe.near_ties.samples={self.samples}: expected how many draws of noise, 1 or more")
+    name, metrics = "near_ties", METRICS
+    tolerance: Share = 0.01
+    samples: Count = 20
 
     @property
-    def copies(self) -> int:
-        """Of every sample: the noise and the weights."""
+    def peak_buffers(self) -> int:
+        """For every sample the noise and the weights."""
         return 4 * self.samples
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         attention, content = readout.attention, readout.content
         near, gap = ties(attention, content, self.tolerance)
         yield Measurement("near_ties", near)
@@ -76,7 +60,6 @@ class NearTies(ReadoutProbe):
         top = is_top(attention, content)
         first = top & (top.cumsum(-1) == 1)
         yield Measurement("top_stays", (is_top(moved, content) & first).any(-1).double().mean(0))
-        yield from description(readout)
 
 
 def ties(
@@ -96,3 +79,21 @@ def ties(
     near = level / torch.where(several, pairs, torch.nan)
     second = ordered[:, 1] if ordered.shape[-1] > 1 else ordered[:, 0]
     return near, torch.where(several, (ordered[:, 0] - second) / ordered[:, 0], torch.nan)
+
+
+READING = Reading(
+    probe="near_ties",
+    order=52,
+    title="Near ties: how firm is the order of the weights?",
+    about=(
+        "Rank correlations count every pair of positions alike, also those whose weights hardly differ. Here every weight is "
+        "moved by about a hundredth of itself (a setting), and the weights are compared with themselves: no measure can "
+        "agree better with an order that is only known so well."
+    ),
+    headlines=(
+        Headline("near_ties", "pairs of weights that are nearly level"),
+        Headline("top_gap", "lead of the largest weight, as a share of it"),
+        Headline("tau_moved", "tau(attention, attention moved by 1 %)"),
+        Headline("top_stays", "  the same top word"),
+    ),
+)

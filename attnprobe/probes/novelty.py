@@ -2,25 +2,30 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, Literal
 
+import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from annotated_types import Ge, MinLen
+from jaxtyping import Float
 from torch import Tensor
 
-from attnprobe.batch import Batch, Outputs
+from attnprobe.core.batch import Outputs
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import P_VALUE, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.module import TextDataModule
-from attnprobe.erasure.words import OPERATORS, check_operators, outputs_without, refuse_mask, top_words
-from attnprobe.errors import UserError
-from attnprobe.models.base import Model
+from attnprobe.evidence.reading import Headline, Reading, Tabulation, facts_of, importances_and_operators
+from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.importance import word_removal
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import Metric, Scale
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
+from attnprobe.results.pivot import facets, per_example
 
-P_VALUE = Scale("p-value", 0, 1)
-TEXT_OPERATORS = tuple(one for one in OPERATORS if one != "attention")
+TEXT_OPERATORS = tuple(one for one in word_removal.OPERATORS if one != "attention")
 """Ways in which words go from a text; `attention` changes none."""
 AT_ONCE = 64
 """Held-out texts that are read at a time."""
@@ -31,57 +36,37 @@ METRICS = (
     Metric("novelty_p_alone_{importance}_by_{operator}", P_VALUE, "of these words alone"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Novelty`."""
 
 
 @dataclass
 class Novelty(RankingProbe):
-    """Whether what is measured on texts without words is measured on texts that the model knows how to read. A text is what
-    the model's attention gives the decoder (where that is not shown, the centred logits), each number in standard deviations
-    of the held-out texts'; its novelty the distance to the nearest held-out text. The p-value is (1 + the held-out texts
-    whose own nearest is as far) / (1 + their number): even from 0 to 1 for texts drawn as these are (up to the one text by
-    which the two searches differ), near 0 for unlike ones. Yields `novelty_p` of the whole text, and per importance X and
-    operator O `novelty_p_without_X_by_O` (without the highest-scored `share` of its words) and `novelty_p_alone_X_by_O`
-    (these alone). NaN where no word is left.
+    """Whether what is measured on texts without words is measured on texts that the model knows how to read.
+
+    A text is what the model's attention gives the decoder (where that is not shown, the centred logits), each number in
+    standard deviations of the held-out texts'; its novelty is the distance to the nearest held-out text. The p-value is
+    (1 + the held-out texts whose own nearest is as far) / (1 + their number): even from 0 to 1 for texts drawn as these
+    are (up to the one text by which the two searches differ), near 0 for unlike ones. NaN where no word is left.
 
     Attributes:
-        importances: see `RankingProbe`.
         operators: ways in which words go (`TEXT_OPERATORS`).
         share: of the words, above 0 and below 1.
         reference: held-out texts, the first of the validation split, 2 or more.
     """
 
-    name: ClassVar[str] = "novelty"
-    metrics = METRICS
-    of_words = True
-    one_decision = True
+    name, metrics = "novelty", METRICS
+    of_words = one_decision = True
     published = ("attention", "random", "integrated_gradients")
-    operators: Sequence[str] = ("delete", "mask", "zeros")
-    share: float = 0.2
-    reference: int = 500
+    operators: Annotated[Sequence[Literal[TEXT_OPERATORS]], MinLen(1)] = ("delete", "mask", "zeros")
+    share: Share = 0.2
+    reference: Annotated[int, Ge(2)] = 500
     _held_out: TextSplit | None = field(default=None, init=False, repr=False)
     _known: "Known | None" = field(default=None, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_operators(self.name, self.operators, TEXT_OPERATORS)
-        if not 0 < self.share < 1 or self.reference < 2:
-            raise UserError(
-                f"probe.novelty.share={self.share}, reference={self.reference}: expected a share of the words above 0 and "
-                f"below 1, such as 0.2, and 2 held-out texts or more"
-            )
-
     def refuse(self, classifier: TrainedModel) -> None:
-        """Refuse a mask where the model has none.
-
-        Raises:
-            UserError: it, or the model, cannot be examined.
-        """
         super().refuse(classifier)
-        refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
+        word_removal.refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
 
     def prepare(self, data: TextDataModule) -> None:
-        """Keep the validation split at hand."""
         self._held_out, self._known = data.splits["validation"], None
 
     def known(self, subject: Subject) -> "Known":
@@ -92,7 +77,7 @@ class Novelty(RankingProbe):
             split, model = self._held_out, subject.classifier
             rows = list(range(min(self.reference, len(split))))
             read = [
-                represented(model(batch))
+                _represented(model(batch))
                 for start in range(0, len(rows), AT_ONCE)
                 if (batch := split[rows[start : start + AT_ONCE]].to(subject.batch.ids.device))
             ]
@@ -100,19 +85,19 @@ class Novelty(RankingProbe):
         return self._known
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         with torch.no_grad():
             known = self.known(subject)
-            yield Measurement("novelty_p", known.p_values(represented(subject.outputs)))
+            yield Measurement("novelty_p", known.p_values(_represented(subject.outputs)))
             model, batch = subject.classifier, subject.batch
             for name, scores in self.scores(subject).items():
-                undefined = (scores.isnan() & batch.content).any(-1)
-                top = top_words(scores.nan_to_num(nan=0), batch.content, self.share)
+                undefined = undefined_in(scores, batch.content)
+                top = word_removal.top_words(scores.nan_to_num(nan=0), batch.content, self.share)
                 for operator in self.operators:
                     for kind, gone in (("without", top), ("alone", batch.content & ~top)):
-                        values = p_without(model, batch, gone, operator, known).masked_fill(undefined, torch.nan)
+                        nothing = ~(batch.content & ~gone).any(-1)
+                        outputs = word_removal.outputs_without(model, batch, gone & ~nothing.unsqueeze(-1), operator)
+                        values = known.p_values(_represented(outputs)).masked_fill(nothing | undefined, torch.nan)
                         yield Measurement(f"novelty_p_{kind}_{name}_by_{operator}", values)
-        yield from description(subject.readout)
         yield from self.notes(subject)
 
 
@@ -138,17 +123,57 @@ class Known:
         return (1 + (self.apart >= distance.unsqueeze(-1)).sum(-1).double()) / (1 + len(self.apart))
 
 
-def represented(outputs: Outputs) -> Float[Tensor, "batch features"]:
-    """What the attention gives the decoder; the centred logits where that is not shown."""
+def _represented(outputs: Outputs) -> Float[Tensor, "batch features"]:
+    # what the attention gives the decoder; the centred logits where that is not shown
     if outputs.hidden.shape[-1]:
         return torch.einsum("bs,bsh->bh", outputs.attention.double(), outputs.hidden.double())
     return outputs.logits.double() - outputs.logits.double().mean(-1, keepdim=True)
 
 
-def p_without(
-    model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str, known: Known
-) -> Float[Tensor, "batch"]:
-    """Of the texts without these words; NaN where none would be left."""
-    nothing = ~(batch.content & ~gone).any(-1)
-    outputs = outputs_without(model, batch, gone & ~nothing.unsqueeze(-1), operator)
-    return known.p_values(represented(outputs)).masked_fill(nothing, torch.nan)
+UNLIKE = 0.05
+"""A p-value below this is that of an unlike text."""
+
+
+def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean p-values, and shares of unlike texts, of every importance and operator, per data set and model."""
+    pairs = importances_and_operators(results, "novelty", "novelty_p_without_")
+    kinds = {"without them": "without", "alone": "alone"}
+    metrics = [f"novelty_p_{kind}_{name}_by_{operator}" for name, operator in pairs for kind in kinds.values()]
+
+    def unlike(p_values: np.ndarray) -> float:
+        known = p_values[~np.isnan(p_values)]
+        return float((known < UNLIKE).mean()) if len(known) else float("nan")
+
+    lines = []
+    for facet in facets(per_example(results, "novelty", ["novelty_p", *metrics])) if pairs else []:
+        whole = facet.rows["novelty_p"].to_numpy()
+        for name, operator in pairs:
+            line: dict[str, object] = {"data and model": facet.title}
+            line |= {"importance": facts_of(name, results, "novelty").title, "operator": operator, "n": len(whole)}
+            line["unlike, whole texts"] = unlike(whole)
+            for heading, kind in kinds.items():
+                values = facet.rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
+                line |= {f"unlike, {heading}": unlike(values)} | mean_in_columns(f"p, {heading}", values)
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+READING = Reading(
+    probe="novelty",
+    title="Novelty: are texts without words like those that the model knows?",
+    about=(
+        "What erasing words does to a prediction says little if the model has never seen such a text. Each text is compared "
+        "with held-out ones, by what the attention gives the decoder: the p-value is the share of held-out texts whose "
+        "nearest neighbour is as far. It is even from 0 to 1 for texts like these; of whole test texts 5 % are below 0.05."
+    ),
+    order=66,
+    headlines=(Headline("novelty_p", "p-value of the whole texts (0.5 is expected)"),),
+    tables=(
+        Tabulation(
+            "novelty",
+            "Shares of n texts that are unlike held-out ones (p < 0.05), whole, without the highest-scored words and with "
+            "these alone, and mean p-values with 95 % bootstrap intervals.",
+            novelty_table,
+        ),
+    ),
+)

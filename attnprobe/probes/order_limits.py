@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
 import torch
-from torch import Tensor
 
-from attnprobe.errors import UserError
-from attnprobe.exact.removal_orders import OrderRange, mean_fall, order_limits
-from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import PROBABILITY_DIFFERENCE, SHARE, Metric
+from attnprobe.core.metrics import PROBABILITY_DIFFERENCE, SHARE, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Count
+from attnprobe.evidence.reading import Headline, Reading, Tabulation, means_by_importance
+from attnprobe.exact.removal_orders import mean_fall, order_limits
+from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject
 
 SOURCE = "Edin et al. 2025; Dinkelbach 1967"
 REACHED = 1e-9
@@ -31,46 +31,32 @@ METRICS = (
     Metric("place_high_{importance}", SHARE, "the highest that it can be", only=LINEAR, higher_is_better=True),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `OrderLimits`."""
 
 
 @dataclass
 class OrderLimits(RankingProbe):
     """Remove positions from the attention one by one in an importance's order, renormalise the rest, and take the mean fall
     of the decision's probability against the runner-up's (with two classes: of its probability) over the n − 1 prefixes
-    (AOPC). What any of the n! orders can reach lies between limits that are certified at any length, for a linear decoder.
-    Yields
+    (AOPC), for a linear decoder.
 
-    - `aopc_lowest` ≤ `aopc_lowest_found` ≤ `aopc_highest_found` ≤ `aopc_highest`: certified limits, and what
-      orders reach that a beam search or an importance found (−1 to 1); the true limits lie between; `limits_reached`, 1 where
-      they are equal;
-    - per importance X `aopc_X`; `place_low_X` and `place_high_X` (0 to 1): between these lies its place on the scale from the
-      worst order (0) to the best (1).
+    What any of the n! orders can reach lies between limits that are certified at any length: `aopc_lowest` ≤
+    `aopc_lowest_found` ≤ `aopc_highest_found` ≤ `aopc_highest`, the inner two reached by a beam search or an importance.
+    The place of an importance on the scale from the worst order (0) to the best (1) lies between `place_low_X` and
+    `place_high_X`.
 
     NaN for texts of fewer than two positions, and where a position has no attention (sparsemax), so that some orders end
     before the text does.
 
     Attributes:
-        importances: see `RankingProbe`.
         beam: sets of positions that the search keeps at every step, 1 or more; the time is proportional to it.
     """
 
-    name: ClassVar[str] = "order_limits"
-    metrics = METRICS
-    of_words = True
-    one_decision = True
+    name, metrics = "order_limits", METRICS
+    of_words = one_decision = True
     published = ("attention", "random", "gradient", "gradient_input", "contribution")
-    beam: int = 16
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.beam < 1:
-            raise UserError(
-                f"probe.order_limits.beam={self.beam}: expected how many sets to keep, 1 or more, such as 16"
-            )
+    beam: Count = 16
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch; only the description where the decoder is not linear."""
         readout = subject.readout
         if readout.position_logits is not None:
             order = readout.prediction().argsort(dim=-1, descending=True, stable=True)
@@ -79,48 +65,70 @@ class OrderLimits(RankingProbe):
                 class_=order[:, 0], rival=order[:, 1], beam=self.beam,
             )  # fmt: skip
             lead = readout.position_logits.gather(-1, order[:, None, :2].expand(-1, readout.content.shape[1], -1))
-            own = {
-                name: falls(subject, scores, lead[..., 0] - lead[..., 1]).masked_fill(limits.lowest.isnan(), torch.nan)
-                for name, scores in self.scores(subject).items()
-            }
-            yield from placed(limits, own)
-        yield from description(readout)
+            lead = lead[..., 0] - lead[..., 1]
+            falls = {}
+            for name, scores in self.scores(subject).items():
+                falls[name] = torch.full_like(lead[:, 0], torch.nan)  # as it stays where a score is undefined
+                for row in (~limits.lowest.isnan()).nonzero()[:, 0].tolist():
+                    at = readout.content[row]
+                    if not scores[row, at].isnan().any():
+                        ranked = scores[row, at].double().argsort(descending=True, stable=True)
+                        falls[name][row] = mean_fall(readout.attention[row, at], lead[row, at], ranked)
+            lowest_found, highest_found = limits.lowest_found, limits.highest_found
+            for fall in falls.values():
+                lowest_found = torch.fmin(lowest_found, fall)
+                highest_found = torch.fmax(highest_found, fall)
+            yield Measurement("aopc_lowest", limits.lowest)
+            yield Measurement("aopc_lowest_found", lowest_found)
+            yield Measurement("aopc_highest_found", highest_found)
+            yield Measurement("aopc_highest", limits.highest)
+            apart = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
+            yield Measurement("limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan))
+            # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the ends of what L and U can be
+            ends = {"place_low": (lowest_found, limits.highest), "place_high": (limits.lowest, highest_found)}
+            for name, fall in falls.items():
+                yield Measurement(f"aopc_{name}", fall)
+                for metric, (low, high) in ends.items():
+                    width = torch.where(high - low > REACHED, high - low, torch.nan)
+                    yield Measurement(f"{metric}_{name}", ((fall - low) / width).clamp(0, 1))
         yield from self.notes(subject)
 
 
-def falls(subject: Subject, scores: Tensor, lead: Tensor) -> Tensor:
-    """The mean fall of each text in the order of these scores; NaN where a score is."""
-    readout = subject.readout
-    values = torch.full_like(readout.attention[:, 0], torch.nan)
-    for row in range(len(values)):
-        at = readout.content[row]
-        own = scores[row, at].double()
-        if len(own) > 1 and not own.isnan().any():
-            order = own.argsort(descending=True, stable=True)
-            values[row] = mean_fall(readout.attention[row, at], lead[row, at], order)
-    return values
-
-
-def placed(limits: OrderRange, own: dict[str, Tensor]) -> Iterator[Measurement]:
-    """The limits, with what the importances reach, and where each of these lies between them.
-
-    A place (a − L) / (U − L) falls with L and with U, so that it is lowest and highest at the ends of what L and U can be.
-    """
-    lowest_found, highest_found = limits.lowest_found, limits.highest_found
-    for fall in own.values():
-        lowest_found = torch.fmin(lowest_found, fall)
-        highest_found = torch.fmax(highest_found, fall)
-    yield Measurement("aopc_lowest", limits.lowest)
-    yield Measurement("aopc_lowest_found", lowest_found)
-    yield Measurement("aopc_highest_found", highest_found)
-    yield Measurement("aopc_highest", limits.highest)
-    apart = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
-    yield Measurement("limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan))
-    for name, fall in own.items():
-        yield Measurement(f"aopc_{name}", fall)
-        for metric, low, high in (
-            ("place_low", lowest_found, limits.highest),
-            ("place_high", limits.lowest, highest_found),
-        ):
-            width = torch.where(high - low > REACHED, high - low, torch.nan)
-            yield Measurement(f"{metric}_{name}", ((fall - low) / width).clamp(0, 1))
+READING = Reading(
+    probe="order_limits",
+    title="Limits of all orders: how good is each order of removal, at any length?",
+    about=(
+        "Positions are removed from the attention one by one in each importance's order, the rest is renormalised, and the "
+        "mean fall of the decision's probability (AOPC) is placed between the worst (0) and the best (1) that any order can "
+        "reach. No order passes the certified limits; orders that were found show how near to them one can come. The place "
+        "is known up to the gap between the two, and exactly where there is none. No claim is made of attention's own place: "
+        "its largest weights have made the decision, so that removing them first comes near to the best order whether they "
+        "mean something or not."
+    ),
+    order=65,
+    mark="place_low_",
+    of_importance=(
+        Headline("aopc_{importance}", "AOPC: {title}"),
+        Headline("place_low_{importance}", "  its place between worst (0) and best (1), at least"),
+        Headline("place_high_{importance}", "  at most"),
+    ),
+    headlines=(
+        Headline("aopc_lowest", "no order is below this AOPC"),
+        Headline("aopc_lowest_found", "  the worst order found"),
+        Headline("aopc_highest_found", "  the best order found"),
+        Headline("aopc_highest", "no order is above this AOPC"),
+        Headline("limits_reached", "texts in which both limits are reached"),
+    ),
+    tables=(
+        Tabulation(
+            "order_limits",
+            "Each importance's AOPC over n texts, attention removed and renormalised, and its place between the worst (0) "
+            "and the best (1) of all orders: certainly no lower and no higher than this. Means with 95 % bootstrap "
+            "intervals.",
+            partial(
+                means_by_importance, probe="order_limits", mark="place_low_",
+                kinds={"aopc": "AOPC", "place_low": "place, at least", "place_high": "place, at most"},
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -2,44 +2,126 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
-from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import DESCRIPTION, Measurement, ReadoutProbe, description
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
-from attnprobe.results.metrics import TVD, Metric
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnprobe.core.metrics import TVD, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Count
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import mean_of
+from attnprobe.evidence.reading import Column, Drawing, Headline, Reading
+from attnprobe.exact.nulls import permute_attention
+from attnprobe.plots.grid import NOTE_SIZE, around, class_handles, grid, title
+from attnprobe.plots.style import CLASS_COLOURS, FAINT, violin
+from attnprobe.probes.base import DESCRIPTION, Measurement, ReadoutProbe
+from attnprobe.results import pivot
 
 METRICS = (
     Metric("median_tvd", TVD, "median over the permutations", higher_is_better=True,
            source="Jain & Wallace 2019, section 4.2.1"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Permutation`."""
 
 
 @dataclass
 class Permutation(ReadoutProbe):
-    """Median over random permutations of the total variation distance (0 to 1) between the predictions.
+    """Median over random permutations of the total variation distance between the predictions; low: the assignment of
+    weights to words hardly matters."""
 
-    Yields per example `median_tvd` (low: the assignment of weights to words hardly matters), `max_attention`,
-    `predicted_class` and `content_length`.
-    """
-
-    name: ClassVar[str] = "permutation"
-    metrics = METRICS
-    samples: int = 100
+    name, metrics = "permutation", METRICS
+    samples: Count = 100
 
     @property
-    def copies(self) -> int:
-        """Of every sample: the noise, what it is sorted by, both orders, and the weights before and after."""
+    def peak_buffers(self) -> int:
+        """For every sample the noise, what it is sorted by, both orders, and the weights before and after."""
         return 6 * self.samples
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
-        """Yield the measurements of one batch."""
         noise = draws.uniform(self.samples, readout.content, readout.example_id)
         permuted = permute_attention(readout.attention, readout.content, noise)
         prediction = readout.prediction()
         distance = readout.distance(readout.predict(permuted), prediction)
         yield Measurement("median_tvd", distance.quantile(0.5, dim=0))
-        yield from description(readout)
+
+
+READ_METRICS = ("median_tvd", "max_attention", "predicted_class")
+
+
+def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Distribution of the median TVD under permutation, by bins of the largest attention weight and predicted class.
+
+    Jain & Wallace's figure 6. One panel per data set and model; the number of examples is given beside every
+    violin. More than six classes are drawn as one.
+    """
+    panels = pivot.facets(pivot.per_example(results, "permutation", READ_METRICS))
+    groups = max(len(pivot.split_by_class(panel.rows, len(CLASS_COLOURS))) for panel in panels)
+    figure, axes = grid(len(panels), panel_height=1.3 + 0.42 * groups)
+    names: list[str] = []
+    for panel, facet in zip(axes, panels, strict=True):
+        classes = pivot.split_by_class(facet.rows, len(CLASS_COLOURS))
+        names = max(names, [name for name, _ in classes], key=len)
+        share = 0.8 / len(classes)
+        for number, (_, rows) in enumerate(classes):
+            bins = pivot.max_attention_bin(rows["max_attention"].to_numpy())
+            for b in range(len(pivot.MAX_ATTENTION_BINS)):
+                # the first class on top, as in the legend
+                at = b + 0.4 - share * (number + 0.5)
+                values = rows["median_tvd"].to_numpy()[bins == b]
+                violin(panel, values, at, share * 0.9, CLASS_COLOURS[number])
+                panel.annotate(
+                    f"n = {np.count_nonzero(~np.isnan(values)):,}", (1.02, at), xycoords=("axes fraction", "data"),
+                    va="center", fontsize=NOTE_SIZE, color=FAINT, annotation_clip=False,
+                )  # fmt: skip
+        panel.set_xlim(0, 1)
+        panel.set_ylim(-0.5, len(pivot.MAX_ATTENTION_BINS) - 0.5)
+        panel.set_yticks(range(len(pivot.MAX_ATTENTION_BINS)), pivot.MAX_ATTENTION_BINS)
+        for edge in np.arange(len(pivot.MAX_ATTENTION_BINS) - 1) + 0.5:
+            panel.axhline(edge, lw=0.4, color="#DDDDDD", zorder=0)
+        title(panel, facet.title)
+    around(
+        figure, x="median TVD of the prediction under permutation", y="largest attention weight",
+        handles=class_handles(names), heading="predicted",
+    )  # fmt: skip
+    return figure
+
+
+SAME = 0.05
+"""TVD up to which two predictions are called the same: the larger of the two tolerances that Jain & Wallace give their
+adversary (0.01 for classification, 0.05 for question answering)."""
+CLAIMS = (
+    Claim(
+        name="permuting_moves_the_prediction",
+        criterion="exclusivity",
+        statement="Shuffling the attention weights over the words moves the prediction",
+        source="Jain & Wallace 2019, section 4.2.1",
+        measure=mean_of("median_tvd", reach=1.0),
+        quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no relevant difference",
+        speaks="for",
+        level="state",
+        smallest=SAME,
+    ),
+)
+
+READING = Reading(
+    probe="permutation",
+    order=10,
+    title="Permutation: does it matter which words get the weights?",
+    about=(
+        "Each text's attention weights are shuffled over its words, many times; the number is the median total variation "
+        "distance between the predictions with shuffled and with the model's own weights, 0 (the prediction stays) to 1. "
+        "Near 0, the same prediction follows from attending to other words. Critics object that the states of a recurrent "
+        "encoder hold much of the whole sentence, so that little may change although the weights were learnt for a reason, "
+        "and that an even attention has nothing to shuffle: read it together with the largest weight."
+    ),
+    claims=CLAIMS,
+    columns=(Column("median_tvd", "median TVD under permutation"),),
+    headlines=(
+        Headline("median_tvd", "median TVD under permutation", by_class=True),
+        Headline("max_attention", "largest attention weight"),
+    ),
+    drawings=(Drawing("permutation", permutation, tuple(("permutation", m) for m in READ_METRICS), optional=()),),
+)

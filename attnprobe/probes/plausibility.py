@@ -2,29 +2,39 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from attnprobe.importance.annotators import against_others, human
-from attnprobe.importance.plausibility import (
-    average_precision,
-    average_precision_by_chance,
-    covered,
-    iou_f1,
-    mass_inside,
-    precision_at_size,
-    top_hit,
+from attnprobe.core.metrics import SCORE, SHARE, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import beyond_chance, mean_of
+from attnprobe.evidence.reading import (
+    Column,
+    Drawing,
+    Headline,
+    Reading,
+    Tabulation,
+    colours_of,
+    facts_of,
+    importances_in,
 )
-from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import SCORE, SHARE, Metric
+from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.importance import plausibility
+from attnprobe.plots.grid import interval_figure
+from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, strengths
+from attnprobe.probes.leave_one_out import checked
+from attnprobe.results.pivot import facets, per_example
 
 MEASURES = {
-    "top_in_rationale": top_hit,
-    "mass_in_rationale": mass_inside,
-    "f1_rationale": precision_at_size,
-    "auprc_rationale": average_precision,
+    "top_in_rationale": plausibility.top_hit,
+    "mass_in_rationale": plausibility.mass_inside,
+    "f1_rationale": plausibility.precision_at_size,
+    "auprc_rationale": plausibility.average_precision,
 }
 IOU = "iou_f1_rationale"
 """Of the rationale alone: what annotators mark need not be spans."""
@@ -47,58 +57,175 @@ METRICS = (
     Metric("others_{measure}_{importance}", SCORE, "the same of the importance, against the same references",
            higher_is_better=True, only=SEVERAL),
 )  # fmt: skip
-"""See `Plausibility`."""
 
 
 @dataclass
 class Plausibility(RankingProbe):
-    """Agreement of each importance with the data's rationales: the testbed's deciding words, a story's supporting
-    sentences, a human's marks.
+    """Agreement of each importance, by the size of its scores, with the data's rationales: the testbed's deciding words, a
+    story's supporting sentences, a human's marks.
 
-    Yields per example `rationale_share` (of the content: what chance would hit) and for each importance X (published:
-    attention, gradient, leave_one_out; the size of one that is signed) `top_in_rationale_X` (whether the most important token
-    is in it; 0 to 1 with ties), `mass_in_rationale_X` (share of the importance that lies on it), `f1_rationale_X` (of the
-    highest-scored tokens, as many as the rationale has: share that is in it), `iou_f1_rationale_X` (of the spans that these
-    make) and `auprc_rationale_X` (average precision over
-    all numbers of tokens; `auprc_chance` is what a random order has on average, for the others `rationale_share`).
-    Examples without a rationale get NaN, data sets without any no rows at all.
-
-    Where several people marked each text (`data.annotators`), each annotator in turn is compared with what at least half of
-    the others marked: `human_top`, `human_mass` (share of what they marked that the others marked), `human_f1` and
-    `human_auprc`, the ceiling; and each importance with these same references: `others_top_X` and so on, so that the two can
-    be compared.
-
-    Attributes:
-        importances: see `RankingProbe`.
+    Examples without a rationale get NaN, data sets without any no rows at all. Where several people marked each text
+    (`data.annotators`), each annotator in turn is compared with what at least half of the others marked (`human_…`, the
+    ceiling), and each importance with these same references (`others_…_X`), so that the two can be compared.
     """
 
-    name: ClassVar[str] = "plausibility"
-    metrics = METRICS
+    name, metrics = "plausibility", METRICS
     of_words = True
     published = ("attention", "gradient", "leave_one_out")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         rationale, content = subject.batch.rationale, subject.batch.content
         if rationale is None:
             return
         given = (rationale & content).any(-1)
-        yield Measurement("rationale_share", torch.where(given, covered(rationale, content), torch.nan))
+        yield Measurement("rationale_share", torch.where(given, plausibility.covered(rationale, content), torch.nan))
         yield Measurement(
-            "auprc_chance", torch.where(given, average_precision_by_chance(rationale, content), torch.nan)
+            "auprc_chance", torch.where(given, plausibility.average_precision_by_chance(rationale, content), torch.nan)
         )
-        for name, scores in self.scores(subject).items():
-            values = scores.abs() if subject.importance(name).signed else scores
+        for name, values in strengths(subject, self.scores(subject)).items():
             for metric, measure in MEASURES.items():
                 agreement = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, agreement, torch.nan))
-            spans = iou_f1(values, rationale, content)
+            spans = plausibility.iou_f1(values, rationale, content)
             yield Measurement(f"{IOU}_{name}", torch.where(given, spans, torch.nan))
             if subject.batch.annotators is not None:
                 for metric, measure in MEASURES.items():
-                    agreement = against_others(values, subject.batch.annotators, content, measure)
+                    agreement = plausibility.against_others(values, subject.batch.annotators, content, measure)
                     yield Measurement(f"others_{metric.split('_')[0]}_{name}", agreement)
         if subject.batch.annotators is not None:
-            for metric, ceiling in human(subject.batch.annotators, content).items():
+            for metric, ceiling in plausibility.human(subject.batch.annotators, content).items():
                 yield Measurement(f"human_{metric}", ceiling)
         yield from self.notes(subject)
+
+
+READ_MEASURES = {"f1": "rationale_share", "auprc": "auprc_chance", "mass": "rationale_share"}
+"""Measure → what chance has of it."""
+SMALLEST = 0.1
+"""Smallest relevant difference, as a share of what lies between chance and the whole rationale."""
+PAPER = "DeYoung et al. 2020, section 4"
+
+
+def _more_than_chance(name: str, statement: str, metric: str, quantity: str, *, primary: bool = False) -> Claim:
+    return Claim(
+        name=name, criterion="plausibility", statement=statement, source=PAPER, speaks="for", level="word",
+        measure=beyond_chance(f"{metric}_attention", "rationale_share"),
+        quantity=quantity, smallest=SMALLEST, primary=primary,
+    )  # fmt: skip
+
+
+CLAIMS = (
+    _more_than_chance(
+        "top_token_in_rationale",
+        "The most attended word is in the rationale more often than a random one",
+        "top_in_rationale",
+        "share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
+    ),
+    _more_than_chance(
+        "mass_on_rationale",
+        "More attention lies on the rationale than a uniform attention would put there",
+        "mass_in_rationale",
+        "attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
+        primary=True,
+    ),
+    Claim(
+        name="gradient_is_more_plausible",
+        criterion="plausibility",
+        statement="The top word by gradient is in the rationale more often than the most attended one",
+        source=PAPER,
+        measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract),
+        quantity="difference of the shares of the texts, −1 to 1",
+        level="word",
+    ),
+)
+
+
+def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Each importance's F1, average precision and mass, each minus chance; and where several people marked the texts the same
+    against all of them but one, last the people themselves: the ceiling."""
+    names = importances_in(results, "plausibility", "top_in_rationale_")
+    several = bool(importances_in(results, "plausibility", "human_"))
+    own = {kind: "mass_in_rationale_{}" if kind == "mass" else f"{kind}_rationale_{{}}" for kind in READ_MEASURES}
+    wanted = [own[kind].format(name) for kind in READ_MEASURES for name in names]
+    wanted += [f"others_{kind}_{name}" for kind in READ_MEASURES for name in names if several]
+    wanted += [f"human_{kind}" for kind in READ_MEASURES if several]
+    wanted += set(READ_MEASURES.values())
+    lines = []
+    for facet in facets(per_example(results, "plausibility", wanted)) if names else []:
+        for name in [*names, *(["human"] if several else [])]:
+            person = name == "human"
+            words = "one annotator against the others" if person else facts_of(name, results, "plausibility").title
+            line: dict[str, object] = {"data and model": facet.title, "importance": words}
+            line["n"] = int(facet.rows["human_f1" if person else f"auprc_rationale_{name}"].notna().sum())
+            for kind, chance in READ_MEASURES.items():
+                metric = own[kind].format(name)
+                above = np.full(len(facet.rows), np.nan) if person else facet.rows[metric] - facet.rows[chance]
+                line |= mean_in_columns(f"{kind} above chance", np.asarray(above))
+                if several:
+                    metric = f"human_{kind}" if person else f"others_{kind}_{name}"
+                    line |= mean_in_columns(f"{kind} against the others", facet.rows[metric].to_numpy())
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """F1 of every importance with 95 % intervals, a panel per data set and model: where several people marked the texts,
+    against all of them but one, the shaded line being what one of them reaches; else above chance."""
+    table = plausibility_table(results)
+    several = "f1 against the others" in table
+    measure = "f1 against the others" if several else "f1 above chance"
+    colours = colours_of(importances_in(results, "plausibility", "top_in_rationale_"), results, "plausibility")
+    handles = [Line2D([], [], color="0.5", lw=2, label="one annotator against the others")] if several else []
+    figure, panels = interval_figure(
+        table, "data and model", colours, {measure: ""}, zero=None if several else 0, handles=handles,
+        x="F1 against all annotators but one" if several else "F1 above chance",
+    )  # fmt: skip
+    for row in table[~table["importance"].isin(list(colours))].to_dict("records"):
+        panel = panels[row["data and model"]]
+        panel.axvspan(row[f"{measure}, low"], row[f"{measure}, high"], color="0.85", lw=0, zorder=0)
+        panel.axvline(row[measure], color="0.5", lw=0.8, zorder=0)
+    return figure
+
+
+READING = Reading(
+    probe="plausibility",
+    of_importance=(
+        Headline("top_in_rationale_{importance}", "top token in the rationale, {title}"),
+        Headline("mass_in_rationale_{importance}", "mass on the rationale, {title}"),
+        Headline("f1_rationale_{importance}", "F1 of as many words as it has, {title}"),
+        Headline("auprc_rationale_{importance}", "average precision, {title}"),
+        Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
+    ),
+    mark="top_in_rationale_",
+    order=60,
+    noted=checked,
+    title="Plausibility: does it point at the known reason?",
+    about=(
+        "How often the top word of each importance lies in the rationale (the words that a human, or the "
+        "maker of the data, calls the reason), and what share of each lies on it: 0 to 1. The rationale's share of the "
+        "text is what chance would reach. This says that an explanation looks right, not that the model reasons that way "
+        "(Jacovi & Goldberg 2020): a faithful explanation of a wrong model looks wrong."
+    ),
+    claims=CLAIMS,
+    columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
+    headlines=(
+        Headline("rationale_share", "share of the text that is rationale (chance)"),
+        Headline("auprc_chance", "average precision of a random order (chance)"),
+        Headline("human_f1", "F1 of one annotator against the others (human ceiling)"),
+        Headline("human_auprc", "  average precision of one annotator"),
+    ),
+    tables=(
+        Tabulation(
+            "plausibility",
+            "F1 (of as many words as the rationale has), average precision and mass on the rationale, each minus chance, and "
+            "where several people marked the texts against what at least half of all annotators but one marked; the last "
+            "line is one annotator against the others. Means over the n texts with 95 % bootstrap intervals.",
+            plausibility_table,
+        ),
+    ),
+    drawings=(
+        Drawing(
+            "plausibility_points", points, (("plausibility", "f1_rationale_attention"), ("plausibility", "rationale_share")),
+            optional=(("plausibility", "*"),),
+        ),
+    ),
+)  # fmt: skip

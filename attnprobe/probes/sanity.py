@@ -1,25 +1,36 @@
 """Does an importance explain the model, or would it say the same of any? (Adebayo et al. 2018, *Sanity checks*)"""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import CORRELATION, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Count
 from attnprobe.data.vocabulary import PADDING
-from attnprobe.errors import UserError
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import mean_of
+from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, colours_of, facts_of, importances_in
+from attnprobe.evidence.statistics import interval, mean_in_columns
+from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.base import Subject
 from attnprobe.measures import spearman
 from attnprobe.models.trained import TrainedModel
-from attnprobe.nulls.permutation import permute_attention
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, description
-from attnprobe.randomness import Draws
+from attnprobe.plots.grid import around, counted, grid, title
+from attnprobe.plots.style import INK
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, strengths, undefined_in
 from attnprobe.results.directory import WEIGHTS, RunDirectory
-from attnprobe.results.metrics import CORRELATION, Metric
+from attnprobe.results.pivot import facets, metrics_there, per_example
 
 SOURCE = "Adebayo et al. 2018, section 3"
 METRICS = (
@@ -33,58 +44,36 @@ METRICS = (
     Metric("ceiling_similarity_{importance}", CORRELATION, "with itself under other random numbers; 1 where it draws none"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Sanity`."""
 
 
 @dataclass
 class Sanity(RankingProbe):
     """Make the model random, part by part from its output downwards, and see which importances still say the same.
 
-    A part becomes random by putting its numbers into random order, tensor by tensor, so that their sizes stay (the row of
-    padding stays where it is). Per importance X it yields
-
-    - `similarity_X_down_to_P` for each part P (`TrainedModel.stages`): Spearman's correlation, −1 to 1, of the sizes of X's
-      scores in the trained model and in the one whose parts from the output down to P are random, mean over `samples` random
-      models; `random_weights_similarity_X`, the same with all parts random;
-    - `shuffled_labels_similarity_X`: with the `twin`;
-    - `floor_similarity_X`: X against itself in random order; `ceiling_similarity_X`: against itself with other random
-      numbers.
-
-    An importance that hardly changes when everything is random explains the words or the architecture, not what the model has
-    learnt. And `predicted_class`, `content_length`, `max_attention`.
+    A part (`TrainedModel.stages`) becomes random by putting its numbers into random order, tensor by tensor, so that
+    their sizes stay (the row of padding stays where it is). An importance that hardly changes when everything is random
+    explains the words or the architecture, not what the model has learnt.
 
     Attributes:
-        samples: random models per part.
+        samples: random models per part, over which the similarities are averaged.
         twin: directory of a finished run of the same model and data, trained with `training=coin_flips`; None: there is none.
-        importances: see `RankingProbe`.
 
     Note:
         Adebayo et al. draw the weights as they were initialised. Here they are the trained ones in random order, which needs
         no knowledge of how a model was initialised.
     """
 
-    name: ClassVar[str] = "sanity"
-    metrics = METRICS
+    name, metrics = "sanity", METRICS
     of_words = True
     published = ("attention", "gradient", "gradient_input", "integrated_gradients", "leave_one_out", "random")
-    samples: int = 2
+    samples: Count = 2
     twin: str | None = None
     _random: dict[tuple[int, int], list[tuple[str, dict[str, Tensor]]]] = field(
         default_factory=dict, init=False, repr=False
     )
     _twin: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.samples < 1:
-            raise UserError(f"probe.sanity.samples={self.samples}: expected 1 random model or more")
-
     def refuse(self, classifier: TrainedModel) -> None:
-        """Read the twin's weights.
-
-        Raises:
-            UserError: the model cannot be examined, or the twin is another model.
-        """
         super().refuse(classifier)
         if self.twin is None:
             return
@@ -101,25 +90,26 @@ class Sanity(RankingProbe):
         self._twin = {name: weights[name] for name in wanted}
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
-        content, own = subject.batch.content, {n: size(one, n, subject) for n, one in self.scores(subject).items()}
-        other = subject.redrawn()
+        content, own, other = subject.batch.content, _sizes(subject, self.scores(subject)), subject.redrawn()
         noise = draws.uniform(1, content, subject.batch.example_id)
         for name, values in own.items():
             in_random_order = permute_attention(values, content, noise)[0]
             yield Measurement(f"floor_similarity_{name}", alike(values, in_random_order, content))
-            again = size(other.scores(name), name, other) if subject.importance(name).drawn else values
+            again = _sizes(other, [name])[name] if subject.importance(name).drawn else values
             yield Measurement(f"ceiling_similarity_{name}", alike(values, again, content))
-        yield from self.when_random(subject, own, draws.seed)
+        for part, similarity in self._down_to_each_part(subject, own, draws.seed).items():
+            for name, value in similarity.items():
+                yield Measurement(f"similarity_{name}_down_to_{part}", value)
+        for name, value in similarity.items():  # the last part: everything is random
+            yield Measurement(f"random_weights_similarity_{name}", value)
         if self._twin:
-            with replaced(subject.classifier, self._twin):
-                for name, value in compared(same_texts(subject), own).items():
-                    yield Measurement(f"shuffled_labels_similarity_{name}", value)
-        yield from description(subject.readout)
+            for name, value in _similarity_with(self._twin, subject, own).items():
+                yield Measurement(f"shuffled_labels_similarity_{name}", value)
         yield from self.notes(subject)
 
-    def when_random(self, subject: Subject, own: Mapping[str, Tensor], seed: int) -> Iterator[Measurement]:
-        """The similarities to random models, part by part."""
+    def _down_to_each_part(
+        self, subject: Subject, own: Mapping[str, Tensor], seed: int
+    ) -> dict[str, dict[str, Float[Tensor, "batch"]]]:
         model = subject.classifier
         assert isinstance(model, TrainedModel)
         found: dict[str, dict[str, Tensor]] = {}
@@ -131,44 +121,42 @@ class Sanity(RankingProbe):
             changed: dict[str, Tensor] = {}
             for part, numbers in self._random[seed, sample]:
                 changed |= numbers
-                with replaced(model, changed):
-                    values = compared(same_texts(subject), own)
                 before = found.get(part, {})
+                values = _similarity_with(changed, subject, own)
                 found[part] = {name: before.get(name, 0) + value / self.samples for name, value in values.items()}
-        for part, similarity in found.items():
-            for name, value in similarity.items():
-                yield Measurement(f"similarity_{name}_down_to_{part}", value)
-        for name, value in similarity.items():
-            yield Measurement(f"random_weights_similarity_{name}", value)
+        return found
 
 
-def compared(other: Subject, own: Mapping[str, Float[Tensor, "batch seq"]]) -> dict[str, Float[Tensor, "batch"]]:
-    """Each importance's scores against those in another model."""
-    return {
-        name: alike(values, size(other.scores(name), name, other), other.batch.content) for name, values in own.items()
-    }
+def _sizes(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "batch seq"]]:
+    return {name: values.detach().double() for name, values in strengths(subject, names).items()}
 
 
-def same_texts(subject: Subject) -> Subject:
-    """The same texts, asked again of the model as it is now."""
+def _similarity_with(
+    numbers: Mapping[str, Tensor], subject: Subject, own: Mapping[str, Tensor]
+) -> dict[str, Float[Tensor, "batch"]]:
+    """Each importance's scores against those in the model with these numbers in some of its parameters, which has its own
+    again afterwards."""
     model, batch = subject.classifier, subject.batch
-    with torch.no_grad():
-        outputs = model(batch)
-    readout = model.readout(batch, outputs)
-    return replace(subject, outputs=outputs, readout=readout, seconds={}, _results={})
-
-
-def size(scores: Float[Tensor, "batch seq"], name: str, subject: Subject) -> Float[Tensor, "batch seq"]:
-    """The scores without their sign."""
-    scores = scores.detach().double()
-    return scores.abs() if subject.importance(name).signed else scores
+    before = {name: model.get_parameter(name).detach().clone() for name in numbers}
+    try:
+        with torch.no_grad():
+            for name, values in numbers.items():
+                model.get_parameter(name).copy_(values)
+            outputs = model(batch)
+        readout = model.readout(batch, outputs)
+        other = replace(subject, outputs=outputs, readout=readout, seconds={}, _results={})
+        return {name: alike(own[name], again, batch.content) for name, again in _sizes(other, own).items()}
+    finally:
+        with torch.no_grad():
+            for name, values in before.items():
+                model.get_parameter(name).copy_(values)
 
 
 def alike(
     a: Float[Tensor, "batch seq"], b: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch"]:
     """Spearman's correlation over the content; NaN where a score is undefined or all are equal."""
-    undefined = ((a.isnan() | b.isnan()) & content).any(-1)
+    undefined = undefined_in(a, content) | undefined_in(b, content)
     return spearman(a.nan_to_num(), b.nan_to_num(), content).masked_fill(undefined, torch.nan)
 
 
@@ -190,16 +178,120 @@ def shuffled(model: nn.Module, name: str, generator: torch.Generator) -> Tensor:
     return torch.cat([values[:1], mixed]) if keep else mixed
 
 
-@contextmanager
-def replaced(model: nn.Module, numbers: Mapping[str, Tensor]) -> Iterator[None]:
-    """Other numbers in some parameters, and the model's own again afterwards."""
-    own = {name: model.get_parameter(name).detach().clone() for name in numbers}
-    try:
-        with torch.no_grad():
-            for name, values in numbers.items():
-                model.get_parameter(name).copy_(values)
-        yield
-    finally:
-        with torch.no_grad():
-            for name, values in own.items():
-                model.get_parameter(name).copy_(values)
+HALF = 0.5
+"""An importance depends on what the model has learnt if less than half of its ranking is left in a random model."""
+KINDS = {"random_weights": "random weights", "shuffled_labels": "labels by a coin", "floor": "random order (floor)",
+         "ceiling": "itself redrawn (ceiling)"}  # fmt: skip
+
+
+def depth(part: str) -> tuple[int, int]:
+    """Where a part stands, counted from the output."""
+    order = ("head", "decoder", "attention", "layer", "encoder", "question_encoder", "question_embedding", "embeddings",
+             "embedding")  # fmt: skip
+    name, number = re.fullmatch(r"(.+?)(?:_(\d+))?", part).groups()  # type: ignore[union-attr]
+    return (order.index(name) if name in order else order.index("encoder")), -int(number or 0)
+
+
+def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
+    """What is left of every importance's ranking, by what was made random, and whether it depends on the model."""
+    names = importances_in(results, "sanity", "random_weights_similarity_")
+    ends = importances_in(results, "sanity", "similarity_")
+    parts = sorted(dict.fromkeys(end.rpartition("_down_to_")[2] for end in ends if "_down_to_" in end), key=depth)
+    there = set(metrics_there(results, "sanity"))
+    metrics = [metric for name in names for kind in KINDS if (metric := f"{kind}_similarity_{name}") in there]
+    metrics += [f"similarity_{name}_down_to_{part}" for name in names for part in parts]
+    lines = []
+    for facet in facets(per_example(results, "sanity", metrics)) if names else []:
+        for name in names:
+            left = facet.rows[f"random_weights_similarity_{name}"].to_numpy()
+            gone = facet.rows[f"ceiling_similarity_{name}"].to_numpy() * HALF - left
+            mean, low, high = interval(gone)
+            if np.nanmin(gone, initial=np.inf) == np.nanmax(
+                gone, initial=-np.inf
+            ):  # the same in every text: no interval
+                low = high = mean
+            line: dict[str, object] = {
+                "data and model": facet.title,
+                "importance": facts_of(name, results, "sanity").title,
+                "n": int((~np.isnan(left)).sum()),
+                "depends on the model": "yes" if low > 0 else "no" if high < 0 else "not decided",
+            }
+            for part in parts:
+                similarity = facet.rows[f"similarity_{name}_down_to_{part}"]
+                line[f"down to {part.replace('_', ' ')}"] = float(similarity.mean())
+            for kind, heading in KINDS.items():
+                if (metric := f"{kind}_similarity_{name}") in there:
+                    line |= mean_in_columns(heading, facet.rows[metric].to_numpy())
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """What is left of every importance's ranking as the model becomes random from its output down, from the ranking itself
+    (1) on; a panel per data set and model."""
+    table = sanity_table(results)
+    panels = list(table.groupby("data and model", sort=False))
+    colours = colours_of(importances_in(results, "sanity", "random_weights_similarity_"), results, "sanity")
+    figure, axes = grid(len(panels), panel_height=2.2, columns=2)
+    for panel, (heading, own) in zip(axes, panels, strict=True):
+        steps = [name for name in own if str(name).startswith("down to ") and own[name].notna().any()]
+        labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
+        for number, row in enumerate(own.to_dict("records")):
+            # every model is asked with the same draws, so that a ranking by luck alone stays what it is; equal scores rank
+            # nothing, and there is nothing of them to be left
+            values = [1.0 if row["n"] else np.nan, *(row[step] for step in steps)]
+            style = "-" if row["depends on the model"] == "yes" else "--"
+            panel.plot(range(len(values)), values, style, marker="osD^v<>"[number % 7], ms=3, lw=1,
+                       color=colours[row["importance"]])  # fmt: skip
+        panel.axhline(0, lw=0.5, color=INK, zorder=0)
+        panel.set_xticks(range(len(labels)), labels, rotation=35, ha="right")
+        panel.set_ylim(-0.4, 1.05)
+        title(panel, counted(str(heading), int(own["n"].max())))
+    handles = [Line2D([], [], color=colours[one], marker="osD^v<>"[number % 7], ms=3, lw=1, label=one)
+               for number, one in enumerate(dict.fromkeys(table["importance"]))]  # fmt: skip
+    around(figure, x="random from the output down to", y="what is left of the ranking", handles=handles)
+    return figure
+
+
+CLAIMS = (
+    Claim(
+        name="attention_depends_on_the_model",
+        criterion="stability",
+        statement="In the same model with random weights attention ranks the words differently",
+        source="Adebayo et al. 2018",
+        measure=mean_of("ceiling_similarity_attention", "random_weights_similarity_attention", value=np.subtract),
+        quantity=f"1 − Spearman's correlation of the two rankings, mean of the texts; more than {HALF} is asked for",
+        threshold=HALF,
+    ),
+)
+
+READING = Reading(
+    probe="sanity",
+    title="Sanity: does an importance depend on what the model has learnt?",
+    about=(
+        "The model's weights are put into random order, from the output down to the word vectors, and every importance is "
+        "asked again of the same texts. One whose ranking of the words stays explains words or architecture, not "
+        "this model: word counts and positions must fail, gradients must not. A twin that was trained on labels by a coin is "
+        "compared as well. A method that passes need not be right; one that fails cannot be."
+    ),
+    order=57,
+    claims=CLAIMS,
+    mark="random_weights_similarity_",
+    of_importance=(Headline("random_weights_similarity_{importance}", "left under random weights: {title}"),),
+    tables=(
+        Tabulation(
+            "sanity",
+            "Spearman's correlation of every importance (its size) in the trained model with itself in models that are "
+            "random from the output down to each part, means over the n texts; with all weights random, with labels by a "
+            "coin, in random order and redrawn with 95 % bootstrap intervals. It depends on the model where, by the whole "
+            "interval, less than half of its ceiling is left (Adebayo et al. 2018).",
+            sanity_table,
+        ),
+    ),
+    drawings=(
+        Drawing(
+            "sanity_down", lines_down, (("sanity", "random_weights_similarity_attention"),),
+            optional=(("sanity", "*similarity_*"),),
+        ),
+    ),
+)  # fmt: skip

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from attnprobe.errors import UserError
-from attnprobe.nulls.attentions import is_top, over_ties
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import SHARE, WEIGHT, Metric
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import SHARE, WEIGHT, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.reading import Headline, Reading
+from attnprobe.exact.nulls import is_top, over_ties
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
 
 METRICS = (
     Metric("violation_{importance}", SHARE, "the most attended item speaks against the decision (of level ones: their share)",
@@ -20,31 +19,25 @@ METRICS = (
     Metric("chance_{importance}", SHARE, "of the items that do: either number with the weights in random order, on average"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Signs`."""
 
 
 @dataclass
 class Signs(RankingProbe):
     """A weight is never below 0, and so cannot say "against": how often does it lie on what speaks against the decision?
 
-    Per signed importance X, whose score below 0 speaks against the decision, it yields `violation_X` (1: the most attended
-    item has such a score; of level items their share), `against_X` (attention on all such items, 0 to 1), and `chance_X`, the
-    share of the items that have one, which is what both are on average with the same weights in random order and the same
-    decision. That decision is the weights' own: weights without any meaning lie below this chance as well, so that no
-    verdict goes by it.
-    `max_attention`, `predicted_class`, `content_length`. NaN where an importance is undefined.
+    Per signed importance X, whose score below 0 speaks against the decision; NaN where it is undefined. `chance_X` is
+    what both other numbers are on average with the same weights in random order and the same decision. That decision is
+    the weights' own: weights without any meaning lie below this chance as well, so that no verdict goes by it.
 
     Attributes:
         importances: see `RankingProbe`; signed ones.
     """
 
-    name: ClassVar[str] = "signs"
-    metrics = METRICS
+    name, metrics = "signs", METRICS
     one_decision = True
     published = ("contribution", "gradient_input")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         attention, content = subject.readout.attention, subject.readout.content
         level = is_top(attention, content)
         for name, scores in self.scores(subject).items():
@@ -54,14 +47,37 @@ class Signs(RankingProbe):
                     f"the decision, such as [contribution,gradient_input]"
                 )
             opposed = (scores < 0).to(attention)
-            unknown = (scores.isnan() & content).any(-1)
-
-            def known(value: Tensor, unknown: Tensor = unknown) -> Tensor:
-                return value.masked_fill(unknown, torch.nan)
-
-            label = self.label(name)
-            yield Measurement(f"violation_{label}", known(over_ties(opposed, level)))
-            yield Measurement(f"against_{label}", known(torch.where(content, attention * opposed, 0).sum(-1)))
-            yield Measurement(f"chance_{label}", known(over_ties(opposed, content)))
-        yield from description(subject.readout)
+            undefined, label = undefined_in(scores, content), self.label(name)
+            for metric, value in {
+                "violation": over_ties(opposed, level),
+                "against": torch.where(content, attention * opposed, 0).sum(-1),
+                "chance": over_ties(opposed, content),
+            }.items():
+                yield Measurement(f"{metric}_{label}", value.masked_fill(undefined, torch.nan))
         yield from self.notes(subject)
+
+
+WORDS = {"contribution": "contribution to the margin", "gradient_input": "gradient × input"}
+
+READING = Reading(
+    probe="signs",
+    order=12,
+    title="Signs: does attention point at what speaks against the decision?",
+    about=(
+        "A weight is never below 0, so that attention cannot say that a word speaks against the decision. Where a measure "
+        "has a sign, this is how often the most attended item is one that does, and how much attention lies on such items. "
+        "Beside it stands the share of the items that speak against the decision: what the same weights in random order "
+        "have. No claim is made: the weights themselves made the decision, so that on average less lies on what speaks "
+        "against it, whether they mean something or not. Nor is a large number a fault of the attention alone: the model "
+        "may have to read such words."
+    ),
+    headlines=tuple(
+        headline
+        for name, words in WORDS.items()
+        for headline in (
+            Headline(f"violation_{name}", f"top item speaks against the decision, by {words}"),
+            Headline(f"against_{name}", "  attention on all that do"),
+            Headline(f"chance_{name}", "  share of the items that do: weights in random order"),
+        )
+    ),
+)

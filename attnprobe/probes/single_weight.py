@@ -1,19 +1,31 @@
 """Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019, section 4)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
+from matplotlib import colormaps
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnprobe.erasure import SingleErasures, erase_each
+from attnprobe.core.metrics import JSD, JSD_DIFFERENCE, SHARE, TAU, TRUTH, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import mean_of, share_of
+from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation, facts_of, importances_in
+from attnprobe.exact.erasure import SingleErasures, erase_each
 from attnprobe.measures import kendall_tau
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description, positions
+from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, grid, title
+from attnprobe.plots.style import FAINT, INK
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions, undefined_in
 from attnprobe.probes.erasure import FILED
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import JSD, JSD_DIFFERENCE, SHARE, TAU, TRUTH, Metric, Scale
+from attnprobe.results.pivot import facets, metrics_there, per_example
 
 SOURCE = "Serrano & Smith 2019, section 4"
 METRICS = (
@@ -37,43 +49,28 @@ METRICS = (
     Metric("undefined_erasure", TRUTH, "some item has all the weight: less than 1e-12 of it is left without that item"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `SingleWeight`."""
 
 
 @dataclass
 class SingleWeight(RankingProbe):
     """Erase the weight of the top item i*, renormalise, and compare with erasing another item r.
 
-    Yields per content position (step) `effect_js`, the Jensen-Shannon divergence (nats, 0 to ln 2) of the predictions
-    before and after its erasure, and `effect_flip` (1: another class is ahead afterwards); and per example, with i* the
-    top item by X, each of the importances; published: `attention`, `gradient` (of the predicted class's probability by the
-    weights, signed: the importance `attention_gradient`) and `gradient_attention` (their product). The importance `gradient`,
-    of the word vectors, is filed as `input_gradient`.
-
-    - `js_top_X`, `flip_top_X`: of i*;
-    - `js_random_X`, `flip_random_X`: means over all r ≠ i*, what infinitely many draws of r would give;
-    - `delta_js_X` = js_top − js_random, and `delta_js_negative_X`: the share of r whose erasure does more than i*'s;
-    - `drawn_delta_js_X`, `drawn_delta_attention_X` (α_i* − α_r), `drawn_flip_X`: of one r drawn uniformly;
-
-    `js_second`, `flip_second`, `js_lowest`, `flip_lowest`: of the second most and the least attended item;
-    `tau_attention_effect`: Kendall's τ-b of attention and effect_js; `undefined_erasure` (1: some item has all
-    the weight, so that without it less than 1e-12 is left); `max_attention`, `predicted_class`, `content_length`.
-
+    The top item is that by X, each of the importances; `random` is the mean over all r ≠ i*, what infinitely many draws
+    of r would give, and `drawn` one r drawn uniformly. The importance `attention_gradient` (of the predicted class's
+    probability by the weights, signed) is filed as `gradient`, and `gradient`, of the word vectors, as `input_gradient`.
     What compares two items is NaN in examples of one item, and what needs an undefined erasure is NaN as well.
 
     Note:
-        The published r is a uniformly drawn position other than the first, which may be i* itself. The first of tied
-        items is the top one.
+        The published r is a uniformly drawn position other than the first, which may be i* itself. The first of tied items is
+        the top one.
     """
 
-    name: ClassVar[str] = "single_weight"
-    metrics = METRICS
+    name, metrics = "single_weight", METRICS
     one_decision = True
     published = ("attention", "attention_gradient", "gradient_attention")
-    filed: ClassVar[Mapping[str, str]] = FILED
+    filed = FILED
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         readout = subject.readout
         content, attention = readout.content, readout.attention
         effect = erase_each(readout)
@@ -82,41 +79,38 @@ class SingleWeight(RankingProbe):
         yield Measurement("effect_flip", effect.flips, step)
         noise = draws.uniform(1, content, readout.example_id)[0]
         for name, scores in self.scores(subject).items():
-            undefined = (scores.isnan() & content).any(-1)
-            for metric, value in against_others(effect, attention, scores, content, noise).items():
-                known = value.double().masked_fill(undefined, torch.nan)
-                yield Measurement(f"{metric}_{self.label(name)}", known)
+            undefined = undefined_in(scores, content)
+            for metric, value in _against_others(effect, attention, scores, content, noise).items():
+                yield Measurement(f"{metric}_{self.label(name)}", value.double().masked_fill(undefined, torch.nan))
         order = attention.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         several = content.sum(-1) > 1
         last = (content.sum(-1) - 1).unsqueeze(-1)
         for name, place in (("second", torch.ones_like(last)), ("lowest", last)):
             item = order.gather(-1, place.clamp(max=order.shape[1] - 1)).squeeze(-1)
-            yield Measurement(f"js_{name}", torch.where(several, at(effect.divergence, item), torch.nan))
-            yield Measurement(f"flip_{name}", torch.where(several, at(effect.flips, item), torch.nan))
+            yield Measurement(f"js_{name}", torch.where(several, _at(effect.divergence, item), torch.nan))
+            yield Measurement(f"flip_{name}", torch.where(several, _at(effect.flips, item), torch.nan))
         yield Measurement("tau_attention_effect", kendall_tau(attention, effect.divergence, content))
-        yield Measurement("undefined_erasure", (effect.divergence.isnan() & content).any(-1))
-        yield from description(readout)
+        yield Measurement("undefined_erasure", undefined_in(effect.divergence, content))
         yield from self.notes(subject)
 
 
-def at(values: Float[Tensor, "batch seq"], item: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
-    """One position's value per example."""
+def _at(values: Float[Tensor, "batch seq"], item: Int[Tensor, "batch"]) -> Float[Tensor, "batch"]:
     return values.gather(-1, item.unsqueeze(-1)).squeeze(-1)
 
 
-def against_others(
+def _against_others(
     effect: SingleErasures,
     attention: Float[Tensor, "batch seq"],
     scores: Float[Tensor, "batch seq"],
     content: Bool[Tensor, "batch seq"],
     noise: Float[Tensor, "batch seq"],
 ) -> dict[str, Float[Tensor, "batch"]]:
-    """The highest-scored item's erasure compared with that of the others, and of the one with the most noise among them."""
+    # the highest-scored item's erasure, that of the others, and of the one with the most noise among them
     top = scores.nan_to_num(nan=0).masked_fill(~content, -torch.inf).argmax(-1)
     others = content.scatter(-1, top.unsqueeze(-1), False)
     several = others.any(-1)
     drawn = noise.masked_fill(~others, -1).argmax(-1)
-    js_top, flip_top = at(effect.divergence, top), at(effect.flips, top)
+    js_top, flip_top = _at(effect.divergence, top), _at(effect.flips, top)
 
     def mean(values: Tensor) -> Tensor:
         return torch.where(others, values, 0).sum(-1) / torch.where(several, others.sum(-1), torch.nan)
@@ -133,7 +127,217 @@ def against_others(
         "flip_random": mean(effect.flips),
         "delta_js": js_top - js_random,
         "delta_js_negative": mean(torch.where((effect.divergence + js_top.unsqueeze(-1)).isnan(), torch.nan, negative)),
-        "drawn_delta_js": compared(js_top - at(effect.divergence, drawn)),
-        "drawn_delta_attention": compared(at(attention, top) - at(attention, drawn)),
-        "drawn_flip": compared(at(effect.flips, drawn)),
+        "drawn_delta_js": compared(js_top - _at(effect.divergence, drawn)),
+        "drawn_delta_attention": compared(_at(attention, top) - _at(attention, drawn)),
+        "drawn_flip": compared(_at(effect.flips, drawn)),
     }
+
+
+SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
+FLIPS = ("flip_top_attention", "flip_random_attention")
+CELLS = ("both", "top_only", "random_only", "neither")
+EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.linspace(0.3, 1, 64)))
+"""A single example must be seen: the lightest shade is not white."""
+
+
+def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """ΔJS = JS(most attended item erased) − JS(a random other one erased) against the difference of their weights, one
+    other item per example; darker where there are more examples. How many stand above each quarter, and the share of
+    them below 0.
+
+    Serrano & Smith's figure 3.
+    """
+    panels = facets(per_example(results, "single_weight", SCATTER))
+    figure, axes = grid(len(panels), panel_height=1.9, columns=2)
+    low, high = -0.1, 0.8
+    drawn = []
+    for panel, facet in zip(axes, panels, strict=True):
+        js, weight = facet.rows[list(SCATTER)].dropna().to_numpy().T
+        if len(js):
+            hexagons = panel.hexbin(
+                weight, np.clip(js, low, high), gridsize=(32, 20), extent=(0, 1, low, high), mincnt=1, cmap=SHADES,
+                edgecolors="none",
+            )  # fmt: skip
+            drawn.append(hexagons)
+        panel.axhline(0, lw=0.5, color=INK)
+        quarter = np.clip(np.digitize(weight, EDGES) - 1, 0, len(EDGES) - 2)
+        for number, start in enumerate(EDGES[:-1]):
+            inside = js[quarter == number]
+            text = f"n = {len(inside):,}" + (f"\n{100 * (inside < 0).mean():.1f} % < 0" if len(inside) else "")
+            panel.annotate(text, (start + 0.125, high), ha="center", va="top", fontsize=NOTE_SIZE, color=FAINT)
+        for edge in EDGES[1:-1]:
+            panel.axvline(edge, lw=0.4, color="#DDDDDD", zorder=0)
+        panel.set_xlim(0, 1)
+        panel.set_ylim(low, high)
+        title(panel, facet.title)
+    around(figure, x="difference of the attention weights", y="ΔJS (nats)")
+    if drawn:
+        # one scale for all panels
+        most = max(2, *(int(np.max(np.asarray(hexagons.get_array()))) for hexagons in drawn))
+        scale = LogNorm(1, most)
+        for hexagons in drawn:
+            hexagons.set_norm(scale)
+        bar = figure.colorbar(drawn[0], ax=axes, aspect=30, pad=0.02)
+        ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= most]
+        bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], minor=False)
+        bar.set_ticks([], minor=True)
+        bar.set_label("examples")
+    return figure
+
+
+def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
+    """The 2×2 table of decision flips per data set and model, in shares of the examples of two items or more.
+
+    A random other item counts as flipping in as large a part as there are other items that do: the mean of the
+    published table over all draws of it.
+
+    Returns:
+        columns `panel`, `both`, `top_only`, `random_only`, `neither` (they sum to 1), `n`.
+    """
+    metrics = [f"flip_top_{top}", f"flip_random_{top}"]
+    tables = []
+    for facet in facets(per_example(results, "single_weight", metrics)):
+        first, other = facet.rows[metrics].dropna().to_numpy().T
+        cells = (first * other, first * (1 - other), (1 - first) * other, (1 - first) * (1 - other))
+        shares = [float(cell.mean()) if len(cell) else np.nan for cell in cells]
+        tables.append([facet.title, *shares, len(first)])
+    return pd.DataFrame(tables, columns=["panel", *CELLS, "n"])
+
+
+def _flip_tables(results: pd.DataFrame) -> pd.DataFrame:
+    there = metrics_there(results, "single_weight")
+    tables = [
+        flip_table(results, top).assign(top=facts_of(top, results, "single_weight").ascii_title)
+        for top in importances_in(results, "single_weight", "flip_top_")
+        if f"flip_random_{top}" in there
+    ]
+    if not tables:
+        return pd.DataFrame()
+    headings = {"panel": "data and model", "top": "top by", **{one: one.replace("_", " ") for one in CELLS}, "n": "n"}
+    table = pd.concat(tables).query("n > 0").sort_values("panel", kind="stable")
+    return table[list(headings)].rename(columns=headings).reset_index(drop=True)
+
+
+def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """The 2×2 tables of decision flips: erasing the most attended item against erasing a random other one, in percent.
+
+    Serrano & Smith's table 2.
+    """
+    table = flip_table(results)
+    figure, axes = grid(len(table), panel_height=1.5)
+    records: list[Any] = table.to_dict("records")
+    for panel, row in zip(axes, records, strict=True):
+        shares = np.array([row[name] for name in CELLS]).reshape(2, 2)
+        cells(panel, shares, lambda share: f"{100 * share:.1f}", size=8, cmap="Blues", vmin=0, vmax=1.4)
+        panel.set_xticks([0, 1], ["flips", "does not"])
+        panel.set_yticks([0, 1], ["flips", "does not"], rotation=90, va="center")
+        title(panel, counted(row["panel"], row["n"]))
+    around(figure, x="erasing a random other item", y="erasing the top one")
+    return figure
+
+
+SMALL_DIFFERENCE = 0.4
+"""Difference of two weights below which the paper sees ΔJS near 0."""
+NEAR_ZERO = 0.01
+"""Nats of ΔJS called near 0: a probability of 0.5 that moves to 0.36 is a JSD of 0.01."""
+IN_ORDER = 0.5
+"""Kendall's τ at which three of four pairs stand in the same order. Above 0 would be no test: a weight near 0 can do
+nothing, so that its effect is small by construction."""
+
+
+claim = partial(Claim, criterion="erasure", level="state")
+CLAIMS = (
+    claim(
+        name="top_flips_more_than_random",
+        statement="Erasing the most attended item flips the decision more often than erasing a random other one",
+        source=f"{SOURCE} (table 2)",
+        measure=mean_of("flip_top_attention", "flip_random_attention", value=np.subtract),
+        quantity="difference of the shares of the examples that flip, paired, −1 to 1",
+        speaks="for", smallest=0.02,
+    ),
+    claim(
+        name="delta_js_is_positive",
+        statement="Erasing the most attended item moves the prediction farther than erasing a random other one",
+        source=f"{SOURCE} (figure 3)",
+        measure=mean_of("delta_js_attention"),
+        quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
+        speaks="for", smallest=0.001,
+    ),
+    claim(
+        name="effects_follow_attention",
+        statement="The order of the weights is by and large the order of what erasing each of them does",
+        source=f"{SOURCE}, asked of every item and not of the top one alone",
+        measure=mean_of("tau_attention_effect"),
+        quantity=f"Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than {IN_ORDER} is asked for",
+        speaks="for", threshold=IN_ORDER,
+    ),
+    # The two below hold for any long text, however good its attention: they speak neither way.
+    claim(
+        name="one_weight_rarely_decides",
+        statement="Most decisions stay when the most attended item is erased",
+        source=f"{SOURCE} (table 2)",
+        measure=share_of("flip_top_attention", value=lambda flip: 1 - flip),
+        quantity="share of the examples whose decision stays; more than half is asked for",
+        threshold=0.5,
+    ),
+    claim(
+        name="small_differences_do_little",
+        statement=f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which of them is erased",
+        source=f"{SOURCE} (figure 3)",
+        measure=share_of(
+            *SCATTER,
+            value=lambda delta, weight: np.where(
+                (weight < SMALL_DIFFERENCE) & ~np.isnan(delta), np.abs(delta) < NEAR_ZERO, np.nan
+            ),
+        ),
+        quantity=f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for",
+        threshold=0.5,
+    ),
+)  # fmt: skip
+
+
+READING = Reading(
+    probe="single_weight",
+    of_importance=(
+        Headline("delta_js_{importance}", "JS(top by {title}) - JS(random)"),
+        Headline("delta_js_negative_{importance}", "  share of others that do more"),
+        Headline("flip_top_{importance}", "  top flips the decision"),
+        Headline("flip_random_{importance}", "  a random other one does"),
+    ),
+    mark="flip_top_",
+    title="Erasing one weight: does the most attended item matter most?",
+    about=(
+        "One attention weight is set to 0, the others are renormalised, and the prediction is compared with the original "
+        "one: its Jensen-Shannon divergence (nats, 0 to ln 2 = 0.69), and whether the decision flips. ΔJS is that of the "
+        "most attended item minus that of a random other one: above 0 the top item matters more. In the hierarchical "
+        "models an item is a sentence, in the flat ones a word. In a long text no single item may matter, whatever the "
+        "attention, and an attended state without one weight is one that the decoder was not trained on."
+    ),
+    claims=CLAIMS,
+    order=50,
+    maps=(
+        HeatMap("effect_js", "Effect of erasing one weight",
+                "JSD of the prediction, in nats; shaded relative to the largest", relative=True),
+        HeatMap("effect_flip", "Flips alone", "1 where erasing this weight alone flips the decision"),
+    ),
+    columns=(Column("delta_js_attention", "ΔJS, most attended − random"),),
+    headlines=(
+        Headline("tau_attention_effect", "tau(attention, effect of erasure)"),
+        Headline("undefined_erasure", "share with all weight on one item"),
+    ),
+    tables=(
+        Tabulation(
+            "single_weight_flips",
+            "Does erasing one item flip the decision? Shares of the examples of two items or more: the top item and a "
+            "random other one both do, only the top one does, only the random one, neither (Serrano & Smith 2019, "
+            "table 2; the random item averaged over all others).",
+            _flip_tables,
+            ("flip_top_*", "flip_random_*"),
+        ),
+    ),
+    drawings=(
+        Drawing("single_weight_delta", delta, tuple(("single_weight", metric) for metric in SCATTER), optional=()),
+        Drawing("single_weight_flips", flips, tuple(("single_weight", metric) for metric in FLIPS), optional=()),
+    ),
+)  # fmt: skip

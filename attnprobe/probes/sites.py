@@ -1,23 +1,31 @@
 """Which of a network's attentions matter, and which say what? The same questions of every layer and head."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import SCORE, SHARE, TAU, TRUTH, TVD, WEIGHT, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Count
+from attnprobe.evidence.reading import Drawing, HeatMap, Reading, Tabulation, facts_of, importances_in
 from attnprobe.importance.plausibility import average_precision
 from attnprobe.measures import entropy, kendall_tau
 from attnprobe.models.base import AtSite
 from attnprobe.models.trained import TrainedModel
+from attnprobe.plots.grid import DOT, around, cells, counted, grid, in_cell, title
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, positions
 from attnprobe.probes.permutation import permute_attention
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
-from attnprobe.results.metrics import SCORE, SHARE, TAU, TRUTH, TVD, WEIGHT, Metric
+from attnprobe.results.directory import SITE
+from attnprobe.results.pivot import RUN, by_run, metrics_there
 
 METRICS = (
     Metric("attention", WEIGHT, "what a reader of this layer or head would see", step="position"),
@@ -32,44 +40,29 @@ METRICS = (
     Metric("tau_{importance}", TAU, "with the size of the importance's scores", higher_is_better=True),
     Metric("auprc_rationale", SCORE, "average precision", higher_is_better=True, only="data with rationales"),
 )  # fmt: skip
-"""See `Sites`."""
 
 
 @dataclass
 class Sites(RankingProbe):
-    """Every attention of the network (of each layer all heads together, and each head by itself) on the same texts.
+    """Every attention of the network (of each layer all heads together, and each head by itself) on the same texts: what a
+    reader of this layer or head would see, how far the prediction moves (TVD) where this attention alone is exchanged,
+    and how it ranks the words against each importance X by the size of its scores, which are the same for all sites.
 
-    Yields per example and site: `attention` per position (step), the explanation that a reader of this head would see;
-    `max_attention`; `evenness`, its entropy / ln n (1 is uniform); `special_mass`, the share of the site's attention that
-    is on no word of the text; and how far the prediction moves (TVD, 0 to 1) where this attention alone is exchanged:
-
-    - `median_tvd`: its weights go to other words, median over `samples` permutations (Jain & Wallace 2019);
-    - `uniform_tvd`: every word gets the same (the frozen model's answer to "is it needed?", Wiegreffe & Pinter 2019);
-    - `top_tvd` and `top_flips`: the most attended word gets nothing, the others its share; how far, and whether the decision
-      is another (Serrano & Smith 2019).
-
-    And of the words, per importance X: `tau_X`, Kendall's τ-b with the size of its scores, which are the same for all sites;
-    `auprc_rationale` where the data have rationales.
+    The exchanges: weights to other words (Jain & Wallace 2019); the same for every word (the frozen model's answer to
+    "is it needed?", Wiegreffe & Pinter 2019); the most attended word's weight shared by the others (Serrano & Smith
+    2019).
 
     Attributes:
         samples: permutations per text and site.
         importances: see `RankingProbe`; leave-one-out takes as many passes as a text has words.
     """
 
-    name: ClassVar[str] = "sites"
-    metrics = METRICS
-    of_words = True
-    resumes = True
+    name, metrics = "sites", METRICS
+    of_words = slow = True
     published = ("gradient", "leave_one_out")
-    samples: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.samples < 1:
-            raise UserError(f"probe.sites.samples={self.samples}: expected 1 or more permutations")
+    samples: Count = 5
 
     def refuse(self, classifier: TrainedModel) -> None:
-        """Refuse what has one attention only."""
         super().refuse(classifier)
         if len(classifier.sites) < 2:
             raise UserError(
@@ -78,13 +71,12 @@ class Sites(RankingProbe):
             )
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         content = subject.batch.content
         noise = draws.uniform(self.samples, content, subject.batch.example_id)
         scores = {name: values.abs().double() for name, values in self.scores(subject).items()}
         rationale = subject.batch.rationale
         for at in subject.classifier.at_sites(subject.batch):
-            for metric, values in {**alone(at), **exchanged(at.readout, noise)}.items():
+            for metric, values in _of_site(at, noise).items():
                 yield Measurement(metric, values, site=at.name)
             attention = at.readout.attention
             yield Measurement("attention", attention, positions(content), at.name)
@@ -97,33 +89,19 @@ class Sites(RankingProbe):
         yield from self.notes(subject)
 
 
-def alone(at: AtSite) -> dict[str, Float[Tensor, "batch"]]:
-    """What the attention is, before anything is exchanged."""
-    attention, content = at.readout.attention, at.readout.content
+def _of_site(at: AtSite, noise: Float[Tensor, "samples batch seq"]) -> dict[str, Float[Tensor, "batch"]]:
+    readout, attention, content = at.readout, at.readout.attention, at.readout.content
     length = content.sum(-1).double()
-    most = torch.where(length > 1, length.log(), torch.nan)
-    return {
-        "max_attention": attention.amax(-1),
-        "evenness": entropy(attention, content) / most,
-        "special_mass": at.off_text,
-    }
-
-
-def exchanged(readout: Readout, noise: Float[Tensor, "samples batch seq"]) -> dict[str, Float[Tensor, "batch"]]:
-    """What moves when it is exchanged: for permuted weights, even ones, and those without the largest."""
-    others = torch.cat(
-        [
-            permute_attention(readout.attention, readout.content, noise),
-            even(readout.content).unsqueeze(0),
-            without_top(readout.attention).unsqueeze(0),
-        ]
-    )
-    prediction = readout.prediction()
-    changed = readout.predict(others)
+    several = length > 1  # the only word of a text is neither even nor uneven, and cannot be left out
+    even = content.double() / content.sum(-1, keepdim=True)
+    others = torch.cat([permute_attention(attention, content, noise), even[None], without_top(attention)[None]])
+    prediction, changed = readout.prediction(), readout.predict(others)
     distance = readout.distance(changed, prediction)
-    several = readout.content.sum(-1) > 1  # the only word of a text cannot be left out
     flips = (changed[-1].argmax(-1) != prediction.argmax(-1)).double()
     return {
+        "max_attention": attention.amax(-1),
+        "evenness": entropy(attention, content) / torch.where(several, length.log(), torch.nan),
+        "special_mass": at.off_text,
         "median_tvd": distance[:-2].quantile(0.5, dim=0),
         "uniform_tvd": distance[-2],
         "top_tvd": torch.where(several, distance[-1], torch.nan),
@@ -131,13 +109,137 @@ def exchanged(readout: Readout, noise: Float[Tensor, "samples batch seq"]) -> di
     }
 
 
-def even(content: Bool[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
-    """The same weight for every word."""
-    return content.double() / content.sum(-1, keepdim=True)
-
-
 def without_top(attention: Float[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
     """The attention without its largest weight, made to sum to 1; as it was where nothing else has any."""
     rest = attention.scatter(-1, attention.argmax(-1, keepdim=True), 0.0)
     total = rest.sum(-1, keepdim=True)
     return torch.where(total > 0, rest / torch.where(total > 0, total, 1), attention)
+
+
+MEASURES = {
+    "median_tvd": "weights permuted: TVD",
+    "uniform_tvd": "made even: TVD",
+    "top_tvd": "without its top word: TVD",
+    "top_flips": "without its top word: share of flips",
+    "max_attention": "largest weight",
+    "evenness": "evenness (1: uniform)",
+    "special_mass": "share on no word of the text",
+    "auprc_rationale": "AUPRC of the rationale",
+}
+"""Metric → what its map is called, in the order of the maps; one of every `tau_X` follows."""
+ALL = -1
+"""The column of a layer's heads together."""
+
+
+def layer_and_head(site: str) -> tuple[int, int] | None:
+    """The numbers in a site's name, the head `ALL` where it is of all heads; None for other names, and for numbers of more
+    than three digits: a map has a cell for each, and the name comes from a file.
+
+    >>> layer_and_head("layer 2, head 11"), layer_and_head("layer 2"), layer_and_head("layer 1000000000")
+    ((2, 11), (2, -1), None)
+    """
+    match = re.fullmatch(r"layer (\d{1,3})(?:, head (\d{1,3}))?", site)
+    return None if match is None else (int(match[1]), ALL if match[2] is None else int(match[2]))
+
+
+def _titles(results: pd.DataFrame) -> dict[str, str]:
+    taus = {
+        f"tau_{name}": f"τ with {facts_of(name, results, 'sites').title}"
+        for name in importances_in(results, "sites", "tau_")
+    }
+    there = metrics_there(results, "sites")
+    return {metric: words for metric, words in (MEASURES | taus).items() if metric in there}
+
+
+def means(results: pd.DataFrame) -> Iterator[tuple[tuple[int | str, ...], pd.DataFrame]]:
+    """Of each run what identifies it, and a table with a row per layer and head: `layer`, `head`, `n`, and the mean of the
+    texts of every metric."""
+    plain = results[(results["probe"] == "sites") & results["step"].isna() & (results["example_id"] >= 0)]
+    for key, own in by_run(plain):
+        own = own.assign(metric=own["metric"].astype(str), site=own[SITE].astype(str))
+        wide = own.pivot_table(index=SITE, columns="metric", values="value", aggfunc="mean", dropna=False)
+        places = {site: layer_and_head(str(site)) for site in wide.index}
+        wide = wide[[places[site] is not None for site in wide.index]]
+        layers = [place for site in wide.index if (place := places[site]) is not None]
+        wide.insert(0, "layer", [layer for layer, _ in layers])
+        wide.insert(1, "head", [head for _, head in layers])
+        wide.insert(2, "n", own["example_id"].nunique())
+        yield key, wide.sort_values(["layer", "head"]).reset_index(drop=True)
+
+
+def sites_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean of the texts of every measure at each layer and head."""
+    words, lines = _titles(results), []
+    for key, table in means(results):
+        named = dict(zip(RUN, key, strict=True))
+        for record in table.to_dict("records"):
+            head = "all" if record["head"] == ALL else str(record["head"])
+            place = {"data and model": DOT.join([str(named["data"]), str(named["model"]), f"seed {named['seed']}"])}
+            place |= {"layer": record["layer"], "head": head, "n": record["n"]}
+            lines.append(place | {title: record.get(metric, np.nan) for metric, title in words.items()})
+    return pd.DataFrame(lines)
+
+
+def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """A map of every measure: mean of the texts, the last layer on top, its heads side by side and all of them together on
+    the right. Each map has its own scale. What is exchanged is the attention at one place alone; TVD is how far the
+    prediction moves then, 0 to 1."""
+    words, each = _titles(results), list(means(results))
+    panels = [(key, table, metric) for key, table in each for metric in words if metric in table and len(table)]
+    if not panels:
+        raise UserError(
+            "the table of probe sites names no layer: expected sites such as 'layer 2, head 11'; measure it again"
+        )
+    deepest = max(int(table["layer"].max()) for _, table, _ in panels)
+    figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
+    for panel, (key, table, metric) in zip(axes, panels, strict=True):
+        named = dict(zip(RUN, key, strict=True))
+        of = [] if len(each) == 1 else [str(named["data"]), str(named["model"]), f"seed {named['seed']}"]
+        _map(panel, table, metric)
+        title(panel, counted(DOT.join([words[metric], *of]), int(table["n"].max())), 2.2 * 72)
+    around(figure, x="head", y="layer")
+    return figure
+
+
+def _map(panel: Axes, table: pd.DataFrame, metric: str) -> None:
+    heads = int(table["head"].max()) + 1
+    shown: Float[np.ndarray, "layers columns"] = np.full((int(table["layer"].max()) + 1, heads + 2), np.nan)
+    for layer, head, value in zip(table["layer"], table["head"], table[metric], strict=True):
+        shown[layer, heads + 1 if head == ALL else head] = value
+    signed = metric.startswith("tau_")
+    largest = float(np.nanmax(np.abs(shown))) if np.isfinite(shown).any() else 1.0
+    low, colours = (-largest, "RdBu_r") if signed else (0.0, "Blues")
+    # a hyphen for a minus: twelve heads leave no room for a true one
+    cells(
+        panel, shown, lambda value: in_cell(value).replace("−", "-"), size=5.5, dark=0.6 * largest, cmap=colours, vmin=low,
+        vmax=largest or 1.0, origin="lower",
+    )  # fmt: skip
+    numbers = range(heads) if heads <= 16 else range(0, heads, 4)
+    panel.set_xticks([*numbers, heads + 1], [*map(str, numbers), "all"])
+    panel.set_yticks(range(len(shown)))
+
+
+READING = Reading(
+    probe="sites",
+    title="Layers and heads: which attention is which?",
+    about=(
+        "Each layer's attention, and each of its heads, is examined by itself on the same texts: the row that the prediction "
+        "is read from (or all rows, as model.rows says), one weight per word. It is exchanged there and nowhere else: for "
+        "its own weights in other places, for even ones, and for itself without its top word; the numbers say how far the "
+        "prediction moves. A head that nothing depends on may show anything; one with most of its weight on special tokens "
+        "(or the other text of a pair) says little about words. Below them, how each ranks the words against other "
+        "importances, which are the same for all."
+    ),
+    order=57,
+    maps=(HeatMap("attention", "Attention", "of the layer and head chosen above; the weights of a text sum to 1"),),
+    tables=(
+        Tabulation(
+            "sites",
+            "Every layer and head (counted from 0; all: the mean of its heads), mean over the n texts: TVD of the "
+            "predictions with permuted, even, and top-less attention there, share of decisions that flip, largest weight, "
+            "evenness, share on no word of the text, Kendall's tau-b with other importances.",
+            sites_table,
+        ),
+    ),
+    drawings=(Drawing("sites", maps, (("sites", "median_tvd"),)),),
+)

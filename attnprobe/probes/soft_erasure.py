@@ -3,17 +3,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnprobe.batch import probabilities
-from attnprobe.errors import UserError
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, Metric, Scale
+from attnprobe.core.batch import probabilities
+from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.core.settings import Count
+from attnprobe.evidence.reading import Headline, Reading, Tabulation, means_by_importance
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject
 
 SOURCE = "Zhao & Aletras 2023"
 NORMALISED = Scale("share of the fall without any word", 0, 1)
@@ -27,46 +28,31 @@ METRICS = (
            "stays with that probability", higher_is_better=True, source=SOURCE),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `SoftErasure`."""
 
 
 @dataclass
 class SoftErasure(RankingProbe):
     """Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the word's score, moved to 0 to 1
-    within the text, as its probability: no word is cut off by a threshold, and all scores count. p is the probability of the
-    class that is predicted for the whole text. Yields per importance X, means of `samples` draws,
+    within the text, as its probability: no word is cut off by a threshold, and all scores count.
 
-    - `soft_comprehensiveness_X`: max(0, p − p') / max(0, p − p(no word)), at most 1;
-    - `soft_sufficiency_X`: 1 − the same of the numbers that stay, at least 0;
-
-    and `probability`, `drop_of_nothing`, `predicted_class`, `content_length`. Of both a high value is good. The same random
-    numbers serve every importance. NaN where a text without words is no less likely to be of that class, and where a score is
-    undefined.
+    With p the probability of the class predicted for the whole text, `soft_comprehensiveness_X` is max(0, p − p') /
+    max(0, p − p(no word)), at most 1, and `soft_sufficiency_X` 1 − the same of the numbers that stay, at least 0; means over
+    `samples` draws, which are the same for every importance X. NaN where a text without words is no less likely to be of that
+    class, and where a score is undefined.
 
     Attributes:
-        importances: see `RankingProbe`.
         samples: draws, 1 or more; each takes two passes per importance.
 
     Note:
         Scores are moved to 0 to 1 by their least and greatest in the text; equal ones become ½.
     """
 
-    name: ClassVar[str] = "soft_erasure"
-    metrics = METRICS
-    of_words = True
-    one_decision = True
+    name, metrics = "soft_erasure", METRICS
+    of_words = one_decision = True
     published = ("attention", "random", "gradient_input", "integrated_gradients", "leave_one_out")
-    samples: int = 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.samples < 1:
-            raise UserError(
-                f"probe.soft_erasure.samples={self.samples}: expected how many draws, 1 or more, such as 20"
-            )
+    samples: Count = 20
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         model, batch, whole = subject.classifier, subject.batch, subject.readout.prediction()
         decision = whole.argmax(-1, keepdim=True)
         probability = whole.gather(-1, decision)[:, 0].double()
@@ -84,7 +70,13 @@ class SoftErasure(RankingProbe):
         falls = {name: torch.zeros(2, len(probability), dtype=torch.float64, device=word.device) for name in scores}
         generators = [draws.generator(number) for number in batch.example_id.tolist()]
         for _ in range(self.samples):
-            drawn = numbers(word, inputs.shape[-1], generators)
+            # U(0, 1) numbers for each number of each word, 1 elsewhere; a text's are its own, whatever its padding
+            drawn = torch.ones(*word.shape, inputs.shape[-1], dtype=torch.float64)
+            for row, generator in enumerate(generators):
+                of_words = (word[row] >= 0).cpu()
+                size = int(of_words.sum()), inputs.shape[-1]
+                drawn[row, of_words] = torch.rand(*size, generator=generator, dtype=torch.float64)
+            drawn = drawn.to(word.device)
             for name, share in shares.items():
                 rate = share.nan_to_num(nan=0).gather(1, word.clamp(min=0)).unsqueeze(-1)
                 for kind, stays in enumerate((1 - rate, rate)):
@@ -97,7 +89,6 @@ class SoftErasure(RankingProbe):
             # where hardly anything is lost without any word, a share of that would be of any size
             yield Measurement(f"soft_comprehensiveness_{name}", (gone / scale).clamp(max=1))
             yield Measurement(f"soft_sufficiency_{name}", (1 - left / scale).clamp(min=0))
-        yield from description(subject.readout)
         yield from self.notes(subject)
 
 
@@ -111,10 +102,29 @@ def share_of_range(
     return share.double().masked_fill(~content, 0)
 
 
-def numbers(word: Tensor, size: int, generators: list[torch.Generator]) -> Float[Tensor, "batch parts embed"]:
-    """U(0, 1) numbers for each number of each word's vectors, 1 elsewhere; a text's are its own, whatever its padding."""
-    drawn = torch.ones(*word.shape, size, dtype=torch.float64)
-    for row, generator in enumerate(generators):
-        of_words = (word[row] >= 0).cpu()
-        drawn[row, of_words] = torch.rand(int(of_words.sum()), size, generator=generator, dtype=torch.float64)
-    return drawn.to(word.device)
+READING = Reading(
+    probe="soft_erasure",
+    title="Soft erasure: does the prediction rest on words as much as their scores say?",
+    about=(
+        "Every number of a word's vector goes with the word's score as its probability (comprehensiveness), or stays with it "
+        "(sufficiency), so that no threshold decides which words count. Both are in shares of what is lost without any word; "
+        "high is good. Scores that are all alike have 1 for the sum of the two."
+    ),
+    order=63,
+    mark="soft_comprehensiveness_",
+    of_importance=(
+        Headline("soft_comprehensiveness_{importance}", "soft comprehensiveness: {title}"),
+        Headline("soft_sufficiency_{importance}", "  soft sufficiency (high is good)"),
+    ),
+    tables=(
+        Tabulation(
+            "soft_erasure",
+            "Soft comprehensiveness and sufficiency of each importance over n texts (Zhao & Aletras 2023), in shares of the "
+            "fall of probability without any word; high is good. Means with 95 % bootstrap intervals.",
+            partial(
+                means_by_importance, probe="soft_erasure", mark="soft_comprehensiveness_",
+                kinds={"soft_comprehensiveness": "soft comprehensiveness", "soft_sufficiency": "soft sufficiency"},
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,25 +1,36 @@
 """Every subset of a short text's words: the truth that sampled attributions and single orders are measured against."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Annotated
 
+import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from annotated_types import Ge, Le
+from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from attnprobe.batch import probabilities
-from attnprobe.errors import UserError
+from attnprobe.core.batch import probabilities
+from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, SHARE, TAU, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import mean_of
+from attnprobe.evidence.reading import (
+    Drawing,
+    Headline,
+    Reading,
+    Tabulation,
+    colours_of,
+    importances_in,
+    means_by_importance,
+)
 from attnprobe.exact.subsets import complement, minimal_sets, prefix_limits, shapley_values, smallest_set
 from attnprobe.importance.attribution import Attribution, Explained
 from attnprobe.measures import kendall_tau
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, description, positions
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, SHARE, TAU, Metric, Scale
-
-MOST_WORDS = 16
-"""2^16 texts in the place of one."""
-
+from attnprobe.plots.grid import interval_figure
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions
 
 SOURCE = "Edin et al. 2025"
 METRICS = (
@@ -44,102 +55,85 @@ METRICS = (
            "their sizes; of importances that should add up", higher_is_better=False),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Subsets`."""
 
 
 @dataclass
 class Subsets(RankingProbe):
-    """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what others search or sample for.
+    """Predict all 2^n texts in which some of the n words are replaced, and read off exactly what others search or sample
+    for.
 
-    What is explained, and what replaces a word, are `target` and `baseline` of the importance `shapley_sampling`. Of texts of
-    more than `most_words` words everything is NaN, and no importance is asked about them. Yields per example
+    What is explained, and what replaces a word, are `target` and `baseline` of the importance `shapley_sampling`. Texts
+    of more than `most_words` words are left out (NaN), and no importance is asked about them.
 
-    - `aopc_lower`, `aopc_upper`: the least and the greatest mean fall of the predicted class's probability over the n
-      prefixes that any of the n! orders of removal can reach (Edin et al. 2025);
-    - `input_set`: the fewest words without which the decision differs, NaN where no set does it; `necessary_sets`,
-      `sufficient_sets`: how many minimal sets there are without which it differs, and that alone keep it;
-    - per position (step) `shapley`, in units of the logit;
-
-    and per importance X `aopc_X`, the same mean fall in its order; `aopc_normalised_X`, where that lies between the two
-    limits, 0 to 1. Against the Shapley values φ, or |φ| where X has no sign: `shapley_tau_X`, Kendall's τ-b; `shapley_top_X`,
-    1 where both have the same highest word and 0 elsewhere (of words with equal scores the share); `shapley_share_error_X`,
-    ½ Σ|X / Σ|X| − φ / Σ|φ||, 0 to 1, which asks nothing of X's unit. Where X should add up as Shapley values do,
-    `shapley_error_X`, Σ|X − φ| / Σ|φ|, 0 or more. And `predicted_class`, `content_length`, `max_attention`.
+    Of any order of removal the mean fall of the predicted class's probability over the n prefixes (AOPC) lies between
+    `aopc_lower` and `aopc_upper` (Edin et al. 2025). Scores X are compared with the Shapley values φ, or with |φ| where
+    X has no sign: `shapley_share_error_X` is ½ Σ|X / Σ|X| − φ / Σ|φ||, whatever X's unit, and of an X that should add up
+    as Shapley values do `shapley_error_X` is Σ|X − φ| / Σ|φ|.
 
     Attributes:
-        importances: see `RankingProbe`.
         most_words: 1 to 16; every further word doubles the time.
     """
 
-    name: ClassVar[str] = "subsets"
-    metrics = METRICS
-    of_words = True
-    one_decision = True
+    name, metrics = "subsets", METRICS
+    of_words = one_decision = True
     published = (
         "attention", "random", "gradient_input", "integrated_gradients", "leave_one_out", "lime", "kernel_shap",
         "shapley_sampling",
     )  # fmt: skip
-    most_words: int = 12
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.most_words <= MOST_WORDS:
-            raise UserError(
-                f"probe.subsets.most_words={self.most_words}: expected 1 to {MOST_WORDS}; a text of n words takes 2^n "
-                f"predictions"
-            )
+    most_words: Annotated[int, Ge(1), Le(16)] = 12
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         game, content = subject.importance("shapley_sampling"), subject.batch.content
         assert isinstance(game, Attribution)
-        names = [name for name in self.uses if subject.importance(name).is_defined(subject)]
+        # every batch has the same metrics, NaN where it has no short text
+        metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
+        for name in self.uses:
+            if (one := subject.importance(name)).is_defined(subject):
+                kinds = ["aopc", "aopc_normalised", "shapley_tau", "shapley_top", "shapley_share_error"]
+                metrics += [f"{kind}_{name}" for kind in [*kinds, *(["shapley_error"] if one.complete else [])]]
+        by_metric = {one: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for one in metrics}
         short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
-        by_metric: dict[str, Tensor] = {}
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
         if len(short):
             # what other probes have computed of these texts is there, unless some are left out
-            some = subject if len(short) == len(content) else with_rows(subject, short)
+            some = subject
+            if len(short) < len(content):
+                batch, outputs = subject.batch.rows(short), subject.outputs.rows(short)
+                readout = subject.classifier.readout(batch, outputs)
+                some = replace(subject, batch=batch, outputs=outputs, readout=readout, _results={})
             explained, scores = some.cached(game.explained), self.scores(some)
             for row, place in enumerate(short.tolist()):
                 inside = content[place]
-                value, probability, same = tables_of(explained.alone(row), int(inside.sum()))
+                value, probability, same = _tables(explained.alone(row), int(inside.sum()))
+                fall = probability[-1] - complement(probability)  # by the words removed
                 exact = shapley_values(value[None])[0]
                 shapley[place, inside] = exact
-                numbers = exact_numbers(probability, same)
+                flipped = ~complement(same)[None]
+                limits, size = prefix_limits(fall[None]), smallest_set(flipped).size[0].double()
+                numbers = {
+                    "aopc_lower": limits.lower[0],
+                    "aopc_upper": limits.upper[0],
+                    "input_set": torch.where(size < 0, torch.nan, size),
+                    "necessary_sets": minimal_sets(flipped).sum().double(),
+                    "sufficient_sets": minimal_sets(same[None]).sum().double(),
+                }
                 for name, own in ((name, values[row][inside].double()) for name, values in scores.items()):
                     one = subject.importance(name)
-                    numbers |= of_order(name, own, drops(probability), numbers)
+                    aopc = fall[(1 << own.argsort(descending=True, stable=True)).cumsum(0)].mean()
+                    aopc = torch.where(own.isnan().any(), torch.nan, aopc)
+                    width = limits.upper[0] - limits.lower[0]
+                    numbers[f"aopc_{name}"] = aopc
+                    numbers[f"aopc_normalised_{name}"] = (aopc - limits.lower[0]) / _nonzero(width)
                     numbers |= against(name, own, exact, one.signed, one.complete)
                 for metric, number in numbers.items():
-                    nothing = torch.full(content.shape[:1], torch.nan, dtype=torch.float64)
-                    by_metric.setdefault(metric, nothing)[place] = number
+                    by_metric[metric][place] = number
             yield from self.notes(some)
-        for metric, values in self.with_all(by_metric, names, subject).items():
+        for metric, values in by_metric.items():
             yield Measurement(metric, values)
         yield Measurement("shapley", shapley, positions(content & ~shapley.isnan()))
-        yield from description(subject.readout)
-
-    def with_all(self, numbers: dict[str, Tensor], names: Sequence[str], subject: Subject) -> dict[str, Tensor]:
-        """The same numbers, NaN for those that no text of this batch has: every batch has the same metrics."""
-        metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
-        for name in names:
-            kinds = ["aopc", "aopc_normalised", "shapley_tau", "shapley_top", "shapley_share_error"]
-            kinds += ["shapley_error"] if subject.importance(name).complete else []
-            metrics += [f"{kind}_{name}" for kind in kinds]
-        nothing = torch.full((len(subject.batch),), torch.nan, dtype=torch.float64)
-        return {metric: numbers.get(metric, nothing) for metric in metrics}
 
 
-def with_rows(subject: Subject, rows: Int[Tensor, "chosen"]) -> Subject:
-    """Some of the texts, of which nothing has been computed yet."""
-    batch, outputs = subject.batch.rows(rows), subject.outputs.rows(rows)
-    return replace(
-        subject, batch=batch, outputs=outputs, readout=subject.classifier.readout(batch, outputs), _results={}
-    )
-
-
-def tables_of(
+def _tables(
     explained: Explained, words: int
 ) -> tuple[Float[Tensor, "subsets"], Float[Tensor, "subsets"], Bool[Tensor, "subsets"]]:
     """By the bit mask of the words kept: the number that is explained, the probability of the class predicted for the whole
@@ -153,70 +147,109 @@ def tables_of(
     return value, probability, logits.argmax(-1) == decision
 
 
-def exact_numbers(probability: Tensor, same: Tensor) -> dict[str, Tensor]:
-    """What follows from the table of one text."""
-    limits = prefix_limits(drops(probability)[None])
-    flipped = ~complement(same)[None]  # by the words removed
-    size = smallest_set(flipped).size[0].double()
-    return {
-        "aopc_lower": limits.lower[0],
-        "aopc_upper": limits.upper[0],
-        "input_set": torch.where(size < 0, torch.nan, size),
-        "necessary_sets": minimal_sets(flipped).sum().double(),
-        "sufficient_sets": minimal_sets(same[None]).sum().double(),
-    }
-
-
-def drops(probability: Float[Tensor, "subsets"]) -> Float[Tensor, "subsets"]:
-    """Fall of the probability by the bit mask of the words removed."""
-    return probability[-1] - complement(probability)
-
-
-def of_order(
-    name: str, scores: Float[Tensor, "words"], fall: Float[Tensor, "subsets"], limits: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """The mean fall in the order of an importance, and where it lies between the limits."""
-    order = scores.argsort(descending=True, stable=True)
-    aopc = fall[(1 << order).cumsum(0)].mean()
-    aopc = torch.where(scores.isnan().any(), torch.nan, aopc)
-    lower, width = limits["aopc_lower"], limits["aopc_upper"] - limits["aopc_lower"]
-    return {
-        f"aopc_{name}": aopc,
-        f"aopc_normalised_{name}": (aopc - lower) / torch.where(width > 0, width, torch.nan),
-    }
-
-
 def against(
     name: str, scores: Float[Tensor, "words"], exact: Float[Tensor, "words"], signed: bool, complete: bool
 ) -> dict[str, Tensor]:
     """How far the scores of an importance are from the Shapley values."""
     every = torch.ones_like(scores, dtype=torch.bool)[None]
     wanted = exact if signed else exact.abs()
+    share, top = scores / _nonzero(scores.abs().sum()), scores == scores.max()
+    same_top = (wanted[top] == wanted.max()).double().mean()
     numbers = {
         f"shapley_tau_{name}": kendall_tau(scores[None], wanted[None], every)[0],
-        f"shapley_top_{name}": same_top(scores, wanted),
-        f"shapley_share_error_{name}": (shares(scores) - shares(wanted)).abs().sum() / 2,
+        f"shapley_top_{name}": torch.where(scores.isnan().any(), torch.nan, same_top),
+        f"shapley_share_error_{name}": (share - wanted / _nonzero(wanted.abs().sum())).abs().sum() / 2,
     }
     if complete:
-        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / nonzero(exact.abs().sum())
+        numbers[f"shapley_error_{name}"] = (scores - exact).abs().sum() / _nonzero(exact.abs().sum())
     return numbers
 
 
-def same_top(scores: Float[Tensor, "words"], exact: Float[Tensor, "words"]) -> Float[Tensor, ""]:
-    """The share of the highest-scored words that are among the exactly highest; NaN where a score is.
-
-    >>> same_top(torch.tensor([0.2, 0.2, 0.1]), torch.tensor([3.0, 1.0, 2.0])).item()
-    0.5
-    """
-    top = scores == scores.max()
-    return torch.where(scores.isnan().any(), torch.nan, (exact[top] == exact.max()).double().mean())
-
-
-def shares(scores: Float[Tensor, "words"]) -> Float[Tensor, "words"]:
-    """Scores divided by the sum of their sizes; NaN where all are 0."""
-    return scores / nonzero(scores.abs().sum())
-
-
-def nonzero(size: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """The same, NaN in place of 0."""
+def _nonzero(size: Float[Tensor, ""]) -> Float[Tensor, ""]:
     return torch.where(size > 0, size, torch.nan)
+
+
+MARK = "aopc_normalised_"
+subsets_table = partial(
+    means_by_importance,
+    probe="subsets",
+    mark=MARK,
+    kinds={
+        "aopc": "AOPC",
+        "aopc_normalised": "between its limits",
+        "shapley_tau": "tau with Shapley",
+        "shapley_top": "same top word as Shapley",
+        "shapley_share_error": "shares differ from Shapley's by",
+        "shapley_error": "error against Shapley",
+    },
+)
+"""Every importance against the exact limits and values, per data set and model, with intervals."""
+
+
+def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders: means with 95 % bootstrap
+    intervals, one panel per data set and model."""
+    colours = colours_of(importances_in(results, "subsets", MARK), results, "subsets")
+    figure, panels = interval_figure(
+        subsets_table(results), "data and model", colours, {"between its limits": ""},
+        x="worst order = 0, best order = 1", zero=0.5,
+    )  # fmt: skip
+    for panel in panels.values():
+        panel.set_xlim(0, 1)
+    return figure
+
+
+CLAIMS = (
+    Claim(
+        name="attention_order_is_nearer_to_the_best",
+        criterion="erasure",
+        statement="Removing words by their attention comes nearer to the best of all orders than to the worst",
+        source="Edin et al. 2025",
+        measure=mean_of("aopc_normalised_attention"),
+        quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
+        threshold=0.5,
+        speaks="for",
+        level="word",
+    ),
+)
+
+READING = Reading(
+    probe="subsets",
+    title="Every subset: how near do orders and attributions come to the exact answer?",
+    about=(
+        "Of every short text all 2^n versions with some words replaced are predicted. From these follow exactly: the best "
+        "and the worst order of removal, between which each importance's AOPC is placed (0 to 1); the Shapley values, which "
+        "several attributions estimate; and the fewest words without which the decision differs. Longer texts are left out, "
+        "so this is about the short ones."
+    ),
+    order=64,
+    claims=CLAIMS,
+    mark=MARK,
+    of_importance=(
+        Headline("aopc_normalised_{importance}", "AOPC between its limits (0 to 1): {title}"),
+        Headline("shapley_tau_{importance}", "  tau with the Shapley values"),
+        Headline("shapley_top_{importance}", "  same top word as the Shapley values"),
+        Headline("shapley_share_error_{importance}", "  shares differ from theirs by (0 to 1)"),
+        Headline("shapley_error_{importance}", "  error against the Shapley values"),
+    ),
+    headlines=(
+        Headline("aopc_lower", "AOPC of the worst order"),
+        Headline("aopc_upper", "AOPC of the best order"),
+        Headline("input_set", "fewest words that decide"),
+    ),
+    tables=(
+        Tabulation(
+            "subsets",
+            "Each importance against all subsets of the words of the n short texts: its AOPC, where that lies between the "
+            "worst (0) and the best (1) of all orders; Kendall's tau with the exact Shapley values, the share of texts in "
+            "which both have the same highest word, and half the sum of their differences as shares of the text's sum (0 to "
+            "1), all three by size where the importance has no sign, so that such rows are comparable among themselves; and "
+            "for attributions that estimate these values the error, differences over sizes. Random scores are the level of "
+            "chance. Means over texts with 95 % bootstrap intervals over texts; one model.",
+            subsets_table,
+        ),
+    ),
+    drawings=(
+        Drawing("subsets_limits", limits, (("subsets", "aopc_normalised_attention"),), optional=(("subsets", "*_*"),)),
+    ),
+)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
-from attnprobe.batch import prediction_distance
-from attnprobe.errors import UserError
+from attnprobe.core.batch import prediction_distance
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import CLASS, JSD, TRUTH, TVD, WEIGHT, Metric
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Subject, description
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import CLASS, JSD, TRUTH, TVD, WEIGHT, Metric
+from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, Subject
 
 SOURCE = "Wiegreffe & Pinter 2019, sections 3.3 and 4"
 METRICS = (
@@ -20,16 +20,12 @@ METRICS = (
     Metric("teacher_predicted_class", CLASS),
     *DESCRIPTION,
 )
-"""See `AgainstTeacher`."""
 
 
 @dataclass
-class AgainstTeacher(ModelProbe):
+class AgainstTeacher(Probe):
     """Distance of the predictions and of the attention to those of the run named as teacher: another seed of the same
     model, or the model that an adversary imitates.
-
-    Yields per example `tvd` (0 to 1) between the predictions, `jsd` (nats, 0 to ln 2) between the attentions,
-    `same_decision` (0 or 1), `teacher_max_attention` and `teacher_predicted_class`, and what the figures group by.
 
     Attributes:
         teacher: the other run's id; kept with the table, the batches bring what the run says.
@@ -38,8 +34,7 @@ class AgainstTeacher(ModelProbe):
         UserError: no teacher is named.
     """
 
-    name: ClassVar[str] = "teacher"
-    metrics = METRICS
+    name, metrics = "teacher", METRICS
     of_words = True
     teacher: str | None = None
 
@@ -48,7 +43,6 @@ class AgainstTeacher(ModelProbe):
             raise UserError("probe=teacher compares this run with another one: name it with teacher=PATH")
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
-        """Yield the measurements of one batch."""
         batch, readout = subject.batch, subject.readout
         assert batch.teacher_attention is not None
         assert batch.teacher_probability is not None
@@ -61,4 +55,21 @@ class AgainstTeacher(ModelProbe):
         yield Measurement("same_decision", (prediction.argmax(-1) == probability.argmax(-1)).double())
         yield Measurement("teacher_max_attention", theirs.amax(-1))
         yield Measurement("teacher_predicted_class", probability.argmax(-1))
-        yield from description(readout)
+
+
+READING = Reading(
+    probe="teacher",
+    order=60,
+    title="Against the teacher",
+    about=(
+        "Every example's prediction and attention compared with those of another run, the teacher: total variation distance "
+        "of the predictions (TVD, 0 to 1) and Jensen-Shannon divergence of the attentions (JSD, nats, 0 to 0.69). Between "
+        "two seeds of one model the JSD is how stable attention is; for an adversary trained to imitate the teacher it "
+        "is how far attention can go while the predictions stay."
+    ),
+    headlines=(
+        Headline("tvd", "TVD of the predictions to the teacher's"),
+        Headline("jsd", "JSD of the attention to the teacher's"),
+        Headline("same_decision", "share of equal decisions"),
+    ),
+)

@@ -2,14 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
+import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy import stats
 
-from attnprobe.importance.leave_one_out.member import LeaveOneOut
-from attnprobe.probes.base import DESCRIPTION, Measurement, ModelProbe, Note, Subject, description, positions
-from attnprobe.randomness import Draws
-from attnprobe.results.metrics import TRUTH, TVD, Metric, Scale
+from attnprobe.core.metrics import TRUTH, TVD, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.reading import Drawing, Reading
+from attnprobe.evidence.statistics import student
+from attnprobe.importance.leave_one_out.removal import LeaveOneOut
+from attnprobe.plots.grid import around, counted, grid, title
+from attnprobe.plots.style import INK, drawable
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.results.table import check_positions
 
 METRICS = (
     Metric("relative_attention", Scale("times an even share", 0), "the word's attention × the number of words",
@@ -20,26 +29,17 @@ METRICS = (
            step="position"),
     *DESCRIPTION,
 )  # fmt: skip
-"""See `Words`."""
 
 
 @dataclass
-class Words(ModelProbe):
-    """Attention and effect of every word, for a view of the whole corpus: which words does the model lean on that attention
-    hides, and which does it attend to that do not matter? (`attnprobe.report.readings.words`)
+class Words(Probe):
+    """Attention and effect of every word, for a view of the whole corpus (`word_table`): which words does the model lean on
+    that attention hides, and which does it attend to that do not matter?"""
 
-    Yields per position (step) `relative_attention`, the word's attention × the number of words, 1 where it is even; `effect`,
-    leave-one-out as total variation distance, 0 to 1; `flips`, whether the decision is another one without the word; and
-    `direction`, the sign of gradient × input. `predicted_class`, `content_length`, `max_attention`.
-    """
-
-    name: ClassVar[str] = "words"
-    metrics = METRICS
-    of_words = True
-    one_decision = True
+    name, metrics = "words", METRICS
+    of_words = one_decision = True
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        """Yield the measurements of one batch."""
         importance = subject.importance("leave_one_out")
         assert isinstance(importance, LeaveOneOut)
         removals, content = subject.cached(importance.removals), subject.readout.content
@@ -49,5 +49,138 @@ class Words(ModelProbe):
         yield Measurement("effect", removals.distance, step)
         yield Measurement("flips", torch.where(removals.distance.isnan(), torch.nan, removals.flips), step)
         yield Measurement("direction", subject.scores("gradient_input").sign(), step)
-        yield from description(subject.readout)
         yield from importance.notes(subject)
+
+
+PROBE = "words"
+STEPS = ("relative_attention", "effect", "flips", "direction")
+FEWEST = 10
+"""A word is counted from this many texts on."""
+SHOWN = 12
+"""Words of each kind in the figure."""
+FALSE = 0.05
+"""Share of false discoveries among the words that are named (Benjamini & Hochberg 1995)."""
+ATTENTION, EFFECT = "#E69F00", "#332288"
+HIDDEN, IDLE = "matters, hidden", "attended, idle"
+
+
+def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
+    """A row per word that is in `FEWEST` texts or more, by `beyond`, largest first.
+
+    `attention`: mean over the texts of the word's attention in shares of an even one; `effect`: mean of leave-one-out
+    (total variation distance); `beyond`: the same minus the mean effect of its text's words; `flips`, `direction`:
+    means. The first three have Student's 95 % interval over the texts (`… low`, `… high`), in which a word that is
+    several times in a text counts once. `q attention`, `q effect`: p-values of "no other than its text's other words",
+    adjusted by Benjamini and Hochberg over all words. `kind`: `matters, hidden` has more effect and no more attention
+    than its text's words, `attended, idle` more attention and no more effect, both by q < 0.05 and the whole interval;
+    else empty.
+
+    Args:
+        results: the probe's table of one run.
+        examples: its texts.
+
+    Raises:
+        UserError: a number is said of a word that the examples do not have.
+    """
+    of_probe = results[(results["probe"] == PROBE) & results["metric"].isin(STEPS) & results["step"].notna()]
+    places = of_probe.pivot_table(
+        index=["example_id", "step"], columns="metric", values="value", observed=True, dropna=False
+    )
+    places = places.reindex(columns=list(STEPS)).dropna(how="all").reset_index()
+    tokens = {int(row["example_id"]): list(row["tokens"]) for row in examples.to_dict("records")}
+    lengths = places["example_id"].map({text: len(words) for text, words in tokens.items()})
+    check_positions(places["step"].to_numpy(float), lengths.fillna(0).to_numpy(int), f"the table of {PROBE}")
+    words = zip(places["example_id"], places["step"], strict=True)
+    places["word"] = [tokens[int(text)][int(step)] for text, step in words]
+    of_text = places.groupby("example_id", observed=True)["effect"].transform("mean")
+    places["beyond"] = places["effect"] - of_text
+    texts = places.groupby(["word", "example_id"], observed=True)[[*STEPS, "beyond"]].mean().reset_index()
+    rows = []
+    for word, own in texts.groupby("word", observed=True):
+        known = own[own["effect"].notna()]
+        if len(known) < FEWEST:
+            continue
+        row: dict[str, object] = {"word": str(word), "texts": len(known)}
+        for name, column in (("attention", "relative_attention"), ("effect", "effect"), ("beyond", "beyond")):
+            mean, low, high = student(known[column].to_numpy())
+            row |= {name: mean, f"{name} low": low, f"{name} high": high}
+        row |= {"flips": known["flips"].mean(), "direction": known["direction"].mean()}
+        row["p attention"] = _p_value(known["relative_attention"].to_numpy() - 1)
+        row["p effect"] = _p_value(known["beyond"].to_numpy())
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    for name in ("attention", "effect"):
+        table[f"q {name}"] = stats.false_discovery_control(table.pop(f"p {name}").to_numpy())
+    more_effect = (table["q effect"] < FALSE) & (table["beyond low"] > 0)
+    more_attention = (table["q attention"] < FALSE) & (table["attention low"] > 1)
+    table["kind"] = ""
+    table.loc[more_effect & (table["attention high"] <= 1), "kind"] = HIDDEN
+    table.loc[more_attention & (table["beyond high"] <= 0), "kind"] = IDLE
+    return table.sort_values("beyond", ascending=False).reset_index(drop=True)
+
+
+def _p_value(differences: np.ndarray) -> float:
+    # two-sided, of the t-test that the mean is 0; 1 where nothing differs
+    if np.ptp(differences) == 0:
+        return 1.0 if differences[0] == 0 else 0.0
+    return float(stats.ttest_1samp(differences, 0).pvalue)
+
+
+def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """Attention and effect of the words that stand out, of each kind the largest: first those that matter and are hidden,
+    then those that are attended to and do not matter; both in shares of the average word's.
+
+    Raises:
+        ValueError: no examples' table.
+    """
+    if examples is None:
+        raise ValueError("leaning needs the run's examples (attnprobe.results.table.read_examples), got None")
+    table = word_table(results, examples)
+    figure, (panel,) = grid(1, panel_height=0.6 + 0.15 * 2 * SHOWN, columns=1)
+    # that of the average word, weighted by texts
+    scale = (float(np.average(table["effect"], weights=table["texts"])) if len(table) else 0.0) or 1.0
+    at, labels = 0.0, dict[float, str]()
+    for kind, by in ((HIDDEN, "beyond"), (IDLE, "attention")):
+        own = table[table["kind"] == kind] if len(table) else table
+        beside = panel.get_yaxis_transform()
+        panel.text(0.99, at, f"{kind}: {len(own)}", ha="right", va="center", fontsize=7, transform=beside)
+        at -= 1  # a line of its own
+        for row in own.nlargest(SHOWN, by).to_dict("records") if len(own) else ():
+            for shift, name, unit, colour, marker in (
+                (0.15, "attention", 1.0, ATTENTION, "o"),
+                (-0.15, "effect", scale, EFFECT, "s"),
+            ):
+                ends = [row[f"{name} low"] / unit, row[f"{name} high"] / unit]
+                panel.plot(ends, [at + shift] * 2, color=colour, lw=0.8)
+                panel.plot(row[name] / unit, at + shift, marker, ms=3.5, color=colour)
+            labels[at] = drawable(f"{row['word']} ({row['texts']})")
+            at -= 1
+        at -= 0.5
+    panel.set_yticks(list(labels), list(labels.values()))
+    panel.set_ylim(at + 0.4, 0.8)
+    panel.axvline(1, lw=0.5, color=INK, zorder=0)
+    title(panel, counted("words by texts that they are in", len(table)))
+    handles = [Line2D([], [], ls="", marker="o", color=ATTENTION, label="attention"),
+               Line2D([], [], ls="", marker="s", color=EFFECT, label="effect of leaving it out")]  # fmt: skip
+    around(figure, x="in shares of the average word's", handles=handles)
+    return figure
+
+
+READING = Reading(
+    probe=PROBE,
+    title="Words: what does the model lean on that attention hides?",
+    about=(
+        "Over all texts, word by word: the attention that it gets, in shares of an even one, and what leaving it out does to "
+        "the prediction, beside the other words of the same texts. Above, words that matter more than their neighbours and "
+        "are attended to no more than an even share; below, words that are attended to and matter less than their "
+        f"neighbours. Of the words that are named {FALSE:.0%} may be there by chance (Benjamini & Hochberg 1995). A word "
+        f"counts from {FEWEST} texts on."
+    ),
+    order=58,
+    drawings=(
+        Drawing("words_leaning", leaning, tuple((PROBE, metric) for metric in STEPS), words=True,
+                optional=((PROBE, "content_length"),)),
+    ),
+)  # fmt: skip

@@ -5,15 +5,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnprobe.errors import UserError
-from attnprobe.launching.signals import answering_signals
-from attnprobe.report.memory import give_back_memory
+from attnprobe.core.errors import UserError
+from attnprobe.core.processes import answering_signals
 
 
 @answering_signals("attnprobe.report", "writes the whole report")
 def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
-    give_back_memory()  # before what imports Arrow
     from attnprobe.report.archive import write_archive
     from attnprobe.report.page.build import write_report
 
@@ -33,6 +31,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m attnp
             title=asked.title,
             words=not asked.no_text,
             megabytes=asked.megabytes,
+            again=asked.again,
             tell=progress,
         )
         if asked.archive is not None:
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m attnp
 
 def arguments_of(arguments: Sequence[str] | None, program: str) -> argparse.Namespace:
     """What is asked for."""
-    from attnprobe.report.page.browser.browse import MEGABYTES
+    from attnprobe.report.page.browser import MEGABYTES
     from attnprobe.report.page.build import TITLE
 
     parser = argparse.ArgumentParser(
@@ -73,6 +72,9 @@ def arguments_of(arguments: Sequence[str] | None, program: str) -> argparse.Name
         "--megabytes", type=float, default=MEGABYTES, metavar="MB",
         help=f"about what the page may weigh (default: {MEGABYTES}); above it only some examples get heat maps",
     )  # fmt: skip
+    parser.add_argument(
+        "--again", action="store_true", help="decide every claim anew, whatever findings are stored with the runs"
+    )
     parser.add_argument(
         "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
     )

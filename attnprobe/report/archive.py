@@ -6,11 +6,10 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from attnprobe.errors import UserError
-from attnprobe.report.studies import STUDY
-from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import STUDY
+from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, named_places
 from attnprobe.results.files import write_atomically
-from attnprobe.results.finding import directories_with, find_runs, named_places
 
 SUMS = "SHA256SUMS"
 """What `sha256sum --check` reads."""

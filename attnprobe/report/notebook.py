@@ -11,11 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from attnprobe.report.importances import facts_of
+from attnprobe.evidence.reading import facts_of
 from attnprobe.results.table import IMPORTANCES
 
 EXPLAINED = "explain"
 """What stands in an explanation's `attrs` for the probe that took the importances."""
+SENTENCE = "sentence"
+"""What stands there for what the tests of this classifier say first of its attention."""
 MOST_TEXTS = 25
 """A notebook shows no more texts than these: every token of every measure is an element of the page."""
 NAMED = 3
@@ -80,7 +82,7 @@ class Strip:
 
 def strips_html(strips: Iterable[Strip], *, head: str = "") -> str:
     """One text's strips below each other, without the style; `head` is plain text above them."""
-    above = f"<p>{shown(head)}</p>" if head else ""
+    above = f"<p>{_escaped(head)}</p>" if head else ""
     return f"<section>{above}{''.join(map(strip_html, strips))}</section>"
 
 
@@ -90,58 +92,49 @@ def page(fragments: Iterable[str]) -> str:
 
 
 def strip_html(strip: Strip) -> str:
-    """One strip: a name, and the tokens on their colours with the number as a tooltip."""
-    ends = set(strip.ends)
-    tokens = " ".join(
-        token_html(strip, position, word) + ("<br>" if position in ends else "")
-        for position, word in enumerate(strip.words)
-    )
-    return (
-        f'<div class="strip"><span class="name">{shown(strip.name)}</span>'
-        f'<span class="tokens" role="group" aria-label="{shown(label(strip))}">{tokens}</span></div>'
-    )
+    """One strip: a name, and the tokens on their colours with the number as a tooltip. A reader who does not see the colours
+    is told the largest values, or the members of the set.
 
+    A colour's depth is the square root of the value: a weight of 0.05 must be seen beside one of 1.
+    """
+    words, values, ends = strip.words, [float(value) for value in strip.values], set(strip.ends)
 
-def token_html(strip: Strip, position: int, word: str) -> str:
-    """One token; its colour's depth is the square root of the value: a weight of 0.05 must be seen beside one of 1."""
-    value = float(strip.values[position])
-    title = shown(f"{position}: {word} — {number(strip, value)}")
-    if isnan(value):
-        look = ' class="undefined"'
-    elif strip.is_set:
-        look = ' class="member"' if value else ""
+    def said(value: float) -> str:
+        if isnan(value):
+            return "undefined"
+        if strip.is_set:
+            return "erased" if value else "kept"
+        return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
+
+    tokens = []
+    for position, (word, value) in enumerate(zip(words, values, strict=True)):
+        depth = 0.0 if isnan(value) else min(max(value, 0.0), 1.0) ** 0.5
+        if isnan(value):
+            look = ' class="undefined"'
+        elif strip.is_set:
+            look = ' class="member"' if value else ""
+        else:
+            look = ' class="much"' if depth > MUCH else ""
+            look += f' style="--w:{depth:.2f}"' if depth >= 0.005 else ""
+        title = _escaped(f"{position}: {word} — {said(value)}")
+        end = "<br>" if position in ends else ""
+        tokens.append(f'<i{look} title="{title}">{_escaped(word)}</i>{end}')
+    if strip.is_set:
+        label = ", ".join(word for word, value in zip(words, values, strict=True) if value == 1) or "none"
     else:
-        depth = min(max(value, 0.0), 1.0) ** 0.5
-        much = ' class="much"' if depth > MUCH else ""
-        look = much + (f' style="--w:{depth:.2f}"' if depth >= 0.005 else "")
-    return f'<i{look} title="{title}">{shown(word)}</i>'
+        known = sorted((-value, position) for position, value in enumerate(values) if not isnan(value))
+        largest = ", ".join(f"{words[position]} {said(-negative)}" for negative, position in known[:NAMED])
+        label = f"{f'largest {largest}' if known else 'undefined'}; {len(values)} in all"
+    return (
+        f'<div class="strip"><span class="name">{_escaped(strip.name)}</span><span class="tokens" role="group" '
+        f'aria-label="{_escaped(f"{strip.name}: {label}")}">{" ".join(tokens)}</span></div>'
+    )
 
 
-def number(strip: Strip, value: float) -> str:
-    """A value as its tooltip says it."""
-    if isnan(value):
-        return "undefined"
-    if strip.is_set:
-        return "erased" if value else "kept"
-    return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
-
-
-def label(strip: Strip) -> str:
-    """The strip in words: its largest values, or the members of its set."""
-    values = [(float(value), position) for position, value in enumerate(strip.values)]
-    words = strip.words
-    if strip.is_set:
-        members = [words[position] for value, position in values if value == 1]
-        return f"{strip.name}: {', '.join(members) or 'none'}"
-    known = sorted((pair for pair in values if not isnan(pair[0])), key=lambda pair: (-pair[0], pair[1]))
-    largest = ", ".join(f"{words[position]} {number(strip, value)}" for value, position in known[:NAMED])
-    return f"{strip.name}: {f'largest {largest}' if known else 'undefined'}; {len(values)} in all"
-
-
-def shown(text: str) -> str:
+def _escaped(text: str) -> str:
     """Text for a page: markup escaped, and what no page may hold (control characters, halves of pairs) as �.
 
-    >>> shown('<b>"Tom" & Jerry</b>\\x00')
+    >>> _escaped('<b>"Tom" & Jerry</b>\\x00')
     '&lt;b&gt;&quot;Tom&quot; &amp; Jerry&lt;/b&gt;�'
     """
     plain = re.sub(r"\s", " ", text)
@@ -169,7 +162,8 @@ class Explanation(pd.DataFrame):
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
-        return page([f"<p>{note}</p>", *fragments])
+        said = [f"<p><b>{_escaped(self.attrs[SENTENCE])}</b></p>"] if self.attrs.get(SENTENCE) else []
+        return page([*said, f"<p>{note}</p>", *fragments])
 
 
 def strips_of(row: dict[str, Any], titles: Mapping[str, str]) -> list[Strip]:

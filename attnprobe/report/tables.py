@@ -1,20 +1,24 @@
 """Tables for a paper or a page: CSV to compute with, LaTeX (booktabs) to include."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from attnprobe.report.claims import Finding, findings
-from attnprobe.report.comparisons import compare_models
-from attnprobe.report.numbers import Numbers, read_numbers
-from attnprobe.report.published import compare
-from attnprobe.report.reading import present
-from attnprobe.results.files import write_atomically
-from attnprobe.shown import spreadsheet_cell, visible
+from attnprobe.core.sanitise import spreadsheet_cell, visible
+from attnprobe.evidence.evidence import NOT_TESTED
+from attnprobe.evidence.published import compare
+from attnprobe.evidence.reading import present
+from attnprobe.findings.groups import read_runs, together
+from attnprobe.findings.table import findings
+from attnprobe.probes.words import FEWEST, PROBE, STEPS, word_table
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import write_atomically, write_text
+from attnprobe.results.numbers import Numbers
 
 LATEX = {
     "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
@@ -57,12 +61,9 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
     Raises:
         UserError: no finished run there.
     """
-    numbers = read_numbers(run_dirs)
-    return [
-        file
-        for table in all_tables(numbers, compare(numbers), all_findings(numbers))
-        for file in table.write(directory)
-    ]
+    runs = read_runs(run_dirs)
+    numbers = together(runs)
+    return [file for table in all_tables(numbers, compare(numbers), findings(runs)) for file in table.write(directory)]
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,13 @@ class Table:
         return write_table_files(self.name, self.caption, self.rows, directory)
 
 
-def all_tables(numbers: Numbers, compared: pd.DataFrame, findings: Sequence[tuple[str, Finding]]) -> Iterator[Table]:
+def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) -> Iterator[Table]:
     """Every table that the numbers allow; none without rows. The probes' own are made one at a time.
 
     Args:
         numbers: of the runs.
-        compared: `attnprobe.report.published.compare` of them.
-        findings: where, and what was found.
+        compared: `attnprobe.evidence.published.compare` of them.
+        found: the findings on them.
     """
     for reading in present(numbers):
         for one in reading.tables:
@@ -92,11 +93,13 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, findings: Sequence[tupl
             if len(rows):
                 yield Table(one.name, one.caption, rows)
     headlines = compared[COMPARED]
-    finding_rows = pd.DataFrame([finding_row(where, finding) for where, finding in findings])
+    known = found["verdict"] != NOT_TESTED
+    cards = found[found["primary"] & found["group"].isin(found.loc[known, "group"])]
     for (name, caption), rows in (
         (HEADLINES, headlines),
-        (FINDINGS, finding_rows),
-        (PUBLISHED, published_rows(headlines)),
+        (FINDINGS, found.loc[known, FINDING_COLUMNS]),
+        (PUBLISHED, headlines[headlines["published"].notna()].reset_index(drop=True)),
+        (VERDICTS, cards[VERDICT_COLUMNS]),
     ):
         if len(rows):
             yield Table(name, caption, rows)
@@ -152,26 +155,34 @@ def latex(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in visible(" ".join(text.split())))
 
 
-def published_rows(headlines: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `HEADLINES` that a paper reports as well."""
-    return headlines[headlines["published"].notna()].reset_index(drop=True)
+def with_intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its cells as text, and each number's ends, in columns called `<name> low` and `<name> high`, put into
+    the number's own column.
+
+    >>> with_intervals(pd.DataFrame({"F1": [0.5], "F1 low": [0.4], "F1 high": [0.6], "n": [3]})).to_dict("list")
+    {'F1': ['0.500 [0.400, 0.600]'], 'n': ['3']}
+    """
+    ends = {f"{name} {end}" for name in table.columns for end in ("low", "high")}
+    shown = {}
+    for name in [name for name in table.columns if name not in ends]:
+        cells = [text_cell(value) for value in table[name]]
+        if f"{name} low" in table:
+            lows, highs = ([text_cell(value) for value in table[f"{name} {end}"]] for end in ("low", "high"))
+            spans = zip(cells, lows, highs, strict=True)
+            cells = [f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans]
+        shown[name] = cells
+    return pd.DataFrame(shown)
 
 
-def all_findings(numbers: Numbers) -> list[tuple[str, Finding]]:
-    """Every claim put to the test, and the comparisons of models: where, and what was found."""
-    tested = [one for reading in present(numbers) for one in findings(reading.claims, numbers, reading.probe)]
-    return [(f"{one.data} · {one.model}", one) for one in [*tested, *compare_models(numbers)]]
+def text_cell(value: object) -> str:
+    """A table's value in text; numbers with three digits, NaN as nothing.
 
-
-def finding_row(where: str, finding: Finding) -> dict[str, object]:
-    """A line of `FINDINGS`."""
-    claim, evidence = finding.claim, finding.evidence
-    number = {"value": evidence.value, "low": evidence.low, "high": evidence.high, "n": evidence.n}
-    return {
-        "data": finding.data, "model": finding.model, "where": where, "criterion": claim.criterion,
-        "claim": claim.statement, **number, "threshold": claim.threshold, "smallest": claim.smallest, "level": claim.level,
-        "verdict": finding.verdict, "speaks": claim.speaks, "quantity": claim.quantity, "source": claim.source,
-    }  # fmt: skip
+    >>> text_cell(0.12345), text_cell(float("nan")), text_cell("sst"), text_cell(3)
+    ('0.123', '', 'sst', '3')
+    """
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+    return str(value)
 
 
 HEADLINES = (
@@ -182,7 +193,150 @@ HEADLINES = (
 PUBLISHED = ("published", "Measured beside published numbers; the interval is the measured one's.")
 FINDINGS = (
     "findings",
-    "Published claims put to the test. A claim holds where the whole 95 % interval lies above the threshold by more than the "
-    "smallest difference of interest, and fails where none of it does; with all of it that close to the threshold there is "
-    "no relevant difference, and else it is undecided.",
+    "Published claims put to the test. By its interval alone (interval_verdict) a claim meets what is asked for where the "
+    "whole 95 % interval lies above the threshold by more than the smallest difference of interest, and fails where none of "
+    "it does; with all of it that close to the threshold there is no relevant difference, and else it cannot decide. The "
+    "verdict of a primary claim is corrected for the card's other claims.",
 )
+FINDING_COLUMNS = [
+    "data", "model", "group", "criterion", "level", "claim", "statement", "value", "low", "high", "n", "threshold",
+    "smallest", "verdict", "interval_verdict", "primary", "speaks", "quantity", "source",
+]  # fmt: skip
+VERDICTS = (
+    "verdicts",
+    "Verdicts by criterion and level, each with its primary claim's number, 95 % interval and p-value adjusted for the other "
+    "claims of the model (Holm).",
+)
+VERDICT_COLUMNS = [
+    "data", "model", "group", "criterion", "level", "verdict", "reason", "claim", "statement", "value", "low", "high", "n",
+    "threshold", "smallest", "p", "track_record",
+]  # fmt: skip
+
+
+# The global view as a table: of each run that has the probe `words` a row per word of the corpus.
+
+
+CAPTION = (
+    f"Every word that is in {FEWEST} texts or more: its attention in shares of an even one, the effect of leaving it out, "
+    "beyond that of its texts' other words, flips of the decision and direction, with Student's 95 % intervals over the "
+    "texts and p-values adjusted by Benjamini and Hochberg; kind says which words matter and are hidden, or are attended "
+    "to and idle."
+)
+
+
+def words_of(run: RunDirectory, numbers: Numbers, split: str) -> pd.DataFrame:
+    """The table of one run; no rows where it has no such probe, or no word is in texts enough.
+
+    Args:
+        run: whose texts.
+        numbers: its own.
+        split: whose examples were probed.
+    """
+    if PROBE not in numbers.probes:
+        return pd.DataFrame()
+    return word_table(numbers.rows(PROBE, (), stepped=STEPS), run.examples(split).to_pandas())
+
+
+def word_tables(runs: Iterable[tuple[RunDirectory, Numbers, str]]) -> Iterator[Table]:
+    """The tables of these runs (see `words_of`) that have rows; of several each is called by its run."""
+    several = list(runs)
+    for run, numbers, split in several:
+        rows = words_of(run, numbers, split)
+        if len(rows):
+            name = "word_table" if len(several) == 1 else f"word_table-{run.path.name}"
+            yield Table(name, CAPTION, rows)
+
+
+# paper.tex: the headline numbers of all runs, one table per paper, as a document that LaTeX compiles as it is.
+
+
+PAPERS = {
+    "Jain and Wallace (2019)": ("permutation", "adversarial", "gradient", "leave_one_out", "correlation"),
+    "Serrano and Smith (2019)": ("single_weight", "erasure"),
+    "DeYoung et al. (2020), ERASER": ("plausibility", "faithfulness"),
+}
+"""Who asked first → the probes that ask it; the others' numbers are in a last table."""
+OTHERS = "this work"
+PREAMBLE = r"""% Compiles as it is: pdflatex paper.tex. A table of it needs the packages booktabs, longtable and array.
+\documentclass[10pt]{article}
+\usepackage[a4paper,margin=2cm]{geometry}
+\usepackage[utf8]{inputenc}
+\usepackage{booktabs}
+\usepackage{longtable}
+\usepackage{array}
+\begin{document}
+\footnotesize
+"""
+DEFINITIONS = (
+    "TVD: total variation distance of two predictions, 0 to 1; JSD: Jensen-Shannon divergence, in nats, at most ln 2 = "
+    "0.693; \u03c4: Kendall's rank correlation, \u22121 to 1. n: test texts, seeds added up. In brackets the 95 % interval "
+    "over the texts, in parentheses the range over the seeds"
+)
+
+
+def write_paper(compared: pd.DataFrame, directory: str | os.PathLike) -> list[Path]:
+    """Write `paper.tex`, one table per paper; returns its path, nothing where there is no number.
+
+    Args:
+        compared: all headline numbers (`attnprobe.evidence.published.compare`).
+        directory: where it goes.
+    """
+    overall = compared[compared["group"] == "overall"]
+    named = {probe for probes in PAPERS.values() for probe in probes}
+    left = [probe for probe in overall["probe"].unique() if probe not in named]
+    tables = [
+        _paper_table(paper, f"paper{number}", rows)
+        for number, (paper, probes) in enumerate([*PAPERS.items(), (OTHERS, left)])
+        if len(rows := overall[overall["probe"].isin(list(probes))])
+    ]
+    if not tables:
+        return []
+    path = Path(directory) / "paper.tex"
+    write_text(f"{PREAMBLE}{chr(10).join(tables)}\\end{{document}}\n", path)
+    return [path]
+
+
+def _paper_table(paper: str, label: str, rows: pd.DataFrame) -> str:
+    """A table that may run over several pages: a line per number, data set and model. Over one run a number has its interval,
+    over several seeds their mean and range."""
+    lines = []
+    # not by title: every pair of importances has its "standard deviation"
+    for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
+        title, values = str(own["title"].iloc[0]), own["mean"].to_numpy(float)
+        spread = f" ({_printed(values.min())} to {_printed(values.max())})"
+        if len(own) == 1:
+            low, high = own[["low", "high"]].iloc[0]
+            spread = "" if pd.isna(low) else f" [{_printed(low)}, {_printed(high)}]"
+        published = own["published"].dropna()
+        # a number that belongs to the one above it, its further lines too
+        inner = "\\hangindent=1em\\quad " if title.startswith(" ") else ""
+        cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), f"{int(own['n'].sum())}"]
+        cells += [f"{_printed(values.mean())}{spread}", _printed(published.iloc[0]) if len(published) else ""]
+        lines.append(" & ".join(cells) + " \\\\")
+    caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
+    head = "Number & Data, model & $n$ & Measured & Published \\\\"
+    return "\n".join(
+        [
+            "\\begin{longtable}{@{}>{\\raggedright}p{5.6cm}>{\\raggedright}p{3.6cm}rp{3.4cm}r@{}}",
+            f"\\caption{{{printable(caption)}}}\\label{{tab:{label}}}\\\\",
+            f"\\toprule\n{head}\n\\midrule\n\\endfirsthead",
+            f"\\toprule\n{head}\n\\midrule\n\\endhead",
+            *lines,
+            "\\bottomrule\n\\end{longtable}\n",
+        ]
+    )
+
+
+def _printed(value: Any) -> str:
+    """Three decimals, with a true minus sign."""
+    return "--" if value != value else f"{float(value):.3f}".replace("-", "$-$")
+
+
+def printable(text: str) -> str:
+    """Text that LaTeX's own fonts have; a character that they lack by its number.
+
+    >>> print(printable("映_a"))
+    [U+6620]\\_a
+    """
+    known = "".join(one if ord(one) < 0x180 or latex(one) != one else f"[U+{ord(one):04X}]" for one in text)
+    return latex(known)

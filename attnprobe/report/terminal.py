@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -13,13 +13,30 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnprobe.report.numbers import Numbers, numbers_of
-from attnprobe.report.published import REMARKS, compare
-from attnprobe.report.reading import present, readings
-from attnprobe.report.wide import RUN, class_of
-from attnprobe.results.schema import WHOLE_SPLIT
-from attnprobe.shown import visible
+from attnprobe.core.sanitise import percent, visible
+from attnprobe.evidence.evidence import (
+    CANNOT_DECIDE,
+    FAILS,
+    MEETS,
+    NO_DIFFERENCE,
+    NOT_INFORMATIVE,
+    NOT_MEANINGFUL,
+    NOT_TESTED,
+    TOO_RARE,
+)
+from attnprobe.evidence.published import REMARKS, compare
+from attnprobe.evidence.reading import present, readings
+from attnprobe.findings.quality import Quality
+from attnprobe.probes.adversarial import FAR, LN2
+from attnprobe.results.directory import WHOLE_SPLIT
+from attnprobe.results.numbers import Numbers, numbers_of
+from attnprobe.results.pivot import RUN, class_of
 
+MARKS = {
+    MEETS: "✓", FAILS: "✗", NO_DIFFERENCE: "≈", CANNOT_DECIDE: "?", TOO_RARE: "?", NOT_INFORMATIVE: "○", NOT_MEANINGFUL: "○",
+    NOT_TESTED: "–",
+}  # fmt: skip
+"""A sign for each verdict, so that none is told by its colour alone."""
 MOST_CLASSES = 4
 """Rows per class are shown for at most this many predicted classes; all are in the tables."""
 
@@ -170,3 +187,64 @@ def measured_again(tables: Mapping[str, Any]) -> list[str]:
         if reading.noted is not None and notes.get("texts_remeasured"):
             said.append(reading.noted([notes]))
     return list(dict.fromkeys(said))
+
+
+# What a run found, in sentences for somebody who has read none of the papers.
+
+
+MOVED = 0.05
+"""Total variation distance from which on a prediction is said to have moved."""
+
+
+SENTENCES: tuple[tuple[str, str, Callable[[np.ndarray], str]], ...] = (
+    ("correlation", "tau_attention_leave_one_out", lambda tau: (
+        f"The order of the weights agrees with what leaving each word out does by τ = {tau.mean():.2f} (1: the same "
+        f"order, 0: unrelated)."
+    )),
+    ("erasure", "never_flips", lambda never: (
+        f"For {percent(never.mean())} of the texts no erasure of attention, however large, changes the decision."
+    )),
+    ("permutation", "median_tvd", lambda tvd: (
+        f"Giving the weights to other words at random moves the prediction by more than {MOVED}, on a scale from 0 to 1, "
+        f"for {percent((tvd > MOVED).mean())} of the texts."
+    )),
+    ("adversarial", "optimum_jsd", lambda jsd: (
+        f"For {percent((jsd > FAR).mean())} of the texts a very different attention gives the same prediction (median "
+        f"distance {np.median(jsd):.2f} of at most {LN2:.2f}), so the weights cannot be presented as the only possible "
+        f"reason there."
+    )),
+)  # fmt: skip
+"""Probe, metric, and a sentence on its defined values over the examples, one or more; the most important last."""
+
+
+def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> list[str]:
+    """A few sentences, the most important last; none about tests that were not run.
+
+    Args:
+        numbers: of one run; its long table will do.
+        quality: of its classifier, where a largest class can be named.
+    """
+    said = [] if quality is None else [about_quality(quality)]
+    known = [(say, values(numbers, probe, metric)) for probe, metric, say in SENTENCES]
+    return said + [say(value) for say, value in known if value is not None]
+
+
+def about_quality(quality: Quality) -> str:
+    """How good the classifier is, compared with guessing."""
+    return (
+        f"The classifier is right on {percent(quality.accuracy)} of {quality.n:,} test texts; always naming the largest "
+        f"class is right on {percent(quality.majority)}. It is {quality.badge[0]}."
+    )
+
+
+def values(numbers: pd.DataFrame | Numbers, probe: str, metric: str) -> np.ndarray | None:
+    """A metric's defined values over the examples; None where there are none."""
+    rows = numbers_of(numbers).rows(probe, (metric,))
+    known = rows.loc[rows["example_id"] >= 0, "value"].to_numpy(float)
+    known = known[~np.isnan(known)]
+    return known if len(known) else None
+
+
+def numbered(sentences: Sequence[str]) -> list[str]:
+    """The sentences as the last lines of a command's output."""
+    return ["what was found:", *(f"  {sentence}" for sentence in sentences)] if sentences else []

@@ -1,6 +1,7 @@
 """A run's directory: the one place that knows the names of its files, and the checks that every reader makes.
 
 .attnprobe            written first: this folder is a run's own, and these are the files that the run may remove
+                      (`attnprobe.results.writer`); .attnprobe.new/: what is being added and not true yet
 config.yaml           everything that decides the numbers, resolved
 vocabulary.json       word → id
 pipeline.json         how text becomes tokens; the classes
@@ -9,25 +10,49 @@ training.json         the training is finished; checksums of its files
 examples/<split>.parquet  one row per example: text, label, prediction, and its tokens and attention as lists; tables
                       and pages are about those of the test split, runs that learn from this one read them all
 playground.parquet    a few texts with what a page can compute predictions from; figures/: drawn from the tables alone
-tables/<probe>.parquet  long tables, one row = one number about one example (`attnprobe.results.schema`)
+tables/<probe>.parquet  long tables, one row = one number about one example (`attnprobe.results.directory`)
 manifest.json         written last; lists the tables, and the SHA-256 of every file. No manifest, not done.
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from attnprobe.errors import UserError
-from attnprobe.results.checksums import DamagedRun, Record, check, damaged, read_sealed
-from attnprobe.results.schema import SCHEMA, SITED
-from attnprobe.results.statements import check_statements
-from attnprobe.results.untrusted import inside
+from attnprobe.core.errors import UserError
+from attnprobe.results.files import DamagedRun, check, damaged, inside, read_sealed
+from attnprobe.results.manifest import Manifest, Record, Training, check_types
+
+# The columns of the long tables.
+
+
+WHOLE_SPLIT = -1
+"""`example_id` of a number that is about the whole split (accuracy, a count) and not about one example."""
+
+IDENTITY = ("run_id", "experiment", "data", "model", "seed", "split", "probe")
+COLUMNS = (*IDENTITY, "metric", "example_id", "step", "value")
+SCHEMA = pa.schema(
+    [
+        *[pa.field(name, pa.dictionary(pa.int32(), pa.string())) for name in ("run_id", "experiment", "data", "model")],
+        pa.field("seed", pa.int64()),
+        *[pa.field(name, pa.dictionary(pa.int32(), pa.string())) for name in ("split", "probe", "metric")],
+        pa.field("example_id", pa.int64()),
+        pa.field("step", pa.float64()),
+        pa.field("value", pa.float64()),
+    ]
+)
+SITE = "site"
+SITED = SCHEMA.append(pa.field(SITE, pa.dictionary(pa.int32(), pa.string())))
+"""With a last column that says which of a model's attentions a number is about (`attnprobe.models.base.Model.sites`): only
+tables of several sites are written with it, and where it is absent every number is about the model's own."""
+
 
 MANIFEST = "manifest.json"
 MARKER = ".attnprobe"
@@ -36,18 +61,30 @@ CONFIG = "config.yaml"
 WEIGHTS = "model.safetensors"
 VOCABULARY = "vocabulary.json"
 PIPELINE = "pipeline.json"
-CHECKPOINTS = "checkpoints/"
+PLAYGROUND = "playground.parquet"
 CURVES = "training/"
 TRACKING = "wandb/"
-PLAYGROUND = "playground.parquet"
+STAGING = f"{MARKER}.new/"
+"""Where what is added to a run is prepared, and where readers find it that a commit has listed and not moved yet."""
 UNTESTED = ("train", "validation")
 """Splits that no probe examines: their examples are there for the runs that learn from this one."""
 PIECE = 1024
 """Examples that are read at a time."""
-PARTS = "parts/"
-"""What probes that take long have measured so far."""
-WORKSHOP = ".figures.partial/"
-"""Where figures are drawn before they are moved to their place."""
+NAMES = re.compile(
+    r"manifest\.json|training\.json|config\.yaml|model\.safetensors|vocabulary\.json|pipeline\.json|playground\.parquet"
+    r"|findings\.parquet"
+    r"|(tables|examples)/[^/\\:]+\.parquet|figures/[^/\\:]+\.(pdf|png|svg)"
+    r"|training/(metrics\.csv|hparams\.yaml|events\.out\.tfevents\.[^/\\:]+)"
+)
+
+
+def is_run_name(name: str) -> bool:
+    """Whether a run may have a file of this name: no other is ever written or removed.
+
+    >>> is_run_name("tables/a.parquet"), is_run_name("../a"), is_run_name("thesis.docx"), is_run_name("tables/../a.parquet")
+    (True, False, False, False)
+    """
+    return NAMES.fullmatch(name) is not None and "\0" not in name
 
 
 def table_file(probe: str) -> str:
@@ -104,9 +141,7 @@ class RunDirectory:
         """
         if not self.is_finished:
             return None
-        content = read_sealed(self / MANIFEST)
-        check_listing(self / MANIFEST, content)
-        return content
+        return self._read_listing(MANIFEST, Manifest)
 
     def manifest(self) -> dict[str, Any]:
         """The manifest.
@@ -124,15 +159,29 @@ class RunDirectory:
             )
         return content
 
-    def training(self) -> dict[str, Any]:
-        """What is known since the training finished: the chosen epoch, the curve, the data; the files are compared.
+    def read_training(self) -> dict[str, Any]:
+        """What is known since the training finished: the chosen epoch, the curve, the data.
 
         Raises:
-            DamagedRun: it, or one of the files that the training wrote, is not as it was written.
+            DamagedRun: it is not as a run wrote it.
         """
-        content = read_sealed(self / TRAINED)
-        check_listing(self / TRAINED, content)
-        self._compare(content["files"])
+        return self._read_listing(TRAINED, Training)
+
+    def training(self) -> dict[str, Any]:
+        """As `read_training`; the files that the training wrote are compared with their checksums."""
+        content = self.read_training()
+        for name, record in content["files"].items():
+            self._located(name, record)
+        return content
+
+    def _read_listing(self, file: str, kind: Any) -> dict[str, Any]:
+        """A file that lists others of the run, none outside it and no name that a run does not have."""
+        content = read_sealed(self / file)
+        check_types(kind, content, self / file)
+        for name in content["files"]:
+            inside(self.path, name, self / file)
+        if absent := [probe for probe in content.get("tables", {}) if table_file(probe) not in content["files"]]:
+            raise damaged(self / file, f"it lists the table {absent[0]!r} and not its file")
         return content
 
     def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -147,45 +196,38 @@ class RunDirectory:
         """
         manifest = self.manifest()
         listed: dict[str, Record] = manifest["files"]
-        names = list(listed) if names is None else list(names)
-        if unlisted := [name for name in names if name not in listed]:
-            raise damaged(
-                self / unlisted[0], "the manifest does not list it (a killed run? Its command again finishes it)"
-            )
-        self._compare({name: listed[name] for name in names})
+        for name in list(listed) if names is None else names:
+            if name not in listed:
+                raise damaged(
+                    self / name, "the manifest does not list it (a killed run? Its command again finishes it)"
+                )
+            self._located(name, listed[name])
         return manifest
 
-    def _compare(self, records: dict[str, Record]) -> None:
-        for name, record in records.items():
+    def _located(self, name: str, record: Record) -> Path:
+        """The path of a file as it was written: in its place, or still where it was prepared.
+
+        Raises:
+            DamagedRun: it is at neither.
+        """
+        try:
             check(self / name, record)
+        except DamagedRun:
+            # whoever commits may have moved it between the two looks
+            for path in (inside(self.path, f"{STAGING}{name}", self / MANIFEST), self / name):
+                with suppress(DamagedRun):
+                    check(path, record)
+                    return path
+            raise
+        return self / name
 
     def file(self, name: str) -> Path:
         """The path of one file, after comparing it with the manifest."""
-        self.verify([name])
-        return self / name
+        return self._located(name, self.verify([name])["files"][name])
 
     def probes(self) -> list[str]:
         """The probes whose tables the manifest lists."""
         return list(self.manifest()["tables"])
-
-    def table(self, probe: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
-        """A probe's long table, or only some columns (`COLUMNS`) and rows of it.
-
-        Raises:
-            UserError: there is no such table.
-            DamagedRun: it is not as it was written.
-        """
-        tables = self.manifest()["tables"]
-        if probe not in tables:
-            raise UserError(f"{self.path} has no table of the probe {probe!r}: there are {', '.join(tables)}")
-        path = self.file(table_file(probe))
-        try:
-            schema = pq.read_schema(path)
-            if not (schema.equals(SCHEMA) or schema.equals(SITED)):
-                raise damaged(path, "its columns are not those of a table")
-            return pq.read_table(path, schema=schema, columns=columns, filters=where, page_checksum_verification=True)
-        except (pa.ArrowException, OSError) as error:
-            raise damaged(path, first_line(error)) from None
 
     def splits(self) -> list[str]:
         """The splits whose examples the manifest lists."""
@@ -201,19 +243,11 @@ class RunDirectory:
             DamagedRun: they are not as they were written.
         """
         path = self._examples(split)
-        try:
-            if missing := set(columns or ()).difference(pq.read_schema(path).names):
+        wanted = None if example_ids is None else [("example_id", "in", sorted({-1, *map(int, example_ids)}))]
+        with reading_parquet(path) as file:
+            if missing := {*(columns or ()), "example_id"}.difference(file.schema_arrow.names):
                 raise damaged(path, f"it has no column {min(missing)}")
-            if example_ids is None:
-                return pq.read_table(path, columns=columns, page_checksum_verification=True)
-            wanted = pa.array(sorted(set(example_ids)), pa.int64())
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                batches = file.iter_batches(PIECE, use_threads=False)
-                kept = [batch.filter(pc.is_in(batch["example_id"], wanted)) for batch in batches]
-                rows = pa.Table.from_batches(kept, file.schema_arrow)
-            return rows if columns is None else rows.select(columns)
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise damaged(path, first_line(error)) from None
+            return pq.read_table(path, columns=columns, filters=wanted, page_checksum_verification=True)
 
     def example_pieces(self, split: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of `examples`, a few rows at a time, by example.
@@ -223,17 +257,15 @@ class RunDirectory:
             DamagedRun: they are not as they were written.
         """
         path, last = self._examples(split), -1
-        wanted = list(dict.fromkeys(["example_id", *columns]))
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                for batch in file.iter_batches(PIECE, columns=wanted, use_threads=False):
-                    ids = batch["example_id"].to_numpy()
-                    if len(ids) and (ids[0] <= last or (ids[1:] <= ids[:-1]).any()):
-                        raise damaged(path, "its examples are not in order")
-                    last = ids[-1] if len(ids) else last
-                    yield pa.Table.from_batches([batch])
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise damaged(path, first_line(error)) from None
+        with reading_parquet(path) as file:
+            for batch in file.iter_batches(
+                PIECE, columns=list(dict.fromkeys(["example_id", *columns])), use_threads=False
+            ):
+                ids = batch["example_id"].to_numpy()
+                if len(ids) and (ids[0] <= last or (ids[1:] <= ids[:-1]).any()):
+                    raise damaged(path, "its examples are not in order")
+                last = ids[-1] if len(ids) else last
+                yield pa.Table.from_batches([batch])
 
     def example_columns(self, split: str) -> pa.Schema:
         """The columns of `examples`, and their types.
@@ -242,11 +274,8 @@ class RunDirectory:
             UserError: the run has no examples of such a split.
             DamagedRun: they are not as they were written.
         """
-        path = self._examples(split)
-        try:
-            return pq.read_schema(path)
-        except (pa.ArrowException, OSError) as error:
-            raise damaged(path, first_line(error)) from None
+        with reading_parquet(self._examples(split)) as file:
+            return file.schema_arrow
 
     def _examples(self, split: str) -> Path:
         if split not in self.splits():
@@ -261,30 +290,92 @@ class RunDirectory:
         return sorted(name for name in files if name.endswith(".parquet") or name == PIPELINE)
 
 
-def first_line(error: BaseException) -> str:
-    """An error's text in one line."""
-    return " ".join(str(error).split())[:200]
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """A parquet file of a run, open; whatever is wrong with it is a `DamagedRun` that names it."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise damaged(path, " ".join(str(error).split())[:200]) from None
 
 
-def check_listing(path: Path, content: dict[str, Any]) -> None:
-    """Whether a manifest lists tables and files as a run does, and none outside the run.
+# Finished runs at or below directories and glob patterns, the damaged ones left out and named.
+
+
+class DamagedRunWarning(UserWarning):
+    """Some of several runs were left out, because they are damaged."""
+
+
+def find_runs(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
+) -> list[Path]:
+    """Directories of all sound finished runs at or below the given directories or glob patterns, sorted.
+
+    What is damaged, or another program's manifest.json, is left out and named in a `DamagedRunWarning`.
+
+    Args:
+        places: a directory, a glob pattern, or several.
+        check: raises `UserError` for a run to leave out; without it every file is compared with the manifest.
 
     Raises:
-        DamagedRun: it does not.
+        UserError: nothing there, nothing finished, or nothing sound.
     """
-    files, tables = content.get("files"), content.get("tables", {})
-    if not isinstance(files, dict) or not isinstance(tables, dict):
-        raise damaged(path, "it does not list the run's files")
-    for name, record in files.items():
+    sound, skipped = sound_runs(places, check)
+    warn_of(skipped)
+    return sound
+
+
+def sound_runs(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
+) -> tuple[list[Path], list[DamagedRun]]:
+    """As `find_runs`: the sound runs, and what is wrong with the others.
+
+    Raises:
+        UserError: nothing there, nothing finished, or nothing sound.
+    """
+    names = named_places(places)
+    directories = directories_with(MANIFEST, names)
+    if not directories:
+        missing = [place for place in names if not glob(place) and not Path(place).exists()]
+        reason = f"{', '.join(missing)} does not exist" if missing else "no manifest.json there"
+        raise UserError(
+            f"no finished run at {', '.join(names)}: {reason}. A run is finished once its manifest is written; "
+            f"start one with `python -m attnprobe +experiment=jain_adversarial`, or name another directory."
+        )
+    sound, skipped = [], []
+    for directory in directories:
         try:
-            inside(path.parent, name, path)
+            check(RunDirectory(directory))
+            sound.append(directory)
         except UserError as error:
-            raise DamagedRun(str(error)) from None
-        if not isinstance(record, dict) or not isinstance(record.get("sha256"), str):
-            raise damaged(path, f"it has no checksum of {name}")
-        if not isinstance(record.get("bytes"), int):
-            raise damaged(path, f"it does not say how many bytes {name} has")
-    for probe, entry in tables.items():
-        if not isinstance(entry, dict) or table_file(probe) not in files:
-            raise damaged(path, f"it lists the table {probe!r} and not its file")
-    check_statements(path, content)
+            skipped.append(error if isinstance(error, DamagedRun) else DamagedRun(str(error)))
+    if not sound:
+        raise skipped[0]
+    return sound, skipped
+
+
+def warn_of(skipped: Sequence[DamagedRun]) -> None:
+    """Name the runs that were left out."""
+    if skipped:
+        count = "a run was" if len(skipped) == 1 else f"{len(skipped)} runs were"
+        lines = "".join(f"\n- {error}" for error in skipped)
+        warnings.warn(f"{count} left out:{lines}", DamagedRunWarning, stacklevel=3)
+
+
+def named_places(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
+    """One place or several as a list of texts."""
+    several = [places] if isinstance(places, (str, os.PathLike)) else places
+    return [os.fspath(place) for place in several]
+
+
+def directories_with(file: str, places: Iterable[str]) -> list[Path]:
+    """Every directory at or below these directories or glob patterns that holds a file of this name, sorted."""
+    directories: set[Path] = set()
+    for place in places:
+        # a directory may be named like a pattern
+        for start in [place] if Path(place).exists() else glob(place, recursive=True):
+            directories.update(path.parent for path in Path(start).rglob(file))
+    return sorted(directories)

@@ -1,33 +1,44 @@
-"""The long tables: their columns, how rows become one, and how the tables of many runs are read back."""
+"""The long tables: how numbers become one, and how those of many runs are read back."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from jaxtyping import Float, Int
 
-from attnprobe.results.checksums import damaged
-from attnprobe.results.directory import RunDirectory, first_line, table_file
-from attnprobe.results.finding import find_runs
-from attnprobe.results.schema import COLUMNS, IDENTITY, SITE, SITED
+from attnprobe.core.errors import UserError
+from attnprobe.results.directory import (
+    COLUMNS,
+    IDENTITY,
+    SCHEMA,
+    SITE,
+    SITED,
+    RunDirectory,
+    find_runs,
+    reading_parquet,
+    table_file,
+)
+from attnprobe.results.files import damaged, write_groups
 
-PIECE = 1 << 14
-"""Rows of a table that are read at a time."""
+# Reading
 
 
-def read_pieces(
+def read_rows(
     path: Path,
     *,
     metrics: Iterable[str] | None = None,
     with_steps: bool | None = None,
     example_ids: Iterable[int] | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of one table, `PIECE` of them at a time: what is not asked for is never in memory as a whole.
+    """The rows of one table, a row group at a time: what is not asked for is never in memory as a whole.
 
     Args:
         path: of the parquet file.
@@ -38,87 +49,35 @@ def read_pieces(
     Raises:
         DamagedRun: it is not a table.
     """
-    try:
-        yield from _read_pieces(path, metrics, with_steps, example_ids)
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(path, first_line(error)) from None
-    finally:
-        # Arrow keeps the memory that it has read into, for the next table: of 100,000 texts some 15 MB
-        pa.default_memory_pool().release_unused()
-
-
-def _read_pieces(
-    path: Path, metrics: Iterable[str] | None, with_steps: bool | None, example_ids: Iterable[int] | None
-) -> Iterator[pa.Table]:
     wanted = None if metrics is None else sorted(set(metrics))
     ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with _reading(path) as file:
         columns = [*COLUMNS, *([SITE] if SITE in file.schema_arrow.names else [])]
-        groups = [
-            number
-            for number in range(file.num_row_groups)
-            if _may_hold(file.metadata.row_group(number), wanted, with_steps)
-        ]
-        for rows in file.iter_batches(PIECE, row_groups=groups, columns=columns, use_threads=False):
-            keep = []
+        for number in range(file.num_row_groups):
+            if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
+                continue
+            rows = file.read_row_group(number, columns, use_threads=False)
             if wanted is not None:
-                known = pc.is_in(rows["metric"].dictionary, pa.array(wanted, pa.string()))
-                keep.append(known.take(rows["metric"].indices))
+                rows = rows.filter(pc.is_in(rows["metric"].cast(pa.string()), pa.array(wanted, pa.string())))
             if with_steps is not None:
-                keep.append(pc.is_valid(rows["step"]) if with_steps else pc.is_null(rows["step"]))
+                rows = rows.filter(pc.is_valid(rows["step"]) if with_steps else pc.is_null(rows["step"]))
             if ids is not None:
-                keep.append(pc.is_in(rows["example_id"], ids))
-            piece = rows.filter(reduce(pc.and_, keep)) if keep else rows
-            if piece.num_rows:
-                yield pa.Table.from_batches([piece])
+                rows = rows.filter(pc.is_in(rows["example_id"], ids))
+            if rows.num_rows:
+                yield rows
 
 
-def metrics_in(path: Path) -> list[str]:
-    """The metrics that a table has numbers of, sorted.
-
-    Raises:
-        DamagedRun: it is not a table.
-    """
-    names: set[str] = set()
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for rows in file.iter_batches(PIECE, columns=["metric"], use_threads=False):
-                names.update(rows["metric"].dictionary.take(pc.unique(rows["metric"].indices)).to_pylist())
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(path, first_line(error)) from None
-    return sorted(names)
-
-
-def sites_in(path: Path, metric: str) -> list[str]:
-    """The sites that a table has numbers of this metric for, sorted; one without a name in a table of one site.
-
-    Raises:
-        DamagedRun: it is not a table.
-    """
-    pieces = read_pieces(path, metrics=[metric])
-    names = {
-        site for one in pieces for site in (pc.unique(one[SITE]).to_pylist() if SITE in one.column_names else [""])
-    }
-    return sorted(names)
-
-
-def identity_in(path: Path) -> dict[str, Any] | None:
-    """What identifies the first row of a table: run_id, experiment, data, model, seed, split, probe; None where it has no
-    row.
-
-    Raises:
-        DamagedRun: it is not a table.
-    """
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            batches = file.iter_batches(batch_size=1, columns=list(IDENTITY), use_threads=False)
-            return next((row for batch in batches for row in batch.to_pylist()), None)
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(path, first_line(error)) from None
+@contextmanager
+def _reading(path: Path) -> Iterator[pq.ParquetFile]:
+    with reading_parquet(path) as file:
+        if not (file.schema_arrow.equals(SCHEMA) or file.schema_arrow.equals(SITED)):
+            raise damaged(path, "its columns are not those of a table")
+        yield file
 
 
 def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_steps: bool | None) -> bool:
-    """Whether a row group can hold such rows, by its statistics: tables are sorted by metric."""
+    """Whether a row group can hold such rows, by its statistics: tables are sorted by metric, and pyarrow's own filters do
+    not look at the statistics of a column of names (a dictionary)."""
     of_metric, of_step = (group.column(COLUMNS.index(name)).statistics for name in ("metric", "step"))
     bounded = metrics is not None and of_metric is not None and of_metric.has_min_max
     if bounded and not any(of_metric.min <= metric <= of_metric.max for metric in metrics or ()):
@@ -126,6 +85,60 @@ def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_st
     if with_steps is None or of_step is None or not of_step.has_null_count:
         return True
     return of_step.null_count < group.num_rows if with_steps else of_step.null_count > 0
+
+
+class Contents(NamedTuple):
+    """What a table has numbers of: its metrics, sorted, and what identifies its first row (`IDENTITY`), None without rows."""
+
+    metrics: list[str]
+    identity: dict[str, Any] | None
+
+
+def contents_of(path: Path) -> Contents:
+    """What a table has numbers of; read once per process as long as the file stays as it is.
+
+    Raises:
+        DamagedRun: it is not a table.
+    """
+    try:
+        state = path.stat()
+    except OSError:
+        return _contents_of(path, ())
+    return _contents_of(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=4096)
+def _contents_of(path: Path, state: tuple[int, ...]) -> Contents:
+    names: set[str] = set()
+    with _reading(path) as file:
+        for number in range(file.num_row_groups):
+            metric = file.read_row_group(number, ["metric"], use_threads=False)["metric"]
+            names.update(pc.unique(metric.cast(pa.string())).to_pylist())
+        first = next(file.iter_batches(1, columns=list(IDENTITY), use_threads=False), None) if names else None
+    return Contents(sorted(names), None if first is None else first.to_pylist()[0])
+
+
+def frame_of(tables: Iterable[pa.Table]) -> pd.DataFrame:
+    """Rows of long tables, with or without the column of their sites, as one DataFrame.
+
+    Returns:
+        The columns of `SITED`; the text columns are categories: those that occur, sorted.
+    """
+    rows = pa.concat_tables([SITED.empty_table(), *map(_with_site, tables)]).unify_dictionaries().combine_chunks()
+    frame = rows.to_pandas()
+    for name in (field.name for field in SITED if pa.types.is_dictionary(field.type)):
+        frame[name] = frame[name].cat.set_categories(sorted(frame[name].unique()))
+    return frame
+
+
+def _with_site(table: pa.Table) -> pa.Table:
+    """A table with the column `site`, empty where it had none: its numbers are about the model's own attention."""
+    if SITE in table.column_names:
+        return table
+    own = pa.DictionaryArray.from_arrays(
+        pa.repeat(pa.scalar(0, pa.int32()), table.num_rows), pa.array([""], pa.string())
+    )
+    return table.append_column(SITED.field(SITE), own)
 
 
 IMPORTANCES = "importances"
@@ -174,23 +187,12 @@ def read_results(
     def chosen(run: RunDirectory) -> list[str]:
         return [name for name in run.probes() if wanted is None or name in wanted]
 
-    directories = find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
-    tables = [with_site(run.table(name)) for run in map(RunDirectory, directories) for name in chosen(run)]
-    if not tables:
-        return SITED.empty_table().to_pandas()
-    results = pa.concat_tables(tables).unify_dictionaries().combine_chunks().to_pandas()
-    results.attrs[IMPORTANCES] = told(RunDirectory(run).manifest() for run in directories)
+    runs = [
+        RunDirectory(one) for one in find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
+    ]
+    results = frame_of(rows for run in runs for name in chosen(run) for rows in read_rows(run.file(table_file(name))))
+    results.attrs[IMPORTANCES] = told(run.manifest() for run in runs)
     return results
-
-
-def with_site(table: pa.Table) -> pa.Table:
-    """A table with the column `site`, empty where it had none: its numbers are about the model's own attention."""
-    if SITE in table.column_names:
-        return table
-    own = pa.DictionaryArray.from_arrays(
-        pa.repeat(pa.scalar(0, pa.int32()), table.num_rows), pa.array([""], pa.string())
-    )
-    return table.append_column(SITED.field(SITE), own)
 
 
 def read_examples(
@@ -208,3 +210,192 @@ def read_examples(
         DamagedRun: they are not as they were written.
     """
     return RunDirectory(directory).examples(split, example_ids=example_ids).to_pandas()
+
+
+# Writing
+
+
+ROW_GROUP = 1 << 15
+"""Rows of a table in one piece: with four times as many, writing and reading take 70 MB more, and the file is no smaller."""
+
+Extremes = dict[str, tuple[float, float] | None]
+"""Metric → its smallest and its largest number; None where all are undefined."""
+
+
+class Written(NamedTuple):
+    """What was written: `rows`, of these `undefined`, whose value is NaN, and every metric's `extremes`."""
+
+    rows: int
+    undefined: int
+    extremes: Extremes
+
+
+class Column:
+    """The numbers of one metric as they come: of each example some values, and their steps.
+
+    Every value takes 8 bytes, every step 4, and every example 16: of 100,000 texts of 200 words a metric with a number per
+    word takes 240 MB.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[np.ndarray] = []
+        self.counts: list[np.ndarray] = []
+        self.values: list[np.ndarray] = []
+        self.steps: list[np.ndarray] = []
+
+    def add(self, example_id: np.ndarray, counts: np.ndarray, values: np.ndarray, steps: np.ndarray) -> None:
+        """Some examples (`[n]`), how many values each has, and these one after the other; a step of NaN stands for none."""
+        short = steps.astype(np.float32)
+        self.ids.append(example_id)
+        self.counts.append(counts)
+        self.values.append(values)
+        self.steps.append(short if np.array_equal(short, steps, equal_nan=True) else steps)
+
+    def lists(self, most: int = ROW_GROUP) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Example ids, steps and values by example and step, some `most` rows at a time; the rows of one example stay
+        together."""
+        if not self.ids:
+            return
+        ids, counts, steps, values = map(np.concatenate, (self.ids, self.counts, self.steps, self.values))
+        self.ids, self.counts, self.steps, self.values = [ids], [counts], [steps], [values]  # never held twice
+        starts = counts.cumsum() - counts
+        order = np.argsort(ids, kind="stable")
+        ids, counts, starts = ids[order], counts[order], starts[order]
+        part = (counts.cumsum() - 1) // most
+        firsts = np.flatnonzero(np.concatenate([[True], (np.diff(part) > 0) & (np.diff(ids) > 0)]))
+        for first, last in zip(firsts, [*firsts[1:], len(ids)], strict=True):
+            own = counts[first:last]
+            within = np.arange(own.sum()) - np.repeat(own.cumsum() - own, own)
+            rows = np.repeat(starts[first:last], own) + within
+            owner, step, value = np.repeat(ids[first:last], own), steps[rows].astype(np.float64), values[rows]
+            sort = np.lexsort((np.nan_to_num(step, nan=-np.inf), owner))
+            yield owner[sort], step[sort], value[sort]
+
+
+class Rows:
+    """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
+    shows in the table."""
+
+    def __init__(self) -> None:
+        self.columns: dict[tuple[str, str], Column] = {}
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that rows were added of, in alphabetical order."""
+        return sorted({metric for metric, _ in self.columns})
+
+    def add(
+        self,
+        metric: str,
+        example_id: np.ndarray,
+        value: np.ndarray,
+        step: np.ndarray | None = None,
+        site: str = "",
+    ) -> None:
+        """Add one number per example (`value [n]`), or several with their steps (`value [n, k]`, `step [k]` or
+        `[n, k]`). Rows whose step is NaN are dropped: that is how ragged examples leave out their padding.
+
+        `site`: which of the model's attentions they are about; empty: its own.
+        """
+        example_id, value = np.array(example_id, np.int64), np.array(value, np.float64)
+        if value.shape[:1] != example_id.shape:
+            raise ValueError(f"{metric}: {len(example_id)} example ids for values of shape {value.shape}")
+        if step is None:
+            if value.ndim != 1:
+                raise ValueError(f"{metric}: values of shape {value.shape} need a step")
+            counts, at = np.ones(len(value), np.int64), np.full(len(value), np.nan)
+        else:
+            step = np.broadcast_to(np.asarray(step, np.float64), value.shape)
+            keep = ~np.isnan(step)
+            counts, at, value = keep.sum(1), step[keep], value[keep]
+        if len(value):
+            self.columns.setdefault((metric, site), Column()).add(example_id, counts, value, at)
+
+    def write(self, path: Path, identity: dict[str, Any]) -> Written:
+        """Write the table, in row groups of `ROW_GROUP` rows, and forget the rows.
+
+        Args:
+            path: of the parquet file.
+            identity: run_id, experiment, data, model, seed, split and probe, the same in every row.
+        """
+        rows = undefined = 0
+        extremes: Extremes = {}
+
+        def counted() -> Iterator[pa.Table]:
+            nonlocal rows, undefined
+            for group in self.groups(identity):
+                rows += group.num_rows
+                undefined += pc.sum(pc.is_nan(group["value"])).as_py() or 0
+                _widen(extremes, group)
+                yield group
+
+        write_groups(self.schema, counted(), path)
+        self.columns = {}
+        return Written(rows, undefined, extremes)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's: with a column of sites where some numbers are about another attention than the model's own."""
+        return SITED if any(site for _, site in self.columns) else SCHEMA
+
+    def table(self, identity: dict[str, Any]) -> pa.Table:
+        """All rows as one table in memory; see `groups`."""
+        return pa.concat_tables([self.schema.empty_table(), *self.groups(identity)])
+
+    def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
+        """All rows by metric, site, example and step, in tables of `ROW_GROUP` rows, the last one of fewer."""
+        waiting: list[pa.Table] = []
+        count = 0
+        for metric, site in sorted(self.columns):
+            for owner, step, value in self.columns[metric, site].lists():
+                waiting.append(_group(identity | {"metric": metric, SITE: site}, owner, step, value))
+                count += len(value)
+                if count >= ROW_GROUP:
+                    together, full = pa.concat_tables(waiting), count - count % ROW_GROUP
+                    for start in range(0, full, ROW_GROUP):
+                        yield self._encoded(together.slice(start, ROW_GROUP))
+                    waiting, count = [together.slice(full)], count - full
+        if count:
+            yield self._encoded(pa.concat_tables(waiting))
+
+    def _encoded(self, group: pa.Table) -> pa.Table:
+        """With dictionaries that hold the names that occur, so that a file's bytes depend on its rows alone."""
+        return group.combine_chunks().select(self.schema.names).cast(self.schema)
+
+
+def _group(names: Mapping[str, Any], owner: np.ndarray, step: np.ndarray, value: np.ndarray) -> pa.Table:
+    """Rows of one metric and site as a table; the names are the same in all of them."""
+    same = {name: pa.repeat(names[name], len(owner)) for name in (*IDENTITY, "metric", SITE)}
+    # NaN = no step = null; a value of NaN stays: an undefined number is reported, not missing
+    return pa.table(same | {"example_id": owner, "step": pa.array(step, from_pandas=True), "value": value})
+
+
+def _widen(extremes: Extremes, group: pa.Table) -> None:
+    """Take the smallest and the largest numbers of these rows, by metric, into `extremes`."""
+    for name in pc.unique(group["metric"].cast(pa.string())).to_pylist():
+        extremes.setdefault(name, None)
+    known = group.select(["metric", "value"]).filter(pc.invert(pc.is_nan(group["value"])))
+    ends = known.group_by("metric", use_threads=False).aggregate([("value", "min"), ("value", "max")])
+    for end in ends.to_pylist():
+        low, high = extremes[end["metric"]] or (np.inf, -np.inf)
+        extremes[end["metric"]] = min(low, end["value_min"]), max(high, end["value_max"])
+
+
+def check_positions(
+    step: Float[np.ndarray, " rows"] | Int[np.ndarray, " rows"], lengths: Int[np.ndarray, " rows"], where: str
+) -> None:
+    """Whether every position that a table says something of is one of its text.
+
+    Args:
+        step: from 0.
+        lengths: of each row's text; 0 where there is no such text.
+        where: what has the positions, for the message.
+
+    Raises:
+        UserError: one is not; the files do not belong together.
+    """
+    if not ((step >= 0) & (step < lengths) & (step == np.floor(step))).all():
+        raise UserError(
+            f"{where} has a position that its text does not have: the run's tables and examples do not belong together. Copy "
+            f"the run again from where it came, or give its command again with on_finished=replace"
+        )

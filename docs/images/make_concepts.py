@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 import attnprobe
-from attnprobe.erasure import erase_in_order
+from attnprobe.core.randomness import Draws
 from attnprobe.exact import farthest_attention, smallest_flipping_set
+from attnprobe.exact.erasure import erase_in_order
+from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import jensen_shannon, total_variation
-from attnprobe.nulls.permutation import permute_attention
-from attnprobe.randomness import Draws
-from attnprobe.report.figures.style import FAINT, FOUND, INK, OPTIMUM, paper_style
+from attnprobe.plots.style import FAINT, FOUND, INK, OPTIMUM, paper_style
 
 HERE = Path(__file__).parent
 TEXT = "the pacing is mildly dumb while the opening seemed graceful ."  # number 549 of the test split

@@ -7,7 +7,7 @@ import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from attnprobe.importance.gradient import gradients
+from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.measures import kendall_tau_test
 from benchmarks import released

@@ -3,10 +3,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnprobe.command import audit
-from attnprobe.errors import UserError
-from attnprobe.overrides import quoted
-from attnprobe.schema import check, check_files, resolved
+from attnprobe.cli import audit
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import quoted
+from attnprobe.runs.composition import resolved
+from attnprobe.runs.settings import Settings
+from attnprobe.runs.validation import check
 from tests.runs import composed
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
@@ -31,21 +33,23 @@ def test_the_settings_are_those_that_hydra_is_given(tmp_path, monkeypatch):
     file = tmp_path / "Umsätze (neu)=2024.csv"
     file.write_text("Kommentar (frei);Note 1\nschön;4,5\n", encoding="cp1252")
     given = [file.name, "--text", "Kommentar (frei)", "--label", "Note 1", "--model", "cnn", "--minutes", "5"]
-    asked, settings = audit.parser().parse_known_args([*given, "--language", "de", "--output", "my runs", "seed=3"])
+    asked, settings = audit.audit_parser().parse_known_args(
+        [*given, "--language", "de", "--output", "my runs", "seed=3"]
+    )
     config = composed(*audit.overrides_of(asked, settings))
     content = resolved(config)
     check(content)
-    check_files(content["data"])
+    Settings(content).data().check_files()
     data = content["data"]
     assert (data["path"], data["text"], data["label"]) == (file.name, "Kommentar (frei)", "Note 1")
     assert (data["name"], data["language"], content["output"]) == ("Umsätze_neu_2024", "de", "my runs")
     assert (content["seed"], content["model"]["name"], content["study"]["minutes"]) == (3, "cnn_additive", 5)
-    with pytest.raises(UserError, match=r"there is no such column .*The columns are Kommentar \(frei\), Note 1"):
-        check_files(data | {"label": "Note"})
+    with pytest.raises(UserError, match=r"data.label=Note: .*did you mean Note 1\?.*Kommentar \(frei\), Note 1"):
+        Settings(content | {"data": data | {"label": "Note"}}).data().check_files()
 
 
 def test_a_dry_run_prints_the_command(capsys):
-    audit.main(["a b.csv", "--text", "评论", "--label", "stars", "--dry-run"])
+    audit.audit(["a b.csv", "--text", "评论", "--label", "stars", "--dry-run"])
     assert capsys.readouterr().out == (
         "settings: attnprobe run +experiment=audit data=files \"data.path='a b.csv'\" "
         "\"data.text='评论'\" data.label=stars\n"

@@ -2,32 +2,52 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from attnprobe.command.conditions import FAILED, condition, judge
-from attnprobe.errors import UserError
+from attnprobe.cli.conditions import FAILED, condition, judge
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.reading import readings
+from attnprobe.findings.verdicts import LINES
 
 NUMBERS = {
     "performance.accuracy": 0.8,
-    "correlation.tau_attention_leave_one_out": 0.15,
+    "correlation.tau_attention_leave_one_out": 0.4,
     "adversarial.optimum_jsd": 0.6,
     "correlation.undefined": float("nan"),
-    "change.accuracy": -0.05,
+    "agreement.random": 0.1,
+    "single_weight.random": 0.3,
+    "first.performance.accuracy": 0.9,
+    "change.performance.accuracy": -0.05,
+    "agreement": 0.15,
+    "first.agreement": 0.25,
+    "erasure.state": 0.5,
+    "erasure.word": 0.1,
+    "erasure.weights_follow_words": 0.1,
 }
-VERDICTS = {"exclusivity": "fails", "agreement": "cannot decide"}
+VERDICTS = {
+    "exclusivity": "fails", "agreement": "cannot decide", "erasure.word": "fails", "erasure.state": "meets",
+    "erasure.weights_follow_words": "fails", "first.agreement": "meets",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
-        ("agreement < 0.2", True),
+        ("agreement < 0.2", True),  # the verdict's number, not a probe's
         ("agreement<0.15", False),
         ("agreement <= 0.15", True),
+        ("correlation.tau_attention_leave_one_out < 0.2", False),
         ("  accuracy >= .8 ", True),
         ("performance.accuracy > 0.8", False),
         ("optimum_jsd == 6e-1", True),
         ("change.accuracy < -0.02", True),
+        ("first.accuracy > 0.8", True),
+        ("first.agreement > 0.2", True),
+        ("first.agreement == meets", True),
         ("exclusivity == fails", True),
         ("exclusivity != fails", False),
         ("agreement == cannot decide", True),
+        ("erasure.word < 0.2", True),
+        ("erasure.state != meets", False),
+        ("weights_follow_words == fails", True),
     ],
 )
 def test_a_condition_holds_or_does_not(text, holds):
@@ -48,14 +68,36 @@ def test_anything_else_is_refused(text):
         condition(text)
 
 
-def test_what_cannot_be_judged_is_a_mistake_and_never_passes():
-    for text, message in {
-        "agrement < 0.2": "no number called 'agrement'; did you mean agreement",
-        "undefined < 0.2": "correlation.undefined is undefined here",
-        "necessity == fails": "no verdict on 'necessity'. There is agreement, exclusivity",
-    }.items():
-        with pytest.raises(UserError, match=message):
-            judge([condition(text)], NUMBERS, VERDICTS)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agrement < 0.2", "no number called 'agrement'; did you mean agreement"),
+        ("undefined < 0.2", "correlation.undefined is undefined here"),
+        (
+            "necessity == fails",
+            r"'necessity' was not tested here \(\+experiment=audit tests it\).*There is agreement, .*word",
+        ),
+        ("plausibility < 0.1", r"'plausibility' was not tested here \(probe=\[plausibility\] tests it"),
+        ("erasure < 0.1", "'erasure' may be erasure.state or erasure.word: name one"),
+        ("erasure == fails", "'erasure' may be "),
+        ("random < 0.1", "'random' may be agreement.random or single_weight.random: name one"),
+        ("beauty == fails", "no verdict on 'beauty'"),
+        ("farthest < 0.5", "no number called 'farthest'"),
+        ("change.agreement < 0", "was not tested here"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_line_and_never_passes(text, message):
+    with pytest.raises(UserError, match=message) as raised:
+        judge([condition(text)], NUMBERS, VERDICTS)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_verdicts_or_claims_name_is_a_probes_number():
+    metrics = {f"{probe}.{one.key}" for probe, reading in readings().items() for one in reading.headlines}
+    claims = {f"{claim.criterion}.{claim.name}" for reading in readings().values() for claim in reading.claims}
+    lines = {name for criterion, level in LINES for name in (criterion, f"{criterion}.{level}")}
+    assert not metrics & (claims | lines)
+    assert not claims & lines
 
 
 def test_judging_names_what_holds_and_sets_the_status(capsys):

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from attnprobe import __version__
-from attnprobe.command.main import COMMANDS
-from tests.test_main import HEAVY
+from attnprobe.cli.main import COMMANDS
 
+HEAVY = ("torch", "lightning", "datasets", "spacy", "pandas", "scipy", "wandb", "matplotlib")
 WITHOUT = f"""
 import sys
 
@@ -21,10 +21,10 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 sys.argv[0] = "attnprobe"
 import attnprobe
-from attnprobe.command.main import main
+from attnprobe.cli.main import main
 main()
 """
-PLAIN = "import sys; sys.argv[0] = 'attnprobe'; from attnprobe.command.main import main; main()"
+PLAIN = "import sys; sys.argv[0] = 'attnprobe'; from attnprobe.cli.main import main; main()"
 
 
 def command(*arguments, code=WITHOUT, folder=None):
@@ -84,7 +84,7 @@ def test_a_mistake_is_one_line_and_imports_nothing_heavy(arguments, message, tmp
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name):
     shown = command(
-        name, "--help", code="import sys; sys.argv[0] = 'attnprobe'; from attnprobe.command.main import main; main()"
+        name, "--help", code="import sys; sys.argv[0] = 'attnprobe'; from attnprobe.cli.main import main; main()"
     )
     assert shown.returncode == 0, shown.stderr
     assert f"attnprobe {name}" in shown.stdout or name == "run"

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.command.main import main
-from attnprobe.report.changes import compare_runs, run_at
-from attnprobe.report.judged import judged
+from attnprobe.cli.conditions import names_in
+from attnprobe.cli.main import main
+from attnprobe.findings.changes import compare_runs, run_at
+from attnprobe.findings.table import findings_of
 from attnprobe.report.terminal import headline
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import small_run
 
 
@@ -99,10 +100,12 @@ def test_mistakes_in_compare_are_one_line(runs, tmp_path, capsys):
 
 
 def test_numbers_and_verdicts_by_name(runs):
-    numbers, verdicts = judged(runs[0])
+    one = run_at(runs[0])
+    numbers, verdicts = names_in(one, findings_of(one))
     assert numbers["permutation.median_tvd"] == headline(read_results(runs[0]))["permutation/median_tvd"]
     assert {"exclusivity.permuting_moves_the_prediction", "exclusivity.no_other_attention_exists"} <= set(numbers)
-    assert set(verdicts) == {"exclusivity"}
+    assert {name for name in verdicts if "." not in name} == {"exclusivity"}
+    assert numbers["exclusivity"] == numbers["exclusivity.no_other_attention_exists"]
 
 
 def test_a_page_and_its_archive(runs, tmp_path, capsys):

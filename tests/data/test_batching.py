@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.batching import TextSplit, collate
-from attnprobe.data.ragged import Ragged
-from attnprobe.data.sampling import BucketSampler, SortedSampler, shard, short_enough
+from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit, collate, shard, short_enough
+from attnprobe.data.examples import Ragged
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from attnprobe.data.checks import LEAKED
+from attnprobe.data.data_warnings import LEAKED, section_lines, tell_section
 from attnprobe.data.prepare import prepare
-from attnprobe.data.section import section_lines, tell_section
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource, TestbedSource
 

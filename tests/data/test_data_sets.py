@@ -8,9 +8,8 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 import attnprobe
-from attnprobe import configuration  # noqa: F401  its resolver names a data set of files
+from attnprobe.core.errors import UserError
 from attnprobe.data.sources import FileSource
-from attnprobe.errors import UserError
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf" / "data"
 DATA_SETS = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "base")

@@ -7,12 +7,11 @@ import datasets
 import pandas as pd
 import pytest
 
+from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.dialect import Reading, dialect_of, encoding_of, separator_of
-from attnprobe.data.local import read_file
+from attnprobe.data.local_files import Reading, dialect_of, encoding_of, read_file, separator_of
+from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
-from attnprobe.errors import UserError
-from attnprobe.schema.files import check_files, columns_of
 
 GERMAN = ["Größe und Lage schön; Frühstück übel", "für mich, alles in allem, in Ordnung", 'er sagte "nie wieder"']
 TEXTS = {
@@ -46,7 +45,6 @@ def test_separator_and_encoding_are_found_out_and_said(tmp_path, encoding, separ
     assert ("separated by" in about) == (separator != ",")
     assert ("not UTF-8; read as" in about) == (not encoding.startswith("utf"))
     assert ("decimal commas in stars" in about) == (separator != ",")
-    assert columns_of(path, ".csv", Reading()) == ["text", "stars"]
 
 
 def test_the_guess_shows_a_word_by_which_to_judge_it(tmp_path):
@@ -68,7 +66,7 @@ def test_what_is_given_is_not_guessed(tmp_path):
         Reading(separator="ab")
     with pytest.raises(UserError, match=r"data\.encoding=hex: there is no such encoding"):
         Reading(encoding="hex")
-    with pytest.raises(UserError, match=r"data\.decimal=;: expected a comma"):
+    with pytest.raises(UserError, match=r"data\.decimal=;: expected"):
         Reading(decimal=";")
     with pytest.raises(UserError, match=r"odd\.csv is not in ascii .*: give data\.encoding"):
         told(path, Reading(encoding="ascii"))
@@ -86,7 +84,6 @@ def test_excels_own_first_line_and_a_packed_file(tmp_path):
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b'sep=;\ntext;label\n"a; b";1\nc;0\n', mtime=0))
     assert told(path)[0]["text"][:] == ["a; b", "c"]
-    assert columns_of(path, ".csv", Reading()) == ["text", "label"]
 
 
 def test_one_damaged_row_does_not_hide_the_separator(tmp_path):
@@ -114,16 +111,14 @@ def test_a_spreadsheet(tmp_path):
     assert said == [f"{path.name}: read its first sheet, 'Eins' of Eins, Zwei (data.sheet=… takes another)"]
     second, said = told(path, Reading(sheet="Zwei"))
     assert (second["x"][:], said) == (["1"], [])
-    assert columns_of(path, ".xlsx", Reading()) == ["Größe", "Sterne"]
-    for ask in (lambda how: told(path, how), lambda how: columns_of(path, ".xlsx", how)):
-        with pytest.raises(UserError, match=r"data\.sheet=Drei: .* has the sheets Eins, Zwei"):
-            ask(Reading(sheet="Drei"))
+    with pytest.raises(UserError, match=r"data\.sheet=Drei: .* has the sheets Eins, Zwei"):
+        told(path, Reading(sheet="Drei"))
     assert FileSource(path).load()["train"].num_rows == 3
 
 
 def test_without_openpyxl_the_message_says_what_to_do(tmp_path, monkeypatch):
     (tmp_path / "rows.xlsx").write_bytes(b"x")
-    monkeypatch.setattr("attnprobe.data.files.find_spec", lambda name: None)
+    monkeypatch.setattr("attnprobe.data.local_files.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'attnprobe\[excel\]'; or save it in Excel as CSV UTF-8"):
         read_file(tmp_path / "rows.xlsx")
 
@@ -146,7 +141,7 @@ def test_nested_columns_by_their_path(tmp_path, ending):
     assert rows.column(table, "notes.0.label", "data.label") == ["good", None]
     for missing in ("doc.title", "doc", "nothing.at.all", "notes.0.kind", "id.x"):
         if missing != "doc":
-            with pytest.raises(UserError, match=r"there is no such column. The columns are id, doc\.body, notes"):
+            with pytest.raises(UserError, match=r"there is no such column.* The columns are id, doc\.body, notes"):
                 rows.column(table, missing, "data.text")
 
 
@@ -155,13 +150,14 @@ def test_a_column_whose_name_holds_a_point_is_itself():
     assert rows.column(table, "doc.body", "data.text") == ["whole"]
 
 
-def test_nested_columns_are_checked_before_anything_is_imported(tmp_path):
+def test_columns_are_checked_before_anything_is_trained(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"doc": {"body": "a"}, "label": 1}), encoding="utf-8")
-    source = {"_target_": "attnprobe.data.sources.FileSource", "path": str(path)}
-    check_files({"source": source, "text": "doc.body", "label": "label"})
-    with pytest.raises(UserError, match=r"data\.text=doc\.boody: there is no such column .*did you mean doc\.body\?"):
-        check_files({"source": source, "text": "doc.boody", "label": "label"})
+    TextDataModule("rows", FileSource(path), text="doc.body").check_files()
+    with pytest.raises(UserError, match=r"data\.text=doc\.boody: there is no such column; did you mean doc\.body\?"):
+        TextDataModule("rows", FileSource(path), text="doc.boody").check_files()
+    with pytest.raises(UserError, match=r"data\.vectors|nowhere"):
+        TextDataModule("rows", FileSource(path), text="doc.body", vectors="nowhere.txt").check_files()
 
 
 def test_a_late_byte_that_is_no_utf_8_is_noticed(tmp_path):

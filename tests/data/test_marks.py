@@ -2,9 +2,9 @@
 
 import pytest
 
-from attnprobe.data.marks import places_of
+from attnprobe.core.errors import UserError
+from attnprobe.data.columns import places_of
 from attnprobe.data.text import TextRules
-from attnprobe.errors import UserError
 from tests.data.given import ready
 
 TEXT = "The  DAMNED thing, don't\tbuy 100 İt!"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.batch import Task
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.rows import canonical, class_map, class_weights, column
-from attnprobe.errors import UserError
 from tests.data.given import OTHER, TRAIN, ready
 from tests.data.test_data_sets import composed
 
@@ -60,13 +60,6 @@ def test_batches_of_new_text_equal_those_of_the_split(tmp_path):
     for batch in (data.pipeline.batch_of(OTHER["text"]), TextPipeline.load(tmp_path).batch_of(OTHER["text"])):
         for name in ("ids", "mask", "content"):
             assert torch.equal(getattr(batch, name), getattr(expected, name))
-
-
-def test_fingerprint_sees_every_change_of_the_examples():
-    first = ready().fingerprint
-    assert ready(batch_size=2).fingerprint == first
-    assert ready(test={**OTHER, "label": [1, 1]}).fingerprint != first
-    assert ready(test={**OTHER, "text": ["bad", "unheard good"]}).fingerprint != first
 
 
 def test_several_labels_become_rows_of_zeros_and_ones():
@@ -166,9 +159,7 @@ def test_numbers_per_word_reach_the_batches_under_their_name():
 
 
 def test_an_unknown_setting_names_its_neighbour():
-    with pytest.raises(
-        UserError, match=r"data\.max_token=3: there is no such setting; did you mean data\.max_tokens\?"
-    ):
+    with pytest.raises(UserError, match=r"data\.max_token=3: there is no such setting; did you mean max_tokens\?"):
         ready(max_token=3)
 
 

@@ -4,13 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from attnprobe.data.plant import CONTEXT, KINDS, WORDS, contradicted, planted_words
+from attnprobe.core.errors import UserError
+from attnprobe.data.prepare import CONTEXT, KINDS, WORDS, planted_words
 from attnprobe.data.testbed import generate_reviews
-from attnprobe.errors import UserError
 from tests.data.given import ready
 
 
@@ -46,7 +47,8 @@ def test_the_rationale_decides_and_is_the_only_information(kind, splits):
             said = [token for token, mark in zip(tokens, marked, strict=True) if mark]
             assert len(said) == (1 if kind == "token" else 2)
             assert rule(kind, said) == part.labels[row]
-            assert rule(kind, contradicted(kind, said)) == 1 - part.labels[row]
+            other = part[[row]].counterfactual[0, 1:-1][torch.tensor(marked)].tolist()
+            assert rule(kind, data.vocabulary.decode(other)) == 1 - part.labels[row]
             rest = [token for token, mark in zip(tokens, marked, strict=True) if not mark]
             assert not {*WORDS, *CONTEXT} & set(rest)
             texts[split].append((tokens, rest))
@@ -96,7 +98,7 @@ def test_sentences_and_numbers_per_word_keep_their_words():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"plant": "word"}, r"data\.plant=word: expected token or ordered_pair or token_in_context"),
+        ({"plant": "word"}, r"data\.plant=word: expected token, ordered_pair, token_in_context or null"),
         ({"plant": "token", "rationale": "why"}, r"data\.plant=token replaces labels .* data\.rationale=why"),
         ({"plant": "token", "multi_label": True}, r"does not go with data\.multi_label=True"),
     ],
@@ -116,6 +118,14 @@ def test_what_the_data_do_not_allow():
         ready(taken, taken, taken, plant="token")
 
 
+def test_the_next_of_three_classes_is_said_by_the_next_word():
+    draw = np.random.default_rng(0)
+    assert [planted_words("token", label, 3, draw) for label in (0, 2)] == [
+        (["zyxal"], ["quovim"]),
+        (["brelpa"], ["zyxal"]),
+    ]
+
+
 def test_both_pairs_of_a_context_are_used():
-    draws = {tuple(planted_words("token_in_context", 1, 2, np.random.default_rng(n))) for n in range(20)}
+    draws = {tuple(planted_words("token_in_context", 1, 2, np.random.default_rng(n))[0]) for n in range(20)}
     assert draws == {(CONTEXT[0], WORDS[0]), (CONTEXT[1], WORDS[1])}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.rows import divide
-from attnprobe.errors import UserError
 from tests.data.given import TRAIN, ready
 
 
@@ -99,7 +99,7 @@ def test_unseen_labels():
         ({"filters": {"kind": "x"}}, r"data\.filters column=kind: there is no such column"),
         ({"filters": {"label": [3, 4]}}, r"no row of the train split is left after label=\[3, 4\].*1 \(2 ×\)"),
         ({"min_length": 9}, r"no row .* more than data\.min_length=9 .*the texts have 1 to 3"),
-        ({"clean": ["stem"]}, r"data\.clean: there is no step 'stem'"),
+        ({"clean": ["stem"]}, r"data\.clean=.*stem"),
         ({"min_df": 9}, r"data\.min_df=9 leaves no word"),
         ({"train": {"text": ["a", "b"], "label": [1, 1]}}, r"fewer than 2 classes .*\(1: 2\)"),
         ({"train": {"text": [" ", None], "label": [1, 0]}}, r"can be used \(text is null: 1, text is empty: 1\)"),
@@ -110,7 +110,7 @@ def test_unseen_labels():
         ({"unseen_labels": "keep"}, r"data\.unseen_labels=keep: expected error or drop"),
         ({"batch_size": 0}, r"data\.batch_size=0"),
         ({"max_tokens": 0}, r"data\.max_tokens=0"),
-        ({"test_share": 20}, r"data\.test_share=20: expected a share"),
+        ({"test_share": 20}, r"data\.test_share=20: expected .* below 1"),
         ({"class_weight": "heavy"}, r"data\.class_weight=heavy: expected none, balanced"),
         ({"class_weight": [1.0]}, r"expected 2 numbers above 0"),
         ({"vectors": "no.vec"}, r"no\.vec does not exist"),
@@ -142,7 +142,7 @@ def test_rows_are_drawn_at_random_and_counted():
     )  # seeds see the same rows
     assert ready(train, most={"train": 10}, split_seed=1).splits["train"].example_id.tolist() != kept
     assert ready(train, most={"train": 100}).sizes["train"] == 40
-    with pytest.raises(UserError, match=r"data\.most=.*tests.*expected some of train, validation, test"):
+    with pytest.raises(UserError, match=r"data\.most=.*tests.*expected .*train, validation or test"):
         ready(most={"tests": 3})
 
 

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from attnprobe.batch import Task
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import TextRules
 from attnprobe.data.vocabulary import Vocabulary
-from attnprobe.errors import UserError
 from tests.data.given import ready
 from tests.data.test_data_sets import CONF, composed, local
 
@@ -150,7 +150,7 @@ def test_support_becomes_a_mask_over_tokens_and_its_loss_is_counted():
         ({"candidates_pattern": "("}, r"data\.candidates_pattern=\( is not a regular expression"),
         ({"classes_from": "candidates"}, r"needs data\.candidates or data\.candidates_pattern"),
         ({"classes_from": "vocabulary", "labels": ["a"]}, r"leaves no room for data\.labels"),
-        ({"classes_from": "words"}, r"data\.classes_from=words: expected labels or candidates or vocabulary"),
+        ({"classes_from": "words"}, r"data\.classes_from=words: expected labels, candidates or vocabulary"),
         ({"candidates": "allowed", "multi_label": True}, r"candidates are for one answer per row"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rows are read some at a time: where one lot ends does not show, and few of them are objects at once."""
+"""Rows are read some at a time: where one lot ends does not show."""
 
 from dataclasses import fields
 
@@ -8,8 +8,7 @@ import pytest
 
 from attnprobe.data import reader
 from attnprobe.data.columns import Columns
-from attnprobe.data.examples import Example, Lexicon
-from attnprobe.data.ragged import Ragged
+from attnprobe.data.examples import Lexicon, Ragged
 from attnprobe.data.reader import Reader
 from attnprobe.data.text import TextRules
 
@@ -54,33 +53,3 @@ def test_where_one_lot_ends_does_not_show(monkeypatch, at_once):
     assert (list(counted), counted, list(words)) == (list(count), count, list(lexicon))
     for one in fields(whole):
         assert plain(getattr(parts, one.name)) == plain(getattr(whole, one.name)), one.name
-
-
-def test_few_rows_are_objects_at_a_time(monkeypatch):
-    """Of 100 rows no more than 16 cells of a column, and 16 tokenised texts, are in memory at once."""
-    monkeypatch.setattr(reader, "AT_ONCE", 16)
-    living, most, cells = set(), [], []
-
-    class Counted(Example):
-        def __init__(self, **values):
-            super().__init__(**values)
-            living.add(id(self))
-            most.append(len(living))
-
-        def __del__(self):
-            living.discard(id(self))
-
-    def column(table, *names):
-        values = inner(table, *names)
-        cells.append(len(values))
-        return values
-
-    inner = reader.rows.column
-    monkeypatch.setattr(reader, "Example", Counted)
-    monkeypatch.setattr(reader.rows, "column", column)
-    table = {"text": [f"w{row}" for row in range(100)], "label": [row % 2 for row in range(100)]}
-    found, _, _ = read(Columns(), TextRules(tokenizer="whitespace"), table)
-    assert len(found) == len(most) == 100
-    assert max(most) == max(cells) == 16
-    # of all rows of a class the label is one object
-    assert len({id(labels) for labels in found.labels}) == 2

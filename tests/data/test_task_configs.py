@@ -8,9 +8,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 import attnprobe
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests import runs
 
 CONF = Path(attnprobe.__file__).parents[1] / "conf"

@@ -3,11 +3,11 @@ import json
 import pytest
 import torch
 
-from attnprobe.batch import Task
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.text import CLEANING, TOKEN_RULES, TextRules
 from attnprobe.data.vocabulary import Vocabulary
-from attnprobe.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_whitespace_only_text_has_no_token():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"clean": ["stem"]}, r"data\.clean: there is no step 'stem'. Choose from html, keras_marks"),
-        ({"tokenizer": "bert"}, r"data\.tokenizer: .*'bert'. Choose from spacy, whitespace"),
-        ({"token_rules": ["stem"]}, r"data\.token_rules: there is no step 'stem'"),
+        ({"clean": ["stem"]}, r"data\.clean=.*stem.*expected .*html"),
+        ({"tokenizer": "bert"}, r"data\.tokenizer=bert: expected spacy or whitespace"),
+        ({"token_rules": ["stem"]}, r"data\.token_rules=.*stem.*expected .*digits"),
     ],
 )
 def test_a_step_that_there_is_not_is_refused(arguments, message):
@@ -119,7 +119,7 @@ def test_every_entry_of_a_saved_pipeline_has_its_type(tmp_path, pipeline, change
     pipeline.save(tmp_path)
     path = tmp_path / "pipeline.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(UserError, match=rf"not the pipeline\.json of a run: {message}"):
+    with pytest.raises(UserError, match=rf"pipeline\.json is damaged: {message}"):
         TextPipeline.load(tmp_path)
 
 

@@ -4,12 +4,10 @@ import sys
 
 import pytest
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.pipeline import TextPipeline
-from attnprobe.data.sentences import split_sentences
-from attnprobe.data.text import TextRules
-from attnprobe.data.tokenizers import language_tokens
+from attnprobe.data.text import TextRules, language_tokens, split_sentences
 from attnprobe.data.vocabulary import Vocabulary
-from attnprobe.errors import UserError
 
 EMOJI = ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇩🇪", "🇫🇷", "1️⃣", "🏴󠁧󠁢󠁥󠁮󠁧󠁿"]
 """A family (joined), a heart (with its variation mark), a skin tone, two flags, a keycap, a flag of tags."""
@@ -81,7 +79,7 @@ def test_no_cache_from_the_shared_folder_is_loaded(tmp_path):
     """jieba would unmarshal `jieba.cache` from there, whoever wrote it."""
     pytest.importorskip("jieba", reason="needs attnprobe[languages]")
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    code = "from attnprobe.data.tokenizers import language_tokens; print(language_tokens('我们来了', 'zh'))"
+    code = "from attnprobe.data.text import language_tokens; print(language_tokens('我们来了', 'zh'))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}
     )

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.vectors import load_vectors, random_vectors
-from attnprobe.data.vocabulary import Vocabulary
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 
 VOCABULARY = Vocabulary(["good", "bad", ". . .", "a\u2028b"])
 GLOVE = "the 0 0\ngood 1 2\nbad 3.5 -4e-1\n. . . 5 6\na\u2028b 7 8\ngood 9 9\n<SOS> 1 1\n"

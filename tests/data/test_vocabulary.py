@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnprobe.data.ragged import Ragged
+from attnprobe.core.errors import UserError
+from attnprobe.data.examples import Ragged
 from attnprobe.data.vocabulary import Vocabulary, build_vocabulary, document_frequency
-from attnprobe.errors import UserError
 
 
 def test_markers_come_first_then_the_words_in_order():

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from attnprobe.report import reading
+from attnprobe.evidence import reading
 from tests.docs.extending import FILES, FOREIGN, reviews
 
 

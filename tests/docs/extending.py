@@ -6,10 +6,10 @@ from pathlib import Path
 
 from hydra import initialize_config_dir
 
-from attnprobe import configuration
 from attnprobe.__main__ import CONFIGURATION
 from attnprobe.data.testbed import generate_reviews
-from attnprobe.running.run import run
+from attnprobe.runs import composition as configuration
+from attnprobe.runs.run import run
 from tests.runs import SMALL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.schema import check, resolved
+from attnprobe.core.errors import UserError
+from attnprobe.runs.composition import resolved
+from attnprobe.runs.validation import check
 from tests.runs import composed
 
 ROOT = Path(__file__).parents[2]

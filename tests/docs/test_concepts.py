@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.report import claims, stability
-from attnprobe.report.four_tests import members
-from attnprobe.report.reading import readings
-from attnprobe.report.readings import adversarial, agreement, permutation, plausibility, skill
-from attnprobe.report.skill import LEAST_GAIN
-from attnprobe.report.verdicts import LINES
-from attnprobe.results.statistics import rare
+from attnprobe.evidence import claims
+from attnprobe.evidence import statistics as rare
+from attnprobe.evidence.evidence import LEAST_GAIN
+from attnprobe.evidence.reading import readings
+from attnprobe.findings import members as seeds
+from attnprobe.findings.studies import wiegreffe
+from attnprobe.findings.verdicts import LINES
+from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (\w+): (.*?)(?=^##)", PAGE, re.M | re.S))
@@ -44,8 +45,8 @@ def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_r
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("Necessity", f"{members.MARGIN} at least"),
-        ("Stability", f"above {stability.SMALLEST}"),
+        ("Necessity", f"{wiegreffe.MARGIN} at least"),
+        ("Stability", f"above {seeds.SMALLEST}"),
         ("Agreement", f"skill above {agreement.SMALLEST}"),
         ("Agreement", f"by less than τ = {agreement.CEILING}"),
         ("Exclusivity", f"a mean above {permutation.SAME}"),

@@ -5,7 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import composed
 
 PAGE = Path(__file__).parents[2] / "docs" / "design.md"

@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 import attnprobe
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.report.terminal import print_summary
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
-from attnprobe.running.settings import resumed
-from attnprobe.schema import importances, resolved
+from attnprobe.runs import composition
+from attnprobe.runs.composition import resolved
+from attnprobe.runs.run import run
+from attnprobe.runs.settings import resumed
 from tests.docs.extending import ANY_DATA, FILES, FOREIGN, PAGE, carried_out, command, composed
 from tests.runs import SMALL
 
@@ -58,7 +59,7 @@ def test_its_title_stands_in_the_summary_without_its_package(weighed, capsys):
 
 
 def test_it_explains_new_texts(weighed):
-    with pytest.raises(UserError, match=r"asks for attnprobe_extra\..*outside the trusted"):
+    with pytest.raises(UserError, match=r"attnprobe_extra\..*outside the trusted"):
         attnprobe.load_run(weighed)
     trained = attnprobe.load_run(weighed, trusted=FOREIGN)
     explained = trained.explain(["the film was good"], importance=["word_length"])
@@ -171,7 +172,7 @@ def test_the_settings_of_an_entry_point_are_its_defaults(mine, monkeypatch):
     class Entry:
         name, value = "length", "attnprobe_extra.lengths:WordLength"
 
-    monkeypatch.setattr(importances, "entry_points", lambda group: [Entry()])
+    monkeypatch.setattr(composition, "entry_points", lambda group: [Entry()])
     config = composed(["importances=[attention,length]", "probe=[correlation]"])
     assert resolved(config)["importance"]["length"] == {"_target_": "attnprobe_extra.lengths.WordLength"}
     with pytest.raises(UserError, match=r"importances: lenght: there is no such importance; did you mean length\?"):

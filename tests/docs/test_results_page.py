@@ -8,16 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.__main__ import CONFIGURATION
+from attnprobe.core.metrics import declared
 from attnprobe.models.performance import ONE_CLASS, PERFORMANCE, SEVERAL_LABELS, TRAINING
 from attnprobe.probes.__main__ import blocks, filled, probes
 from attnprobe.probes.adversarial import SEARCHED
 from attnprobe.probes.base import LINEAR
 from attnprobe.probes.erasure import WINS
-from attnprobe.results.directory import RunDirectory
-from attnprobe.results.metrics import declared
-from attnprobe.results.schema import COLUMNS, SITE
+from attnprobe.results.directory import COLUMNS, SITE, RunDirectory
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.exact import farthest_attention, smallest_flipping_set, smallest_overtaking_sets
 
 SOLVERS = [smallest_flipping_set, smallest_overtaking_sets, lambda *x: farthest_attention(*x, epsilon=0.01)]

@@ -1,32 +1,40 @@
+"""Three and more classes, and several labels: the attention found and the bound, against grids, scipy and the definition."""
+
 import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
-from attnprobe.exact import bound, farthest_attention
-from attnprobe.exact.bound import Polytope
-from attnprobe.exact.certified import certified_interval
-from attnprobe.exact.classes import ClassRegion
-from attnprobe.exact.programme import Stalled
+from attnprobe.exact import certified as bound
+from attnprobe.exact import farthest_attention
+from attnprobe.exact.certified import Polytope, _pairs, certified_interval
+from attnprobe.exact.linear_programme import Stalled
+from attnprobe.exact.regions import ClassRegion, LabelRegion
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.2])
-@pytest.mark.parametrize(("seq", "classes", "steps"), [(3, 3, 150), (4, 3, 36), (4, 5, 36)])
-def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, epsilon):
-    attention, logits, content = texts(20, seq, classes, seed=seq + classes)
-    result = farthest_attention(attention, logits, content, epsilon=epsilon)
-    check_claims(result, attention, logits, content, epsilon)
+@pytest.mark.parametrize(
+    ("seq", "classes", "steps", "exclusive"),
+    [(3, 3, 150, True), (4, 3, 36, True), (4, 5, 36, True), (3, 2, 150, False), (4, 3, 36, False), (4, 6, 36, False)],
+)
+def test_the_interval_holds_the_best_of_a_grid(seq, classes, steps, exclusive, epsilon):
+    attention, logits, content = texts(20 if exclusive else 15, seq, classes, seed=seq + classes)
+    result = farthest_attention(attention, logits, content, epsilon=epsilon, exclusive=exclusive)
+    (check_claims if exclusive else check_labels)(result, attention, logits, content, epsilon)
     grid = torch.cat([simplex_grid(seq, steps).double(), edges(seq, 2000)])
-    best = torch.tensor(
-        [best_of(grid, a, z, epsilon) for a, z in zip(attention, logits, strict=True)], dtype=torch.float64
-    )
+    best = []
+    for own, z in zip(attention, logits, strict=True):
+        of_labels = torch.where(label_distance(own, grid, z) <= epsilon, jensen_shannon(grid, own), 0)
+        best.append(best_of(grid, own, z, epsilon) if exclusive else of_labels.amax())
+    best = torch.tensor(best, dtype=torch.float64)
     assert (best <= result.upper_bound + 1e-12).all()
     assert (best - result.jsd).clamp(min=0).mean() < 0.005
-    assert result.is_exact.any() or epsilon < 0.1
+    assert result.is_exact.any() or epsilon < 0.1 or not exclusive
 
 
 @pytest.mark.parametrize(("seq", "classes"), [(6, 3), (12, 4), (9, 6)])
@@ -124,31 +132,35 @@ def test_the_least_attended_position_is_the_proved_optimum_where_it_is_feasible(
     assert result.is_exact.all()
 
 
-def test_every_true_attention_is_inside_the_outer_polytope():
+@pytest.mark.parametrize(("exclusive", "scale", "epsilons"), [(True, 1.5, (0.05, 0.3)), (False, 2.5, (0.03, 0.25))])
+def test_every_true_attention_is_inside_the_outer_polytope(exclusive, scale, epsilons):
     """The relaxation must not cut off anything: its rows hold for random attentions within ε."""
     generator = torch.Generator().manual_seed(0)
     checked = 0
-    for seed, classes in enumerate((3, 4, 6)):
-        attention, logits, _ = (x[0] for x in texts(1, 6, classes, seed=seed, scale=1.5))
-        own = (attention @ logits).log_softmax(-1)
-        for epsilon in (0.05, 0.3):
-            example = ClassRegion(attention.numpy(), (logits - attention @ logits).numpy(), 1.0, epsilon, own.numpy())
+    for seed, classes in enumerate((3, 4, 6) if exclusive else (2, 3, 6)):
+        attention, logits, _ = (x[0] for x in texts(1, 6, classes, seed=seed, scale=scale))
+        region, own = (
+            (ClassRegion, (attention @ logits).log_softmax(-1)) if exclusive else (LabelRegion, attention @ logits)
+        )
+        for epsilon in epsilons:
+            example = region(attention.numpy(), (logits - attention @ logits).numpy(), 1.0, epsilon, own.numpy())
             polytope = Polytope(example)
             others = (torch.randn(4000, 6, generator=generator, dtype=torch.float64) * 2).softmax(-1)
             others = attention + torch.rand(4000, 1, generator=generator) ** 2 * (others - attention)
             moved = others @ logits - attention @ logits
-            ratio = (own + moved).log_softmax(-1) - own
-            change = (own + ratio).exp() - own.exp()
-            inside = change.abs().sum(-1) / 2 <= epsilon
-            normaliser = (moved - ratio)[:, :1]
-            probability = (own + ratio).exp()
-            parts = [others, normaliser, probability, change.clamp(min=0), (-change).clamp(min=0)]
-            point = torch.cat(parts, -1)[inside].numpy()
+            if exclusive:
+                ratio = (own + moved).log_softmax(-1) - own
+                change = (own + ratio).exp() - own.exp()
+                inside = change.abs().sum(-1) / 2 <= epsilon
+                extra = [(moved - ratio)[:, :1], (own + ratio).exp(), change.clamp(min=0), (-change).clamp(min=0)]
+            else:
+                inside = label_distance(attention, others, logits) <= epsilon
+                extra = [moved.clamp(min=0), (-moved).clamp(min=0)]
+            point = torch.cat([others, *extra], -1)[inside].numpy()
             assert ((point @ polytope.rows.T)[:, :-1] <= polytope.limits[:-1]).all()
             np.testing.assert_allclose(point @ polytope.rows[-1], polytope.limits[-1])
             assert (others[inside].numpy() <= polytope.highest() + 1e-12).all()
-            extra = point[:, 6:]
-            assert ((extra >= polytope.extra[:, 0]) & (extra <= polytope.extra[:, 1])).all()
+            assert ((point[:, 6:] >= polytope.extra[:, 0]) & (point[:, 6:] <= polytope.extra[:, 1])).all()
             checked += len(point)
     assert checked > 1000
 
@@ -181,6 +193,98 @@ def test_classes_that_hardly_count_do_not_loosen_the_bound(monkeypatch):
         return (result.upper_bound - result.jsd).mean().item()
 
     several = gap()
-    monkeypatch.setattr("attnprobe.exact.classes.TANGENTS", (0.0,))
+    monkeypatch.setattr("attnprobe.exact.regions.TANGENTS", (0.0,))
     assert several < 0.01
     assert several < 0.8 * gap()
+
+
+def region(seq, classes, epsilon, seed, mass=1.0):
+    """A random text as `certified_interval` hands it on."""
+    generator = np.random.default_rng(seed)
+    alpha = generator.dirichlet(np.ones(seq)) * mass
+    logits = generator.normal(size=(seq, classes)) * 3
+    shift = logits - alpha @ logits / mass
+    own = alpha @ logits
+    return ClassRegion(alpha, shift, mass, epsilon, own - np.log(np.exp(own).sum()))
+
+
+def test_rounding_grows_with_the_largest_logit_and_not_with_the_smallest():
+    own = np.log(np.array([0.5, 0.5]))
+    example = ClassRegion(np.array([0.25, 0.25]), np.array([[0.0, 1e4], [0.0, -1e4]]), 0.5, 0.1, own)
+    assert example.rounding == pytest.approx(1e-12 * 5001)
+
+
+@pytest.mark.parametrize("mass", [1.0, 0.6])
+@pytest.mark.parametrize("epsilon", [0.01, 0.2, 0.6])
+def test_pairs_are_attentions_on_two_positions_within_epsilon(epsilon, mass):
+    """Where ε is large some classes may vanish, and their odds bound a pair on one side only."""
+    found = 0
+    for seed in range(40):
+        example = region(6, 3, epsilon, seed, mass)
+        candidates = _pairs(example, 0.0)
+        found += len(candidates)
+        assert (candidates >= 0).all()
+        assert ((candidates > 0).sum(-1) <= 2).all()
+        np.testing.assert_allclose(candidates.sum(-1), mass, rtol=1e-12)
+        assert (example.distance(candidates @ example.shift) <= epsilon + 1e-12).all()
+    assert found > 40
+
+
+def label_distance(attention, others, logits):
+    """The mean over the labels of by how much each probability changes, by hand."""
+    return ((others @ logits).sigmoid() - (attention @ logits).sigmoid()).abs().mean(-1)
+
+
+def check_labels(result, attention, logits, content, epsilon):
+    torch.testing.assert_close(result.attention.sum(-1), torch.ones(len(attention)).double(), rtol=0, atol=1e-12)
+    assert (result.attention >= 0).all()
+    torch.testing.assert_close(result.attention[~content], attention[~content], rtol=0, atol=1e-12)
+    apart = torch.stack([label_distance(a, b, z) for a, b, z in zip(attention, result.attention, logits, strict=True)])
+    torch.testing.assert_close(result.tvd, apart, rtol=0, atol=1e-12)
+    assert (apart <= epsilon).all()
+    torch.testing.assert_close(result.jsd, jensen_shannon(attention, result.attention), rtol=0, atol=1e-9)
+    assert (result.upper_bound >= result.jsd).all()
+    assert (result.upper_bound <= math.log(2)).all()
+
+
+def test_the_bound_is_near_the_attention_found():
+    attention, logits, content = texts(10, 12, 4, seed=3, markers=True)
+    result = farthest_attention(attention, logits, content, epsilon=0.02, exclusive=False)
+    check_labels(result, attention, logits, content, 0.02)
+    trivial = farthest_attention(attention, logits, content, epsilon=0.02, effort=0, exclusive=False).upper_bound
+    assert (result.upper_bound <= trivial).all()
+    assert (result.upper_bound - result.jsd).mean() < 0.5 * (trivial - result.jsd).mean()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.4])
+def test_one_label_beside_one_that_never_moves_is_two_exclusive_classes(epsilon):
+    """A single logit s as [0, s]: the mean over two labels of which one is constant is half of its total variation."""
+    attention, logits, content = texts(8, 9, 2, seed=1)
+    margin = logits[..., 1:]
+    known = farthest_attention(attention, torch.cat([torch.zeros_like(margin), margin], -1), content, epsilon=epsilon)
+    constant = torch.full_like(margin, 0.3)
+    result = farthest_attention(
+        attention, torch.cat([constant, margin], -1), content, epsilon=epsilon / 2, exclusive=False
+    )
+    assert (result.jsd <= known.jsd + 1e-9).all()
+    assert (result.upper_bound >= known.jsd - 1e-9).all()
+    assert (known.jsd - result.jsd).max() < 1e-4
+    assert (result.upper_bound - known.jsd).max() < 1e-4
+
+
+def test_everything_is_allowed_from_one_on():
+    attention, logits, content = texts(5, 6, 3, seed=4)
+    result = farthest_attention(attention, logits, content, epsilon=1.0, exclusive=False)
+    assert result.is_exact.all()
+    assert (result.attention.amax(-1) > 1 - 1e-12).all()
+    assert (result.attention.argmax(-1) == attention.argmin(-1)).all()
+
+
+@pytest.mark.parametrize("own", [-6.0, -1.0, 0.0, 0.7, 5.0])
+def test_no_secant_is_flatter_than_the_flatter_end(own):
+    """What the polytope rests on, by brute force."""
+    example = LabelRegion(np.array([1.0]), np.array([[1.0]]), 1.0, 0.1, np.array([own]))
+    for end in (-7.0, -2.0, -0.1, 0.1, 2.0, 7.0):
+        claimed = min(example._slope(np.array([0.0]))[0], example._slope(np.array([end]))[0])
+        x = np.linspace(0, end, 500)[1:]
+        assert claimed <= ((expit(own + x) - expit(own)) / x).min() + 1e-12

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import minimize
 from torch.nn.functional import pad
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.exact import farthest, farthest_attention
 from attnprobe.measures import jensen_shannon, total_variation
 

@@ -71,8 +71,8 @@ def import_everything() -> None:
     from hydra import initialize_config_dir
 
     import attnprobe
-    from attnprobe.configuration import CONFIGURATION, composed
-    from attnprobe.schema.check import check, resolved
+    from attnprobe.runs.composition import CONFIGURATION, composed, resolved
+    from attnprobe.runs.validation import check
 
     PIL.Image.init()
     for module in pkgutil.walk_packages(attnprobe.__path__, "attnprobe."):

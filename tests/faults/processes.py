@@ -187,7 +187,7 @@ class Pipe:
 
 def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fault | None) -> None:
     """The jobs of a pool become forks as well, with all that the pool gives a job: pipe, log, environment, group."""
-    import attnprobe.launching.slots as slots
+    from attnprobe.runs import launching
 
     writers: list[int] = []
 
@@ -197,7 +197,7 @@ def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fa
         def __init__(self, arguments: Sequence[str], *, stdin: int, stdout: Any, env: dict[str, str], **_: Any) -> None:
             self.returncode: int | None = None
             number = next_number()
-            assert list(arguments[:2]) == [sys.executable, "-m"]
+            assert list(arguments[:3]) == [sys.executable, "-P", "-m"]
             reading, writing = os.pipe()
             writers.append(writing)
 
@@ -216,7 +216,7 @@ def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fa
                     os.close(other)
                 GlobalHydra.instance().clear()
                 watch_process(number, folder, log, fault)
-                run_module(arguments[2], arguments[3:])
+                run_module(arguments[3], arguments[4:])
 
             self.pid = forked(body)
             os.close(reading)
@@ -238,4 +238,4 @@ def fork_jobs(next_number: Callable[[], int], folder: Path, log: Path, fault: Fa
         PIPE, STDOUT = -1, -2
 
     Subprocess.Popen = Popen  # type: ignore[attr-defined]
-    slots.subprocess = Subprocess  # type: ignore[assignment]
+    launching.subprocess = Subprocess  # type: ignore[assignment]

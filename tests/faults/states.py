@@ -23,7 +23,12 @@ def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str,
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if not path.is_file() or path.name == MINE or path.suffix == ".lock" or name.startswith(skipped):
+        if (
+            not path.is_file()
+            or path.name in (MINE, "findings.parquet")
+            or path.suffix == ".lock"
+            or name.startswith(skipped)
+        ):
             continue
         content = path.read_bytes()
         if path.suffix == ".json":
@@ -53,9 +58,13 @@ def counted(folder: Path) -> set[tuple[str, str, str]]:
     """What counts as measured: (table, its settings, digest of its file) of every table that a manifest lists."""
     found = set()
     for manifest in folder.rglob("manifest.json"):
-        for name, entry in json.loads(manifest.read_bytes())["tables"].items():
+        content = json.loads(manifest.read_bytes())
+        for name, entry in content["tables"].items():
             path = manifest.parent / entry.get("file", f"tables/{name}.parquet")
-            digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+            prepared = manifest.parent / ".attnprobe.new" / path.relative_to(manifest.parent)  # true, and not moved yet
+            digests = [hashlib.sha256(one.read_bytes()).hexdigest() for one in (path, prepared) if one.is_file()]
+            listed = content.get("files", {}).get(f"tables/{name}.parquet", {}).get("sha256")
+            digest = listed if listed in digests else (digests or ["missing"])[0]
             found.add((str(path.relative_to(folder)), json.dumps(entry["settings"], sort_keys=True), digest))
     return found
 

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
-from attnprobe.errors import UserError
 
 CELLS: tuple[Any, ...] = (
     "a b", "", " ", None, 0, 1, -1, 1.5, float("nan"), float("inf"), True, [], [1], [1, 0], [True, False], [[0, 1]], [[0]],

@@ -10,15 +10,15 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
-from attnprobe.configuration import composing
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import visible
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import TestbedSource
-from attnprobe.errors import UserError
-from attnprobe.running.build import untrained
-from attnprobe.running.settings import Settings
-from attnprobe.schema import check, check_files, resolved
-from attnprobe.schema.answers import GROUPS, answer, choices, known_settings, readable
-from attnprobe.shown import visible
+from attnprobe.runs.answers import GROUPS, answer, choices, known_settings, readable
+from attnprobe.runs.build import untrained
+from attnprobe.runs.composition import composing, resolved
+from attnprobe.runs.settings import Settings
+from attnprobe.runs.validation import check
 from tests.fuzz.remembered import composing_once
 
 VALUES = (
@@ -89,7 +89,7 @@ def outcome(overrides: list[str], data: object) -> str:
     try:
         check(content)
         if config.run is None:
-            check_files(content["data"])
+            Settings(content).data().check_files()
         if config.study is not None:
             instantiate(content["study"])
             return "run"

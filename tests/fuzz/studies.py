@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib import pyplot as plt
 
-from attnprobe.errors import UserError
-from attnprobe.report.studies import read_study, with_intervals, write_study
-from attnprobe.results.checksums import read_sealed
-from attnprobe.results.files import write_sealed, write_table
-from attnprobe.results.rows import Rows
-from attnprobe.shown import visible
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import visible
+from attnprobe.findings.studies.base import read_study
+from attnprobe.report.publish import write_study
+from attnprobe.report.tables import with_intervals
+from attnprobe.results.files import read_sealed, write_sealed, write_table
+from attnprobe.results.table import Rows
 from tests.report.studies.invented import invented_study
 from tests.runs import seal, seal_again
 

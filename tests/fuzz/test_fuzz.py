@@ -6,7 +6,7 @@ from functools import partial
 from hydra import compose
 from omegaconf import OmegaConf
 
-from attnprobe.configuration import composing
+from attnprobe.runs.composition import composing
 from tests.fuzz import cases, files, overrides
 from tests.fuzz.remembered import composing_once
 

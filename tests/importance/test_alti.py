@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from attnprobe.importance.alti import Alti
+from attnprobe.importance.layers import Alti
 from tests.importance.layered import TEXTS, followed_by_hand, inputs_of, words_of
 
 

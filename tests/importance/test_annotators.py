@@ -5,9 +5,8 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
 
-from attnprobe.data.marks import packed
-from attnprobe.importance.annotators import against_others, human
-from attnprobe.importance.plausibility import average_precision
+from attnprobe.data.columns import packed
+from attnprobe.importance.plausibility import against_others, average_precision, human
 
 CONTENT = torch.tensor([[False, True, True, True, True, True, False]])
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.importance.attention_flow import greatest_flow
+from attnprobe.importance.layers import greatest_flow
 from tests.importance.layered import inputs_of
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from attnprobe.batch import probabilities
+from attnprobe.core.batch import probabilities
 from tests.importance.subjects import subject_of
 
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from attnprobe.importance.base import Subject
-from attnprobe.importance.decompx import parts_of_logits, shared
+from attnprobe.importance.layers import parts_of_logits, shared
 from tests.importance.layered import TEXTS, inputs_of
 from tests.models.pretrained.families import batch_of, classifier
 from tests.toys import toy_batch, toy_classifier, toy_readout
@@ -33,10 +33,10 @@ def subject(family):
 @pytest.mark.parametrize("family", TAKEN_APART)
 def test_parts_add_up_to_the_logits(family):
     found = subject(family)
-    anatomy = found.classifier.anatomy(found.batch)
+    linearised = found.classifier.linearised(found.batch)
     for text in range(len(TEXTS)):
         torch.testing.assert_close(
-            parts_of_logits(anatomy, text).sum(0), found.outputs.logits[text].detach(), atol=1e-9, rtol=0
+            parts_of_logits(linearised, text).sum(0), found.outputs.logits[text].detach(), atol=1e-9, rtol=0
         )
     gap = found.scores("decompx").sum(-1) - found.importance("decompx").total(found)
     assert gap.abs().max() < 1e-9
@@ -106,10 +106,10 @@ def test_without_biases_they_are_those_of_the_network_differentiated_with_its_we
     batch = batch_of(model, TEXTS)
     model.prepare(batch)
     model.double()
-    anatomy = model.anatomy(batch)
+    linearised = model.linearised(batch)
     for text in range(len(TEXTS)):
         start, logits = held(model.network, inputs_of(batch, text))
-        found = parts_of_logits(anatomy, text)
+        found = parts_of_logits(linearised, text)
         for number in range(2):
             (gradient,) = torch.autograd.grad(logits[number], start, retain_graph=True)
             torch.testing.assert_close(found[:, number], (gradient * start).sum(-1).detach(), atol=1e-10, rtol=0)

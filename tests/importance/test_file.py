@@ -10,13 +10,12 @@ import pytest
 from scipy import stats
 
 import attnprobe
-from attnprobe.errors import UserError
-from attnprobe.importance.file import File
-from attnprobe.importance.scored_texts import ScoredTexts
+from attnprobe.core.errors import UserError
+from attnprobe.importance.file import File, ScoredTexts
 from attnprobe.report.page.build import write_report
 from attnprobe.results.directory import RunDirectory
-from attnprobe.running.run import run
-from attnprobe.running.settings import resumed
+from attnprobe.runs.run import run
+from attnprobe.runs.settings import resumed
 from tests.runs import composed, small_run
 
 PROBES = "[correlation,plausibility,erasure,single_weight]"

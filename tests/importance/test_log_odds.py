@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import contingency
 
-from attnprobe.importance.log_odds import LogOdds
+from attnprobe.importance.baselines import LogOdds
 from tests.importance.trained import batch_of, small_data, subject_on
 
 

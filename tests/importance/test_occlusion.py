@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnprobe.errors import UserError
-from attnprobe.importance.occlusion import Occlusion
+from attnprobe.core.errors import UserError
+from attnprobe.importance.perturbation import Occlusion
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 
@@ -30,5 +30,5 @@ def test_it_is_a_loop_over_the_windows(window):
 
 
 def test_no_window_is_refused():
-    with pytest.raises(UserError, match=r"occlusion.window=0: expected 1 or more words"):
+    with pytest.raises(UserError, match=r"occlusion.window=0: expected .* at least 1"):
         Occlusion(window=0)

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from attnprobe.erasure.words import deleted, predictions_keeping
-from attnprobe.errors import UserError
-from attnprobe.importance.base import Subject
-from attnprobe.importance.registry import built_in
+from attnprobe.core.errors import UserError
+from attnprobe.importance.base import Subject, built_in
+from attnprobe.importance.word_removal import deleted, predictions_keeping
 from attnprobe.probes.faithfulness import Faithfulness
 from tests.models.pretrained.families import batch_of, checkpoint, classifier
 

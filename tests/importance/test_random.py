@@ -1,6 +1,6 @@
 import torch
 
-from attnprobe.importance.random import Random
+from attnprobe.importance.baselines import Random
 from tests.importance.subjects import subject_of
 
 

@@ -2,11 +2,11 @@ import re
 
 import pytest
 
-from attnprobe.configuration import CONFIGURATION
-from attnprobe.errors import UserError
-from attnprobe.importance.registry import built_in, class_of, names
+from attnprobe.core.errors import UserError
+from attnprobe.importance.base import built_in, class_of, names
 from attnprobe.models.base import Unit
 from attnprobe.models.encoders import TextEncoder
+from attnprobe.runs.composition import CONFIGURATION
 from tests.importance.subjects import subject_of
 
 STEMS = sorted(path.stem for path in (CONFIGURATION / "importance").glob("*.yaml"))

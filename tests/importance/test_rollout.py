@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from tests.importance.layered import TEXTS, inputs_of, words_of
 from tests.importance.subjects import subject_of
 

@@ -1,7 +1,7 @@
 import torch
 
 from attnprobe.exact.subsets import shapley_values
-from attnprobe.importance.shapley_sampling import ShapleySampling
+from attnprobe.importance.perturbation import ShapleySampling
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from attnprobe.importance.sufficient_subset import SufficientSubset
+from attnprobe.importance.perturbation import SufficientSubset
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 
 

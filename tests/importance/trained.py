@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from hydra.utils import instantiate
 
-from attnprobe.batch import Outputs
+from attnprobe.core.batch import Outputs
 from tests.importance.subjects import subject_of
 from tests.runs import SMALL, composed
 

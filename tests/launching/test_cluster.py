@@ -1,15 +1,17 @@
 """SLURM's side as far as it goes without a cluster: submitit's local executor runs real jobs."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.launching import Job, Pool
+from attnprobe.core.errors import UserError
+from attnprobe.runs.launching import Cluster, Job, RemoteJob, run_jobs
+from tests.launching.waiting import wait_for
 
 submitit = pytest.importorskip("submitit", reason="submitit is not installed: pip install 'attnprobe[slurm]'")
 
-from attnprobe.launching.cluster import ClusterJob, Command, cluster_slots  # noqa: E402
+from attnprobe.runs import launching  # noqa: E402
 
 
 def job(folder, name, code, **extra):
@@ -17,7 +19,7 @@ def job(folder, name, code, **extra):
 
 
 def local(folder, **parameters):
-    return cluster_slots(2, "local", {"timeout_min": 60, "slurm_partition": None, **parameters}, folder / "submitit")
+    return Cluster(2, "local", {"timeout_min": 60, "slurm_partition": None, **parameters}, folder / "submitit")
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # submitit leaves its processes' ends to the collector
@@ -29,7 +31,7 @@ def test_jobs_run_with_their_status_their_log_and_their_order(tmp_path, monkeypa
         job(tmp_path, "after", "from pathlib import Path; assert Path('here').exists()", after=(0,)),
         job(tmp_path, "never", "print('x')", after=(1,)),
     ]
-    outcomes = Pool(local(tmp_path)).run(jobs)
+    outcomes = run_jobs(jobs, local(tmp_path))
     assert [outcome.status for outcome in outcomes] == [0, 1, 0, None]
     assert (tmp_path / "logs" / "good.log").read_text().split("\n")[1:] == ["hello", ""]
     assert outcomes[1].error == "ValueError: no"
@@ -39,8 +41,7 @@ def test_jobs_run_with_their_status_their_log_and_their_order(tmp_path, monkeypa
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_job_that_the_cluster_ends_has_failed(tmp_path):
-    (slot, _) = local(tmp_path)
-    running = slot.start(job(tmp_path, "long", "import time; print('begun', flush=True); time.sleep(60)"))
+    running = local(tmp_path).start(job(tmp_path, "long", "import time; print('begun', flush=True); time.sleep(60)"), 0)
     log = tmp_path / "logs" / "long.log"
     while not (log.exists() and "begun" in log.read_text()):
         assert running.poll() is None
@@ -50,33 +51,71 @@ def test_a_job_that_the_cluster_ends_has_failed(tmp_path):
     assert status == 1
 
 
+SQUEUE = """#!/bin/sh
+echo "7|RUNNING|None"
+echo "8|PENDING|Resources"
+echo "9|PENDING|Priority"
+"""
+
+
 class Submitted:
-    """A job that the cluster has ended, as submitit would show it."""
+    """A job as submitit would show it; it has left no result."""
 
-    def __init__(self):
-        self.cancelled = []
-
-    def done(self):
-        return True
-
-    def result(self):
-        raise submitit.core.utils.FailedJobError
+    def __init__(self, number, folder):
+        self.job_id, self.cancelled = number, []
+        self.paths = submitit.core.utils.JobPaths(folder, job_id=number)
 
     def cancel(self, check=True):
         self.cancelled.append(check)
 
 
-def test_an_ended_job_has_failed_and_is_taken_out_of_the_queue_without_waiting_for_an_answer():
-    submitted = Submitted()
-    running = ClusterJob(submitted)
-    assert running.poll() == 1
-    running.stop()
-    running.kill()
-    assert submitted.cancelled == [False, False]
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """A SLURM whose queue holds three jobs, and has a partition with graphics cards."""
+    for name, text in {
+        "squeue": SQUEUE,
+        "sinfo": "#!/bin/sh\necho '(null)'; echo gpu:a100:4",
+        "sbatch": "",
+        "srun": "",
+    }.items():
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        path = tmp_path / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return lambda **more: Cluster(4, "slurm", {"timeout_min": 9, "gpus_per_node": None}, tmp_path / "submitit", **more)
+
+
+def test_the_queue_says_what_waits_and_what_the_cluster_has_ended(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr(launching, "LOST_SECONDS", 0.2)
+    cluster = slurm()
+    assert cluster.waiting() == "2 queued: Resources, Priority"
+    waits, lost = Submitted("8", tmp_path), Submitted("10", tmp_path)
+    log = tmp_path / "log"
+    running = [launching._Submitted(one, cluster, log) for one in (waits, lost)]
+    wait_for(lambda: running[1].poll() == 1)
+    assert launching.last_error(log, 1).startswith("attnprobe: the cluster ended this job")
+    assert running[0].poll() is None
+    running[0].stop()
+    running[0].stop(kill=True)
+    assert waits.cancelled == [False, False]  # without waiting for an answer
+
+
+def test_a_graphics_card_is_asked_for_where_there_is_one_and_it_may_be_used(slurm, tmp_path):
+    asked = [slurm(on_gpu=on_gpu).executor.parameters.get("gpus_per_node") for on_gpu in (True, False)]
+    assert asked == [1, None]
+    (tmp_path / "bin" / "sinfo").write_text("#!/bin/sh\necho '(null)'")
+    assert "gpus_per_node" not in slurm(on_gpu=True).executor.parameters
+
+
+def test_a_job_that_the_cluster_does_not_take_is_one_message(slurm, tmp_path):
+    (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho 'Invalid partition' >&2; exit 1")
+    with pytest.raises(UserError, match=r"job first: .*Invalid partition.*launcher\.parameters"):
+        run_jobs([job(tmp_path, "first", "")], slurm())
 
 
 def test_a_job_whose_time_is_up_goes_into_the_queue_again():
-    command = Command(("true",), "log", "/")
+    command = RemoteJob(Job("a", ("true",), Path("log")), "/")
     again = command.checkpoint()
     assert isinstance(again, submitit.helpers.DelayedSubmission)
     assert again.function is command
@@ -94,10 +133,10 @@ def test_a_job_whose_time_is_up_goes_into_the_queue_again():
 def test_settings_that_submitit_does_not_accept(tmp_path, cluster, parameters, message, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match=message):
-        cluster_slots(1, cluster, parameters, tmp_path)
+        Cluster(1, cluster, parameters, tmp_path)
 
 
 def test_without_submitit_the_message_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install 'attnprobe\[slurm\]'"):
-        cluster_slots(1, "local", {}, tmp_path)
+        Cluster(1, "local", {}, tmp_path)

@@ -7,24 +7,31 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 from attnprobe.__main__ import CONFIGURATION
-from attnprobe.errors import UserError
-from attnprobe.launching import Job, Outcome
-from attnprobe.launching.sweep import Planned, command, headline_numbers, objective, run_sweep, slots_of
-from attnprobe.results.checksums import signed
+from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import signed
 from attnprobe.results.table import read_results
-from attnprobe.running.devices import several_devices
-from attnprobe.running.prepare import is_finished
-from attnprobe.running.run import run
-from attnprobe.running.settings import Settings, resumed
-from hydra_plugins.attnprobe_launcher import PoolLauncher
+from attnprobe.runs import launching
+from attnprobe.runs.devices import several_devices
+from attnprobe.runs.launching import (
+    Job,
+    Machine,
+    Outcome,
+    command,
+    conclude,
+    launch,
+    objective,
+    places_of,
+    planned,
+)
+from attnprobe.runs.prepare import is_finished
+from attnprobe.runs.run import run
+from attnprobe.runs.settings import Settings, resumed
 from tests.runs import SMALL, composed, small_run
 
 
@@ -36,11 +43,9 @@ def finished(tmp_path_factory):
 def plan(*jobs):
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
         config = compose("config", return_hydra_config=True)
-        launcher = PoolLauncher()
-        context = HydraContext(config_loader=GlobalHydra.instance().config_loader(), callbacks=Callbacks())
-        launcher.setup(hydra_context=context, task_function=lambda config: None, config=config)
         HydraConfig.instance().set_config(config)
-        return launcher.plan([list(job) for job in jobs], 5)
+        load = GlobalHydra.instance().config_loader().load_sweep_config
+        return planned(lambda given: load(config, given), [list(job) for job in jobs], 5)
 
 
 def job(finished, *overrides):
@@ -48,7 +53,7 @@ def job(finished, *overrides):
 
 
 def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
-    planned, on_gpu = plan(
+    jobs, on_gpu = plan(
         job(finished, "probe=[permutation]"),
         job(finished, "probe=[permutation,single_weight]"),
         job(finished, "probe=[permutation,adversarial]"),
@@ -58,10 +63,10 @@ def test_finished_jobs_are_recognised_by_their_tables_and_settings(finished):
         job(finished, "model/attention=imposed", "teacher=auto"),
         [f"run={finished}", "probe=[permutation]", "trainer.accelerator=cpu"],
     )
-    assert [one.done for one in planned] == [True, True, False, False, False, False, False, True]
-    assert [one.directory == finished for one in planned] == [True, True, True, True, False, True, False, True]
-    assert planned[6].directory is None  # its teacher decides it, and is not trained yet
-    assert [one.stem for one in planned[4:7]] == ["9-testbed-average_additive-seed1",
+    assert [one.done for one in jobs] == [True, True, False, False, False, False, False, True]
+    assert [one.directory == finished for one in jobs] == [True, True, True, True, False, True, False, True]
+    assert jobs[6].directory is None  # its teacher decides it, and is not trained yet
+    assert [one.log.stem for one in jobs[4:7]] == ["9-testbed-average_additive-seed1",
                                                   "10-testbed-average_additive-seed0", "11"]  # fmt: skip
     assert not on_gpu
 
@@ -95,7 +100,7 @@ def test_every_launcher_can_be_chosen(stem):
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
         config = compose("config", [f"launcher={stem}"], return_hydra_config=True)
     assert config.launcher.name == stem
-    target = {"inline": "InlineLauncher", "ray": "RayLauncher"}.get(stem, "PoolLauncher")
+    target = {"ray": "RayLauncher"}.get(stem, "PoolLauncher")
     assert config.hydra.launcher._target_.endswith(target)
 
 
@@ -124,30 +129,30 @@ def test_how_many_devices_are_several(trainer, several):
 
 def test_jobs_leave_finished_runs_as_they_are_unless_told_otherwise():
     assert command(["seed=1"], ["--config-dir", "x"])[1:] == (
-        "-m", "attnprobe", "--config-dir", "x", "seed=1", "on_finished=skip",
+        "-P", "-m", "attnprobe", "--config-dir", "x", "seed=1", "on_finished=skip",
     )  # fmt: skip
-    assert command(["on_finished=replace"])[3:] == ("on_finished=replace",)
+    assert command(["on_finished=replace"])[4:] == ("on_finished=replace",)
 
 
 def test_where_the_jobs_run_in_words(tmp_path, monkeypatch):
-    monkeypatch.setattr("attnprobe.launching.sweep.visible_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(launching, "visible_gpus", lambda: ["0", "1"])
 
-    def words(workers, on_gpu=True, jobs=9):
-        slots, where = slots_of({"name": "local", "workers": workers}, on_gpu=on_gpu, jobs=jobs, logs=tmp_path)
-        return len(slots), where
+    def words(workers, on_gpu=True):
+        places = places_of({"name": "local", "workers": workers}, on_gpu=on_gpu, logs=tmp_path)
+        return places.count, places.words
 
-    assert words(None) == (2, "on GPUs 0, 1")
-    assert words(6) == (6, "on 6 workers on GPUs 0, 1")
-    assert words(6, on_gpu=False, jobs=2) == (2, "on 6 CPU workers")
+    assert words(None) == (2, "GPUs 0, 1")
+    assert words(6) == (6, "6 workers on GPUs 0, 1")
+    assert words(1, on_gpu=False) == (1, "1 CPU worker")
     with pytest.raises(UserError, match=r"launcher\.workers=0"):
         words(0)
 
 
 def test_a_sweep_of_finished_jobs_starts_nothing_and_shows_their_numbers(finished, tmp_path, capsys):
-    planned = [Planned(("seed=0",), "seed=0", "0", finished, True)]
-    outcomes = run_sweep(
-        planned, launcher={"name": "local", "workers": 1}, on_gpu=False, logs=tmp_path / "logs", output=Path("runs")
+    outcomes = launch(
+        [Job("seed=0", (), tmp_path / "logs/0.log", directory=finished, done=True)], Machine(1), logs=tmp_path / "logs"
     )
+    conclude(outcomes, Path("runs"))
     assert [outcome.status for outcome in outcomes] == [0]
     assert not (tmp_path / "logs").exists()
     shown = capsys.readouterr().out
@@ -159,13 +164,11 @@ def test_a_sweep_of_finished_jobs_starts_nothing_and_shows_their_numbers(finishe
 
 def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypatch, capsys):
     """As the system does where memory is short: no word of the job itself, no chance to put anything in order."""
-    monkeypatch.setattr("attnprobe.launching.sweep.command", lambda code, options=(): (sys.executable, "-c", code[0]))
     codes = ("import os; os.kill(os.getpid(), 9)", "import pathlib; pathlib.Path('other').touch()")
-    planned = [Planned((code,), f"seed={number}", str(number), None, False) for number, code in enumerate(codes)]
     monkeypatch.chdir(tmp_path)
-    outcomes = run_sweep(
-        planned, launcher={"name": "local", "workers": 1}, on_gpu=False, logs=Path("logs"), output=Path("runs")
-    )
+    jobs = [Job(f"seed={n}", (sys.executable, "-c", code), Path(f"logs/{n}.log")) for n, code in enumerate(codes)]
+    outcomes = launch(jobs, Machine(1), logs=Path("logs"))
+    conclude(outcomes, Path("runs"))
     assert [outcome.status for outcome in outcomes] == [-9, 0]
     assert (tmp_path / "other").exists()
     shown = capsys.readouterr().out
@@ -174,24 +177,15 @@ def test_a_job_that_is_killed_is_named_and_the_others_finish(tmp_path, monkeypat
     assert "the same command again runs what is missing" in shown
 
 
-def test_jobs_of_one_run_directory_never_run_at_once(tmp_path, monkeypatch):
-    asked = []
-
-    def nothing(pool, jobs):
-        asked.extend(jobs)
-        return [Outcome(job, 0) for job in jobs]
-
-    monkeypatch.setattr("attnprobe.launching.sweep.Pool.run", nothing)
-    planned = [Planned((), str(n), str(n), place, False) for n, place in enumerate([tmp_path, tmp_path, None])]
-    run_sweep(planned, launcher={"name": "local", "workers": 2}, on_gpu=False, logs=tmp_path, output=tmp_path)
-    assert [job.alone for job in asked] == [str(tmp_path), str(tmp_path), None]
-
-
-def test_the_closing_table_has_the_means_of_the_tables(finished):
-    numbers = headline_numbers(finished)
-    assert [name.split("/")[0] for name in numbers] == ["performance", "permutation", "single_weight"]
+def test_the_closing_table_has_the_means_of_the_tables(finished, capsys):
+    conclude([Outcome(Job("first", (), Path("log"), directory=finished), 0, 7.0)], Path("runs"))
+    heads, line = capsys.readouterr().out.splitlines()[:2]
+    assert all(name in heads for name in ("performance/accuracy", "permutation/median_tvd", "single_weight/"))
+    assert heads.count("permutation/") == 1  # the report has the others
     table = read_results(finished, probe="permutation")
-    assert numbers["permutation/median_tvd"] == pytest.approx(table[table["metric"] == "median_tvd"]["value"].mean())
+    mean = table[table["metric"] == "median_tvd"]["value"].mean()
+    assert line.split()[:3] == ["first", "7", "s"]
+    assert f" {mean:.3f}" in line
 
 
 def test_a_search_optimises_what_chose_the_epoch(finished, tmp_path):
@@ -261,7 +255,7 @@ def test_a_named_run_must_be_there_and_trustworthy(finished, tmp_path):
         again(tmp_path)
     saved = (finished / "config.yaml").read_text()
     (tmp_path / "config.yaml").write_text(saved.replace("attnprobe.data.module.TextDataModule", "os.system"))
-    with pytest.raises(UserError, match=r"asks for os\.system, which is outside the trusted packages"):
+    with pytest.raises(UserError, match=r"os\.system is outside the trusted packages"):
         again(tmp_path)
 
 

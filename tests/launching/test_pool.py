@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.launching import Job, Pool, local_slots
-from attnprobe.launching.pool import end
-from attnprobe.launching.slots import wait_briefly
+from attnprobe.core.processes import wait_briefly
+from attnprobe.runs import launching
+from attnprobe.runs.launching import Job, Machine, run_jobs
 from tests.launching.waiting import wait_for
 
 
@@ -44,7 +44,7 @@ def test_as_many_jobs_run_at_once_as_there_are_slots(tmp_path):
     names = ["a", "b", "c", "d"]
     # the first waits for the second and the other way round, so that they overlap however slow the machine is
     jobs = [noting(tmp_path, name, 0.1, until=other) for name, other in zip(names, "badc", strict=True)]
-    outcomes = Pool(local_slots(2, cores=2)).run(jobs)
+    outcomes = run_jobs(jobs, Machine(2, cores=2))
     assert [outcome.job.name for outcome in outcomes] == names
     assert all(outcome.succeeded and outcome.seconds > 0.05 and not outcome.error for outcome in outcomes)
     edges = sorted(
@@ -56,9 +56,11 @@ def test_as_many_jobs_run_at_once_as_there_are_slots(tmp_path):
 
 def test_jobs_that_share_a_directory_wait_for_each_other_and_others_overtake(tmp_path):
     jobs = [
-        noting(tmp_path, "a", until="c", alone="x"), noting(tmp_path, "b", alone="x"), noting(tmp_path, "c", alone="y"),
-    ]  # fmt: skip
-    Pool(local_slots(2, cores=2)).run(jobs)
+        noting(tmp_path, "a", until="c", directory="x"),
+        noting(tmp_path, "b", directory="x"),
+        noting(tmp_path, "c", directory="y"),
+    ]
+    run_jobs(jobs, Machine(2, cores=2))
     assert not overlap(tmp_path, "a", "b")
     assert times(tmp_path, "c")[0] < times(tmp_path, "b")[0]
 
@@ -71,7 +73,7 @@ def test_a_job_comes_after_those_it_needs_and_not_at_all_if_they_fail(tmp_path):
         noting(tmp_path, "orphan", after=(0, 1)),
         noting(tmp_path, "grandchild", after=(3,)),
     ]
-    outcomes = Pool(local_slots(4, cores=4)).run(jobs)
+    outcomes = run_jobs(jobs, Machine(4, cores=4))
     assert [outcome.status for outcome in outcomes] == [0, 3, 0, None, None]
     assert times(tmp_path, "student")[0] >= times(tmp_path, "teacher")[1]
     assert outcomes[3].error == "not run: it needs broken"
@@ -81,9 +83,7 @@ def test_a_job_comes_after_those_it_needs_and_not_at_all_if_they_fail(tmp_path):
 
 def test_a_job_after_a_later_one_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"job 0 \(a\) comes after \[1\]: expected numbers of earlier jobs"):
-        Pool(local_slots(1)).run([noting(tmp_path, "a", after=(1,)), noting(tmp_path, "b")])
-    with pytest.raises(ValueError, match="at least one slot"):
-        Pool([])
+        run_jobs([noting(tmp_path, "a", after=(1,)), noting(tmp_path, "b")], Machine(1))
 
 
 @pytest.mark.parametrize(
@@ -99,60 +99,58 @@ def test_a_job_after_a_later_one_is_refused(tmp_path):
 )
 def test_what_failed_says_why(tmp_path, code, status, error):
     ended = []
-    Pool(local_slots(1)).run([job(tmp_path, "a", "raise KeyError('an earlier attempt')")])
-    (outcome,) = Pool(local_slots(1), on_end=lambda number, outcome: ended.append(number)).run(
-        [job(tmp_path, "a", code)]
-    )
-    assert (outcome.status, ended) == (status, [0])
+    run_jobs([job(tmp_path, "a", "raise KeyError('an earlier attempt')")], Machine(1))
+    (outcome,) = run_jobs([job(tmp_path, "a", code)], Machine(1), ended.append)
+    assert (outcome.status, ended) == (status, [outcome])
     assert outcome.error.startswith(error)
 
 
 def test_a_log_is_continued(tmp_path):
     one = job(tmp_path, "a", "import sys; print('out'); print('err', file=sys.stderr)")
     for _ in range(2):
-        Pool(local_slots(1)).run([one])
+        run_jobs([one], Machine(1))
     log = one.log.read_text()
     assert log.count("out\nerr\n") == log.count("--- ") == 2
 
 
-def seen(slots, tmp_path):
+def seen(machine, tmp_path):
     code = "import os; print('seen', os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ['OMP_NUM_THREADS'])"
-    jobs = [job(tmp_path, str(number), code + "; import time; time.sleep(0.3)") for number in range(len(slots))]
-    Pool(slots).run(jobs)
+    jobs = [job(tmp_path, str(number), code + "; import time; time.sleep(0.3)") for number in range(machine.count)]
+    run_jobs(jobs, machine)
     return [one.log.read_text().split("seen ")[1].split() for one in jobs]
 
 
 def test_every_slot_has_a_card_of_its_own_and_its_share_of_the_cores(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert seen(local_slots(None, gpus=["0", "GPU-7f"], cores=8), tmp_path) == [["0", "4"], ["GPU-7f", "4"]]
-    three = seen(local_slots(3, gpus=["2", "5"], cores=2), tmp_path / "three")
+    assert seen(Machine(None, gpus=["0", "GPU-7f"], cores=8), tmp_path) == [["0", "4"], ["GPU-7f", "4"]]
+    three = seen(Machine(3, gpus=["2", "5"], cores=2), tmp_path / "three")
     assert three == [["2", "1"], ["5", "1"], ["2", "1"]]
 
 
 def test_without_a_card_there_is_a_slot_for_every_two_cores_and_threads_can_be_chosen(tmp_path, monkeypatch):
-    assert [len(local_slots(cores=cores)) for cores in (1, 2, 5, 8)] == [1, 1, 2, 4]
+    assert [Machine(cores=cores).count for cores in (1, 2, 5, 8)] == [1, 1, 2, 4]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    assert seen(local_slots(1, cores=8), tmp_path) == [["7", "3"]]
+    assert seen(Machine(1, cores=8), tmp_path) == [["7", "3"]]
     with pytest.raises(ValueError, match=r"launcher\.workers=0"):
-        local_slots(0)
+        Machine(0)
 
 
 POOL = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it, and so would this process
 from pathlib import Path
-from attnprobe.launching import Job, Pool, local_slots
+from attnprobe.runs.launching import Job, Machine, run_jobs
 
 code = '''
 import subprocess, sys, time
-from attnprobe.launching.slots import end_with_pool
+from attnprobe.core.processes import end_with_pool
 end_with_pool()
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
 print("pids", __import__("os").getpid(), child.pid, "told", flush=True)
 time.sleep(3600)
 '''
-Pool(local_slots(2)).run([Job(str(n), (sys.executable, "-c", code), Path(f"{n}.log")) for n in range(2)])
+run_jobs([Job(str(n), (sys.executable, "-c", code), Path(f"{n}.log")) for n in range(2)], Machine(2))
 """
 
 
@@ -185,7 +183,7 @@ def test_no_job_and_no_child_of_a_job_survives_its_pool(tmp_path, number, status
 
 
 def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("attnprobe.launching.pool.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(launching, "GRACE_SECONDS", 0.2)
     code = """
         import signal, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -193,13 +191,13 @@ def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
         time.sleep(3600)
     """
     deaf = job(tmp_path, "deaf", code)
-    running = local_slots(1)[0].start(deaf)
+    running = Machine(1).start(deaf, 0)
     try:
         wait_for(lambda: deaf.log.read_text().endswith("deaf\n") or running.poll() is not None)
-        end([running])
+        launching._end_all([running])
         assert running.poll() == -signal.SIGKILL
     finally:
-        running.kill()
+        running.stop(kill=True)
 
 
 @pytest.mark.parametrize(
@@ -210,3 +208,19 @@ def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch, said, spins)
     monkeypatch.setattr(os, "environ", said)
     wait_briefly()
     assert os.environ.get("GOMP_SPINCOUNT") == spins
+
+
+def test_a_finished_job_is_not_started(tmp_path):
+    jobs = [job(tmp_path, "first", "raise SystemExit(1)", done=True), noting(tmp_path, "second", after=(0,))]
+    assert [outcome.status for outcome in run_jobs(jobs, Machine(1))] == [0, 0]
+    assert not (tmp_path / "first.log").exists()
+
+
+@pytest.mark.parametrize("given", [None, "", ":", "elsewhere:"])
+def test_a_module_in_the_working_directory_is_not_imported(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False) if given is None else monkeypatch.setenv("PYTHONPATH", given)
+    Path("uuid.py").write_text("open('executed', 'w')")
+    code = "import uuid, subprocess, sys; subprocess.run([sys.executable, '-c', 'import uuid']); import attnprobe"
+    (outcome,) = run_jobs([job(tmp_path, "a", code)], Machine(1))
+    assert (outcome.status, Path("executed").exists()) == (0, False), outcome.error

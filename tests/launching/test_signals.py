@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from attnprobe.launching.signals import answering_signals, ended_by_signals
-from attnprobe.results.finding import find_runs
-from attnprobe.running.run import run
-from attnprobe.running.training import TrainingCurve
+from attnprobe.core.processes import answering_signals, ended_by_signals
+from attnprobe.results.directory import find_runs
+from attnprobe.runs.run import run
+from attnprobe.runs.training import TrainingCurve
 from tests.runs import small_run
 
 WAITS = """
@@ -19,7 +19,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN if "ignored" in sys.argv else signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-from attnprobe.launching.signals import answering_signals
+from attnprobe.core.processes import answering_signals
 
 with answering_signals():
     try:

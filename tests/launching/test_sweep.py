@@ -1,6 +1,7 @@
 """Sweeps through the command line: small models, real processes, real signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +11,10 @@ from contextlib import suppress
 import pandas as pd
 import pytest
 
-from attnprobe.results.directory import MARKER
-from attnprobe.results.finding import find_runs
+from attnprobe.results.directory import MARKER, find_runs
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
+from attnprobe.results.writer import LOCK
+from attnprobe.runs.run import run
 from tests.launching.waiting import wait_for
 from tests.runs import SMALL, small_run
 
@@ -90,8 +91,22 @@ def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
     assert finish(tmp_path / "undisturbed", *sound)[0] == 0
     assert len(content(tmp_path / "runs")) > 2 * 3
     assert content(tmp_path / "runs") == content(tmp_path / "undisturbed" / "runs")
-    left = {str(path.relative_to(tmp_path)) for path in (tmp_path / "runs").rglob(".*") if path.name != MARKER}
+    # a run that was killed once it was finished keeps the file of its lock, which nothing holds
+    hidden = {path.relative_to(tmp_path) for path in (tmp_path / "runs").rglob(".*")}
+    left = {str(path) for path in hidden if path.name not in (MARKER, LOCK)}
     assert not left
+
+
+def test_the_members_of_a_study_are_jobs_where_a_launcher_is_named(tmp_path):
+    tiny = [*SMALL, "model=average", "study.tests=[uniform,seeds]", "study.seeds=[1]", "probe.adversarial.restarts=0"]
+    study = ["+experiment=wiegreffe", *tiny, "probe.adversarial.curve=[]"]
+    status, output = finish(tmp_path, *study, "launcher.workers=2")
+    assert status == 0, output
+    assert "wiegreffe, stage 1: 1 job: 0 done, 1 to run on 2 CPU workers; logs in runs/logs/wiegreffe-" in output
+    assert "wiegreffe, stage 2: 3 jobs: 0 done, 3 to run on 2 CPU workers" in output
+    assert re.search(r"uniform, seed 1 +\d+ s +0\.\d{3}", output)
+    filed = [set(read_results(directory)["experiment"]) for directory in find_runs(tmp_path / "runs")]
+    assert set().union(*filed) == {"wiegreffe_base", "wiegreffe_uniform"}
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
-from attnprobe.models.classifier import Recipe
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
+from attnprobe.models.trained import Recipe
 from tests.toys import ATTENTIONS, ENCODERS, recipe, rows_of, toy_batch, toy_classifier, toy_readout
 
 

@@ -1,5 +1,6 @@
-"""Attentions that are right or wrong by construction."""
+"""Attentions that are right or wrong by construction, and one from a lexicon."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -9,13 +10,14 @@ import torch
 from safetensors.torch import load_file
 from scipy import stats
 
-from attnprobe.errors import UserError
-from attnprobe.importance.gradient import gradients
+from attnprobe.core.errors import UserError
+from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.models.controls import (
     CommonWordAttention,
     ConstantDecoder,
     FirstAttention,
+    LexiconAttention,
     PositionAttention,
     RandomAttention,
     RationaleAttention,
@@ -24,7 +26,8 @@ from attnprobe.models.controls import (
 )
 from attnprobe.models.objectives import CoinFlips, CrossEntropy, Deception
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
+from tests.importance.trained import batch_of, small_data
 from tests.models.test_hierarchical import han, with_sentences
 from tests.runs import composed, small_run
 from tests.toys import ATTENTIONS, rows_of, toy_batch, toy_classifier
@@ -233,3 +236,37 @@ def test_what_is_given_over_words_does_not_fit_sentences():
     classifier.attention = FirstAttention(8)
     with pytest.raises(UserError, match=r"FirstAttention is given over the words, .* model=lstm"):
         classifier(with_sentences())
+
+
+def strength_by_hand(train, word, classes):
+    total = 0.0
+    for number in range(classes):
+        there, absent = [0, 0], [0, 0]
+        for row, label in enumerate(train.labels.tolist()):
+            holds = word in train.vocabulary_id[train.words[row]].tolist()
+            (there if holds else absent)[label == number] += 1
+        odds = [(there[of] + 0.5) / (absent[of] + 0.5) for of in (0, 1)]
+        total += abs(math.log(odds[1] / odds[0]))
+    return total / classes
+
+
+def test_it_is_the_softmax_of_log_odds_counted_by_hand():
+    data = small_data()
+    attention, batch = LexiconAttention(4, scale=2.0), batch_of(data)
+    attention.read_training_texts(data)
+    attention = attention.double()
+    place = batch.content[0].nonzero()[:, 0].tolist()
+    expected = [
+        math.exp(2 * strength_by_hand(data.splits["train"], int(batch.ids[0, t]), len(data.classes))) for t in place
+    ]
+    found = attention.given(batch)
+    assert found[0, place].tolist() == pytest.approx([one / sum(expected) for one in expected], rel=1e-5)
+    assert not found[0][~batch.content[0]].any()
+
+
+def test_a_scale_of_nothing_is_uniform_and_one_below_is_refused():
+    batch = batch_of(small_data())
+    found = LexiconAttention(4, scale=0.0).given(batch)
+    torch.testing.assert_close(found, batch.content / batch.content.sum(-1, keepdim=True))
+    with pytest.raises(UserError, match=r"model.attention.scale=-1.0: expected .* at least 0"):
+        LexiconAttention(4, scale=-1.0)

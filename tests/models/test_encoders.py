@@ -1,10 +1,12 @@
+"""Encoders against plain loops and PyTorch's own, and the derivative by a factor of each input."""
+
 from functools import partial
 
 import pytest
 import torch
 
-from attnprobe.models.encoders import CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder
-from tests.toys import ENCODERS, toy_batch
+from attnprobe.models.encoders import CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder, TextEncoder
+from tests.toys import ENCODERS, toy_batch, toy_classifier
 
 
 @pytest.fixture(params=ENCODERS)
@@ -70,18 +72,17 @@ def test_lstm_equals_a_plain_loop_over_both_directions(vectors):
     torch.testing.assert_close(summary[0], torch.cat([expected[-1, :6], expected[0, 6:]]), atol=1e-6, rtol=1e-5)
 
 
-def test_two_directions_equal_one_bidirectional_lstm_over_packed_sequences(vectors):
+@pytest.mark.parametrize(("made", "theirs"), [(LSTMEncoder, torch.nn.LSTM), (GRUEncoder, torch.nn.GRU)])
+def test_two_directions_equal_one_bidirectional_network_over_packed_sequences(made, theirs, vectors):
     torch.manual_seed(0)
-    encoder = LSTMEncoder(8, 6).eval()
-    packed_rnn = torch.nn.LSTM(8, 6, batch_first=True, bidirectional=True)
-    packed_rnn.load_state_dict(
-        encoder.forwards.state_dict() | {f"{name}_reverse": w for name, w in encoder.backwards.state_dict().items()}
-    )
-    batch = toy_batch([5, 2, 7], padding=3)
-    inputs, lengths = vectors[batch.ids], batch.mask.sum(1)
+    encoder, both = made(8, 6).eval().double(), theirs(8, 6, batch_first=True, bidirectional=True).double()
+    right = {f"{name}_reverse": weight for name, weight in encoder.backwards.state_dict().items()}
+    both.load_state_dict(encoder.forwards.state_dict() | right)
+    batch = toy_batch([5, 2, 7, 1], padding=3)
+    inputs, lengths = vectors[batch.ids].double(), batch.mask.sum(1)
     packed = torch.nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(packed_rnn(packed)[0], batch_first=True, total_length=12)
-    torch.testing.assert_close(encoder(inputs, batch.mask, batch.content), expected, atol=1e-6, rtol=1e-5)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(both(packed)[0], batch_first=True, total_length=12)
+    torch.testing.assert_close(encoder(inputs, batch.mask, batch.content), expected, atol=1e-12, rtol=0)
 
 
 def test_cnn_is_zero_at_markers_and_refuses_even_widths(vectors):
@@ -102,20 +103,6 @@ def test_lstm_can_be_differentiated_in_eval_mode_and_keeps_its_mode(vectors):
     assert not encoder.training
 
 
-def test_gru_equals_one_bidirectional_gru_over_packed_texts():
-    torch.manual_seed(0)
-    encoder = GRUEncoder(8, hidden_size=5).double()
-    both = torch.nn.GRU(8, 5, batch_first=True, bidirectional=True).double()
-    right = {f"{name}_reverse": weight for name, weight in encoder.backwards.state_dict().items()}
-    both.load_state_dict(encoder.forwards.state_dict() | right)
-    lengths = torch.tensor([6, 2, 1])
-    mask = torch.arange(8) < lengths.unsqueeze(-1)
-    vectors = torch.randn(3, 8, 8).double()
-    text = torch.nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True)
-    states, _ = torch.nn.utils.rnn.pad_packed_sequence(both(text)[0], batch_first=True, total_length=8)
-    torch.testing.assert_close(encoder(vectors, mask, mask), states)
-
-
 def test_without_encoder_states_are_word_vectors():
     vectors, mask = torch.randn(1, 4, 3), torch.tensor([[True, True, True, False]])
     states = NoEncoder(3)(vectors, mask, mask)
@@ -131,3 +118,63 @@ def test_dropout_acts_while_training_only(encoder):
     assert 0.3 < (module(vectors, mask, mask) == 0).float().mean() < 0.95
     module.eval()
     assert module(vectors, mask, mask).equal(module(vectors, mask, mask))
+
+
+LENGTHS = [6, 1, 9, 4]
+
+
+@pytest.fixture
+def case():
+    batch = toy_batch(LENGTHS)
+    classifier = toy_classifier("lstm", "additive", spread=3).double()
+    distinct, which = batch.ids.unique(return_inverse=True)
+    return classifier.encoder, classifier.embedding.weight.detach()[distinct], which, batch
+
+
+def by_pytorch(encoder, words, which, scale, batch):
+    """Every vector multiplied, and the network's own pass over it."""
+    return TextEncoder.scaled_states(encoder, words, which, scale, batch)
+
+
+def test_states_and_their_derivative_are_those_of_pytorch(case):
+    encoder, words, which, batch = case
+    wanted = torch.randn(*batch.ids.shape, encoder.size, dtype=words.dtype)
+    results = []
+    for way in (encoder.scaled_states, lambda *given: by_pytorch(encoder, *given)):
+        scale = torch.linspace(0.5, 1.5, batch.ids.numel(), dtype=words.dtype).view_as(batch.ids).requires_grad_()
+        states = way(words, which, scale, batch)
+        (gradient,) = torch.autograd.grad((states * wanted).sum(), scale)
+        assert gradient[batch.mask].abs().min() > 1e-6
+        results.append((states.detach(), gradient))
+    (states, gradient), (expected, expected_gradient) = results
+    torch.testing.assert_close(states, expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(gradient[batch.mask], expected_gradient[batch.mask], atol=1e-12, rtol=1e-10)
+    assert (gradient[~batch.mask] == 0).all()
+
+
+def test_of_factors_of_one_the_states_are_the_encoders(case):
+    encoder, words, which, batch = case
+    found = encoder.scaled_states(words, which, torch.ones_like(batch.ids, dtype=words.dtype), batch)
+    torch.testing.assert_close(found, encoder.states(words[which], batch)[0], atol=1e-12, rtol=1e-12)
+
+
+def test_a_subclass_that_reads_in_another_way_is_asked_itself(case):
+    encoder, words, which, batch = case
+
+    class Halved(LSTMEncoder):
+        def forward(self, embeddings, mask, content):
+            return super().forward(embeddings, mask, content) / 2
+
+    other = Halved(encoder.forwards.input_size, encoder.size // 2).to(words.dtype)
+    other.load_state_dict(encoder.state_dict())
+    scale = torch.ones_like(batch.ids, dtype=words.dtype)
+    found = other.scaled_states(words, which, scale, batch)
+    torch.testing.assert_close(found, encoder.scaled_states(words, which, scale, batch) / 2, atol=1e-12, rtol=1e-12)
+
+
+def test_parameters_are_left_alone(case):
+    encoder, words, which, batch = case
+    scale = torch.ones_like(batch.ids, dtype=words.dtype).requires_grad_()
+    encoder.scaled_states(words, which, scale, batch).sum().backward()
+    assert scale.grad is not None
+    assert all(parameter.grad is None for parameter in encoder.parameters())

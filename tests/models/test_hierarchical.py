@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 import torch
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.models.attention import AdditiveAttention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder

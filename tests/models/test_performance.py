@@ -2,7 +2,7 @@ import pytest
 import torch
 from sklearn import metrics
 
-from attnprobe.batch import Task
+from attnprobe.core.batch import Task
 from attnprobe.models.performance import APART, Performance
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.mutants --sample 5                          5 mutants of every file named in SUBJECTS
     python -m tests.mutants attnprobe/exact/flipping.py         all of one file, or of one line of it
-    python -m tests.mutants attnprobe/measures/kendall.py:60 --sample 20 --seed 1
+    python -m tests.mutants attnprobe/measures.py:60 --sample 20 --seed 1
 
 Each mutant runs in a copy of the tree, in a child forked from a process that has imported the libraries, against the
 tests that SUBJECTS names for its file, until the first failure. Prints one line per mutant: killed, SURVIVED, or "too
@@ -34,79 +34,42 @@ LIBRARIES = (
     "hydra", "datasets", "jaxtyping", "beartype.claw", "sklearn.metrics",
 )  # fmt: skip
 SUBJECTS = {
-    "attnprobe/exact/ties.py": ["tests/exact/test_flipping.py", "tests/erasure"],
-    "attnprobe/exact/flipping.py": ["tests/exact/test_flipping.py", "tests/exact/test_arguments.py"],
-    "attnprobe/exact/arguments.py": ["tests/exact/test_arguments.py", "tests/exact/test_flipping.py"],
+    "attnprobe/core/processes.py": ["tests/launching/test_signals.py"],
+    "attnprobe/evidence/statistics.py": ["tests/results/statistics/test_statistics.py"],
+    "attnprobe/exact/certified.py": ["tests/exact/test_certified.py"],
+    "attnprobe/exact/checks.py": [f"tests/exact/test_{name}.py" for name in ("flipping", "erasure", "arguments")],
+    "attnprobe/exact/erasure.py": ["tests/exact/test_erasure.py"],
     "attnprobe/exact/farthest.py": ["tests/exact/test_farthest.py", "tests/exact/test_certified.py"],
-    **{
-        f"attnprobe/exact/{name}.py": ["tests/exact/test_certified.py"]
-        for name in ("certified", "bound", "candidates", "region")
-    },
-    "attnprobe/exact/subsets.py": ["tests/exact/test_subsets.py"],
-    "attnprobe/exact/erasures.py": ["tests/exact/test_erasures.py"],
+    "attnprobe/exact/flipping.py": ["tests/exact/test_flipping.py", "tests/exact/test_arguments.py"],
     "attnprobe/exact/identifiable.py": ["tests/exact/test_identifiable.py"],
-    **{
-        f"attnprobe/measures/{name}.py": ["tests/measures"]
-        for name in ("divergences", "kendall", "ranks", "rows", "spearman", "top")
-    },
-    "attnprobe/nulls/attentions.py": ["tests/nulls/test_attentions.py"],
-    "attnprobe/nulls/erasing.py": ["tests/nulls/test_erasing.py"],
-    "attnprobe/nulls/importances.py": ["tests/nulls", "tests/probes/test_agreement.py"],
-    "attnprobe/probes/known_answer.py": ["tests/probes/test_known_answer.py"],
-    "attnprobe/erasure/single.py": ["tests/erasure"],
-    "attnprobe/erasure/ranked.py": ["tests/erasure"],
-    "attnprobe/erasure/winning.py": ["tests/erasure/test_winning.py"],
+    "attnprobe/exact/nulls.py": ["tests/exact/test_nulls.py"],
+    "attnprobe/exact/regions.py": ["tests/exact/test_certified.py"],
+    "attnprobe/exact/removal_orders.py": ["tests/exact/test_removal_orders.py"],
+    "attnprobe/exact/subsets.py": ["tests/exact/test_subsets.py"],
+    "attnprobe/importance/gradients.py": ["tests/importance/test_gradient.py"],
+    "attnprobe/importance/leave_one_out/changed_states.py": ["tests/importance/leave_one_out"],
+    "attnprobe/importance/leave_one_out/recombine.py": ["tests/importance/leave_one_out"],
+    "attnprobe/importance/leave_one_out/recurrent.py": ["tests/importance/leave_one_out"],
+    "attnprobe/importance/leave_one_out/removal.py": [
+        "tests/importance/test_leave_one_out.py",
+        "tests/importance/leave_one_out",
+    ],
+    "attnprobe/importance/nulls.py": ["tests/exact/test_nulls.py", "tests/probes/test_agreement.py"],
     "attnprobe/importance/plausibility.py": ["tests/importance/test_plausibility.py"],
-    "attnprobe/importance/gradient.py": ["tests/importance/test_gradient.py"],
-    **{
-        f"attnprobe/importance/leave_one_out/{name}.py": [
-            f"tests/importance/leave_one_out/test_{nearest}.py",
-            "tests/importance/leave_one_out",
-        ]
-        for name, nearest in {
-            "changed": "removal",
-            "convolution": "removal",
-            "recombine": "removal",
-            "recurrent": "recurrent",
-            "removal": "removal",
-            "scores": "scores",
-            "short_cut": "short_cut",
-            "softmax": "softmax",
-        }.items()
-    },
-    "attnprobe/importance/leave_one_out/member.py": ["tests/importance/test_leave_one_out.py"],
-    "attnprobe/importance/leave_one_out/product.py": ["tests/importance/leave_one_out/test_product.py"],
-    "attnprobe/results/checksums.py": ["tests/results/test_directory.py", "tests/results/test_damage.py"],
+    "attnprobe/measures.py": ["tests/test_measures.py"],
+    "attnprobe/probes/known_answer.py": ["tests/probes/test_known_answer.py"],
     "attnprobe/results/directory.py": ["tests/results/test_directory.py", "tests/results/test_results.py"],
-    "attnprobe/results/files.py": ["tests/results/test_files.py", "tests/results/test_directory.py"],
-    "attnprobe/results/finding.py": ["tests/results/test_directory.py"],
-    "attnprobe/results/frame.py": ["tests/results/test_frame.py"],
-    "attnprobe/results/ownership.py": ["tests/results/test_directory.py"],
-    "attnprobe/results/rows.py": ["tests/results/test_rows.py", "tests/results/test_results.py"],
-    "attnprobe/results/saved.py": ["tests/results/test_untrusted.py", "tests/running/test_allowed.py"],
-    "attnprobe/results/spill.py": ["tests/results/test_rows.py"],
-    **{
-        f"attnprobe/results/statistics/{name}.py": ["tests/results/statistics/test_statistics.py"]
-        for name in ("multiplicity", "pairs", "rare", "resampling", "shares")
-    },
+    "attnprobe/results/files.py": [
+        f"tests/results/test_{name}.py" for name in ("directory", "damage", "files", "untrusted")
+    ],
+    "attnprobe/results/saved_settings.py": ["tests/results/test_saved_settings.py", "tests/running/test_allowed.py"],
     "attnprobe/results/table.py": ["tests/results/test_rows.py", "tests/results/test_results.py"],
-    "attnprobe/results/untrusted.py": ["tests/results/test_untrusted.py"],
-    **{f"attnprobe/launching/{name}.py": ["tests/launching/test_pool.py"] for name in ("logs", "pool", "slots")},
-    "attnprobe/launching/cluster.py": ["tests/launching/test_cluster.py"],
-    "attnprobe/launching/sweep.py": ["tests/launching/test_planning.py"],
-    "attnprobe/launching/signals.py": ["tests/launching/test_signals.py"],
-    "attnprobe/running/allowed.py": ["tests/running/test_allowed.py"],
-    "attnprobe/running/lock.py": ["tests/running/test_lock.py"],
-    "attnprobe/running/prepare.py": [
-        "tests/running/test_prepare.py",
-        "tests/running/test_run.py",
-        "tests/launching/test_planning.py",
-    ],
-    "attnprobe/running/settings.py": [
-        "tests/running/test_allowed.py",
-        "tests/launching/test_planning.py",
-        "tests/running/test_run.py",
-    ],
+    "attnprobe/results/writer.py": ["tests/results/test_transaction.py", "tests/results/test_directory.py"],
+    "attnprobe/runs/launching.py": [f"tests/launching/test_{name}.py" for name in ("pool", "cluster", "planning")],
+    "attnprobe/runs/lock.py": ["tests/running/test_lock.py"],
+    "attnprobe/runs/prepare.py": ["tests/running/test_prepare.py", "tests/running/test_run.py"],
+    "attnprobe/runs/settings.py": ["tests/running/test_allowed.py", "tests/running/test_run.py"],
+    "attnprobe/runs/validation.py": ["tests/running/test_allowed.py", "tests/running/test_validation.py"],
 }
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

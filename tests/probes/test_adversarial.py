@@ -1,14 +1,15 @@
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Task
+from attnprobe.core.randomness import Draws
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.adversarial import Adversarial, unconstrained_maximum
-from attnprobe.randomness import Draws
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from attnprobe.probes.adversarial import Adversarial, exclusivity_by_epsilon, shares_along, unconstrained_maximum
+from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def measured(readout, **settings):
@@ -81,25 +82,6 @@ def test_without_restarts_only_the_exact_side_is_reported():
     torch.testing.assert_close(result["optimum_jsd"], measured(readout)["optimum_jsd"])
 
 
-def test_batch_and_padding_change_no_number():
-    classifier = toy_classifier(classes=3, spread=4)
-    batch, padded = toy_batch([5, 3, 8]), toy_batch([5, 3, 8], padding=4)
-    expected = measured(toy_readout(classifier, batch)[1])
-    wide = measured(toy_readout(classifier, padded)[1])
-    alone = [measured(toy_readout(classifier, rows_of(batch, [row]))[1]) for row in range(3)]
-    for metric, values in expected.items():
-        if values.dim() == 1:
-            torch.testing.assert_close(wide[metric], values, atol=1e-6, rtol=0)
-            torch.testing.assert_close(torch.cat([one[metric] for one in alone]), values, atol=1e-6, rtol=0)
-
-
-def test_settings_out_of_range():
-    with pytest.raises(UserError, match=r"epsilon=1\.5"):
-        Adversarial(epsilon=1.5)
-    with pytest.raises(UserError, match="restarts=-1"):
-        Adversarial(restarts=-1)
-
-
 def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
     _, readout = toy_readout(toy_classifier(spread=4), toy_batch([6, 4]))
     probe = Adversarial(restarts=0, epsilon=0.05, curve=[0.2, 0.01])
@@ -111,5 +93,40 @@ def test_the_optimum_along_epsilon_is_that_of_each_tolerance_by_itself():
     assert "optimum_jsd_within" not in measured(readout, restarts=0, curve=[])
     three = toy_readout(toy_classifier(classes=3), toy_batch([4]))[1]
     assert "optimum_jsd_within" not in measured(three, restarts=0)
-    with pytest.raises(UserError, match=r"curve: 2\.0: expected total variation distances from 0 to 1"):
-        Adversarial(curve=[0.1, 2.0])
+
+
+def along(seeds=1, texts=40):
+    """Farthest attentions that grow with ε; a third of the texts is at ln 2 from the start."""
+    rows = [
+        {
+            "run_id": f"r{seed}", "experiment": "jain", "data": "sst", "model": "lstm", "seed": seed, "split": "test",
+            "probe": "adversarial", "metric": "optimum_jsd_within", "example_id": text, "step": epsilon,
+            "value": np.log(2) if text % 3 == 0 else min(np.log(2), 0.1 + epsilon * (text + 1) / 10),
+        }
+        for seed in range(seeds) for text in range(texts) for epsilon in (0.01, 0.05, 0.2)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_shares_along_epsilon_are_counted_with_wilsons_interval():
+    table = along()
+    found = shares_along(table, 0.4)
+    assert found["epsilon"].tolist() == [0.01, 0.05, 0.2]
+    for row in found.to_dict("records"):
+        own = table.loc[table["step"] == row["epsilon"], "value"]
+        count = int((own <= 0.4).sum())
+        assert row["share"] == count / 40
+        z = 1.959964
+        middle, half = count + z**2 / 2, z * np.sqrt(count * (40 - count) / 40 + z**2 / 4)
+        assert [row["low"], row["high"]] == pytest.approx(
+            [(middle - half) / (40 + z**2), (middle + half) / (40 + z**2)]
+        )
+    pd.testing.assert_frame_equal(shares_along(along(seeds=3), 0.4), found)  # seeds are no further texts
+
+
+def test_the_curve_has_a_line_for_each_bound():
+    figure = exclusivity_by_epsilon(along(), None)
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
+    assert [line.get_ydata()[0] for line in lines] == [
+        shares_along(along(), bound)["share"][0] for bound in (0.2, 0.4, 0.6)
+    ]

@@ -1,16 +1,14 @@
-import numpy as np
 import pytest
 import torch
 
-from attnprobe.erasure import erase_each
-from attnprobe.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.exact.erasure import erase_each
 from attnprobe.importance.base import Subject
-from attnprobe.importance.gradient import gradients
+from attnprobe.importance.gradients import gradients
+from attnprobe.importance.nulls import aligned, gradients_under, removals_under
 from attnprobe.measures import kendall_tau
-from attnprobe.nulls.importances import aligned, gradients_under, removals_under
 from attnprobe.probes.agreement import Agreement
-from attnprobe.randomness import Draws
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def measured(classifier, batch, **settings):
@@ -89,22 +87,9 @@ def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_
     assert abs(found["tau_free_gradient"]) < 0.1
 
 
-def test_batch_and_padding_change_no_number_and_a_share_is_drawn_by_the_texts_number():
+def test_a_share_is_drawn_by_the_texts_number():
     classifier, batch = toy_classifier(spread=4), toy_batch([6, 3, 5])
-    expected, wide = measured(classifier, batch), measured(classifier, toy_batch([6, 3, 5], padding=3))
-    alone = [measured(classifier, rows_of(batch, [row])) for row in range(3)]
-    for name, values in expected.items():
-        single = torch.cat([one[name].double() for one in alone])
-        np.testing.assert_allclose(values, wide[name], rtol=1e-6, atol=1e-9, err_msg=name)
-        np.testing.assert_allclose(values, single, rtol=1e-6, atol=1e-9, err_msg=name)
-    many = Agreement(share=0.3).chosen(torch.arange(1000), Draws(0, "agreement"))
-    assert 250 < int(many.sum()) < 350
-    part = measured(classifier, batch, share=0.5)
-    there = ~part["tau_gradient_own"].isnan()
-    assert there.tolist() == Agreement(share=0.5).chosen(batch.example_id, Draws(0, "agreement")).tolist()
-
-
-def test_settings_out_of_range_are_refused():
-    for settings in ({"samples": 1}, {"share": 0.0}, {"share": 1.5}):
-        with pytest.raises(UserError, match=r"probe\.agreement\."):
-            Agreement(**settings)
+    draws = Draws(0, "agreement")
+    lots = [torch.rand(1, generator=draws.generator(int(number))).item() for number in batch.example_id]
+    there = ~measured(classifier, batch, share=0.5)["tau_gradient_own"].isnan()
+    assert there.tolist() == [lot < 0.5 for lot in lots]

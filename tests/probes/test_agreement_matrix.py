@@ -3,11 +3,9 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.measures import rank_biased_overlap
-from attnprobe.probes.agreement_matrix import AgreementMatrix
-from attnprobe.randomness import Draws
-from attnprobe.report.readings.agreement_matrix import clustered
+from attnprobe.probes.agreement_matrix import AgreementMatrix, clustered
 from tests.importance.subjects import subject_of
 
 NAMES = ["attention", "gradient_input", "random"]
@@ -64,10 +62,3 @@ def test_what_agrees_stands_together():
         matrix[first, second] = matrix[second, first] = tau
     order = clustered(matrix)
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
-
-
-def test_settings_that_cannot_be_used_are_refused():
-    with pytest.raises(UserError, match=r"importances=\['attention'\]: expected two or more to compare"):
-        AgreementMatrix(importances=["attention"])
-    with pytest.raises(UserError, match=r"agreement_matrix.top=0: expected the length"):
-        AgreementMatrix(top=0)

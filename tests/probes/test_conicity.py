@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.conicity import Conicity, conicity
-from attnprobe.randomness import Draws
 from tests.toys import toy_batch, toy_classifier
 
 

@@ -1,18 +1,22 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.errors import UserError
-from attnprobe.importance.leave_one_out.member import LeaveOneOut
-from attnprobe.importance.words import is_function_word
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.published import compare
+from attnprobe.evidence.statistics import discovered
+from attnprobe.importance.baselines import is_function_word
 from attnprobe.probes.base import Measurement, Subject
-from attnprobe.probes.correlation import Correlation
-from attnprobe.randomness import Draws
-from tests.toys import VOCABULARY, rows_of, toy_batch, toy_classifier, toy_readout
+from attnprobe.probes.correlation import CEILINGS, READING, Correlation, significant
+from attnprobe.report.figures import draw
+from attnprobe.report.terminal import headline
+from attnprobe.results.table import Rows
+from tests.toys import VOCABULARY, toy_batch, toy_classifier, toy_readout
 
 WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))]
 
@@ -35,8 +39,9 @@ def test_every_pair_equals_scipy_on_each_text_alone(question):
     batch = toy_batch([9, 14, 6, 11], question=question, classes=3)
     subject = subject_of(batch, question=question, classes=3)
     found = measured(subject)
-    scores = Correlation().strengths(subject)
-    for (left, right), row in ((pair, row) for pair in Correlation().pairs(list(scores)) for row in range(4)):
+    scores = {name: subject.scores(name) for name in Correlation.published}
+    pairs = [*(("attention", name) for name in Correlation.published[1:]), *CEILINGS]
+    for (left, right), row in ((pair, row) for pair in pairs for row in range(4)):
         content = batch.content[row]
         a, b = (scores[name][row][content].numpy() for name in (left, right))
         name = f"{left}_{right}"
@@ -77,7 +82,6 @@ def test_one_word_is_undefined_everywhere_and_two_words_are_not():
             assert value.isnan().tolist() == [True, False], metric
         if "leave_one_out" in metric and "words" not in metric:
             assert value.isnan().tolist() == [True, False], metric
-    assert found["content_length"].tolist() == [1, 2]
 
 
 def test_even_attention_has_no_rank_correlation_and_is_called_even():
@@ -90,19 +94,6 @@ def test_even_attention_has_no_rank_correlation_and_is_called_even():
     assert found["tau_attention_gradient"].isnan().all()
     assert not found["tau_gradient_leave_one_out"].isnan().any()
     assert not any("words" in metric for metric in found)  # without a vocabulary
-
-
-def test_batch_and_padding_change_no_number():
-    lengths = [7, 12, 3]
-    batch, padded = toy_batch(lengths), toy_batch(lengths, padding=4)
-    # in float64 throughout, so that the comparison can be sharp
-    exact = {"leave_one_out": LeaveOneOut(tolerance=1e-7)}
-    expected, wide = (measured(subject_of(texts, exact)) for texts in (batch, padded))
-    alone = [measured(subject_of(rows_of(batch, [row]), exact)) for row in range(3)]
-    for metric, value in expected.items():
-        torch.testing.assert_close(wide[metric], value, atol=1e-10, rtol=0, equal_nan=True)
-        single = torch.cat([one[metric] for one in alone])
-        torch.testing.assert_close(single, value, atol=1e-10, rtol=0, equal_nan=True)
 
 
 def test_function_words_and_punctuation_carry_no_content():
@@ -135,18 +126,112 @@ def test_of_a_signed_importance_the_size_is_compared():
         assert float(tau[row]) == pytest.approx(expected)
 
 
-def test_attention_alone_is_compared_with_nothing():
-    with pytest.raises(UserError, match=r"probe\.correlation\.importances=\['attention'\]: expected one or more"):
-        Correlation(importances=["attention"])
-
-
-def test_a_list_of_one_has_no_order():
-    with pytest.raises(UserError, match=r"probe\.correlation\.top=1: expected .* 2 or more"):
-        Correlation(top=1)
-
-
 def test_the_ceilings_are_those_that_are_declared():
-    probe = Correlation(importances=["attention", "random", "gradient"], ceilings=[["gradient", "random"]])
-    assert probe.pairs(list(probe.uses)) == [("attention", "random"), ("attention", "gradient"), ("gradient", "random")]
-    with pytest.raises(UserError, match=r"ceilings: \['attention', 'gradient'\]: expected two importances, neither"):
-        Correlation(ceilings=[["attention", "gradient"]])
+    asked = {"importances": ["attention", "random", "gradient"], "ceilings": [["gradient", "random"]]}
+    found = measured(subject_of(toy_batch([9, 7])), **asked)
+    pairs = [metric.removeprefix("spearman_") for metric in found if metric.startswith("spearman_")]
+    assert pairs == ["attention_random", "attention_gradient", "gradient_random"]
+
+
+PAIRS = (
+    "attention_gradient",
+    "attention_gradient_through_attention",
+    "attention_leave_one_out",
+    "gradient_leave_one_out",
+)
+
+
+def results(count: int = 80, undefined: int = 3) -> pd.DataFrame:
+    draws = np.random.default_rng(count)
+    rows, ids = Rows(), np.arange(count)
+    for pair in PAIRS:
+        tau, p = draws.uniform(-0.5, 1, count), draws.beta(0.4, 2, count)
+        tau[:undefined] = p[:undefined] = np.nan
+        rows.add(f"tau_{pair}", ids, tau)
+        rows.add(f"p_{pair}", ids, p)
+    for name in ("gradient", "leave_one_out"):
+        rows.add(f"tau_shuffled_{name}", ids, draws.uniform(-0.4, 0.4, count))
+    rows.add("attention_evenness", ids, draws.uniform(0.8, 1, count))
+    rows.add("predicted_class", ids, (ids % 2).astype(float))
+    identity = {"run_id": "r", "experiment": "e", "data": "sst", "model": "lstm_additive", "seed": 0, "split": "test"}
+    return rows.table(identity | {"probe": "correlation"}).to_pandas()
+
+
+def column(table: pd.DataFrame, metric: str) -> np.ndarray:
+    return table[table["metric"] == metric].sort_values("example_id")["value"].to_numpy()
+
+
+def test_the_papers_table_beside_the_published_one():
+    table = results()
+    found = compare(table).set_index(["metric", "group"])
+    tau, p = column(table, "tau_attention_leave_one_out"), column(table, "p_attention_leave_one_out")
+    one = np.arange(80) % 2 == 1
+    assert found.loc[("tau_attention_leave_one_out", "overall"), "mean"] == pytest.approx(np.nanmean(tau))
+    assert found.loc[("tau_attention_leave_one_out", "overall"), "n"] == 77
+    assert found.loc[("tau_attention_leave_one_out", "overall"), "published"] == pytest.approx(0.291343)
+    std = found.loc[("tau_attention_leave_one_out_std", "class_1")]
+    assert std["mean"] == pytest.approx(np.nanstd(tau[one]))
+    assert std["published"] == pytest.approx(0.191504)
+    assert np.isnan(std["low"])
+    share = found.loc[("significant_attention_leave_one_out", "class_1")]
+    assert share["mean"] == pytest.approx((p[one][~np.isnan(p[one])] <= 0.05).mean())
+    assert share["published"] == pytest.approx(0.40)
+    assert share["low"] < share["mean"] < share["high"]
+    uneven = column(table, "attention_evenness") <= 0.95
+    assert found.loc[("tau_attention_gradient_uneven", "overall"), "mean"] == pytest.approx(
+        np.nanmean(column(table, "tau_attention_gradient")[uneven])
+    )
+    floor = found.loc[("tau_shuffled_gradient_absolute", "overall"), "mean"]
+    assert floor == pytest.approx(np.abs(column(table, "tau_shuffled_gradient")).mean())
+    assert not found.index.duplicated().any()
+
+
+def test_a_loggers_numbers_are_those_of_the_table():
+    table = results()
+    overall = compare(table).query("group == 'overall'").set_index("metric")["mean"]
+    numbers = headline(table)
+    assert numbers == pytest.approx({f"correlation/{metric}": value for metric, value in overall.items()})
+
+
+def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_by_class():
+    table = results()
+    p = column(table, "p_attention_gradient")
+    # Benjamini & Hochberg written out: the largest k with p_(k) ≤ 0.05 k / n
+    known = np.sort(p[~np.isnan(p)])
+    passing = np.flatnonzero(known <= 0.05 * np.arange(1, len(known) + 1) / len(known))
+    bound = known[passing[-1]]
+    found = discovered(p)
+    np.testing.assert_array_equal(found[3:], p[3:] <= bound)
+    assert np.isnan(found[:3]).all()
+    assert 0 < np.nansum(found) < np.nansum(significant(p))
+    one = np.arange(80) % 2 == 1
+    row = compare(table).set_index(["metric", "group"]).loc[("discovered_attention_gradient", "class_1")]
+    assert row["mean"] == pytest.approx(np.nanmean(found[one]))
+    assert np.isnan(discovered(np.array([np.nan, np.nan]))).all()
+
+
+@pytest.mark.parametrize("drawing", READING.drawings, ids=lambda drawing: drawing.name)
+@pytest.mark.parametrize("count", [80, 4])
+def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
+    figure = draw(drawing, results(count, undefined=min(count, 3)), None)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["class 0", "class 1"]
+    heading = figure.axes[0].get_title("left").replace("\n", " · ")
+    assert heading.endswith(f"n = {count - 3} · 3 undefined")
+
+
+def test_the_bars_of_a_class_add_up_to_one():
+    drawing = next(drawing for drawing in READING.drawings if drawing.name == "correlation_gradient")
+    table = results()
+    axes = draw(drawing, table, None).axes[0]
+    heights = [patch.get_data().values for patch in axes.patches]
+    assert all(values.sum() == pytest.approx(1) for values in heights)
+    tau = column(table, "tau_attention_gradient")[::2]
+    np.testing.assert_allclose(heights[0], np.histogram(tau[~np.isnan(tau)], np.linspace(-1, 1, 41))[0] / 38)
+    means = [float(line.get_xdata()[0]) for line in axes.lines][:2]
+    assert means[0] == pytest.approx(np.nanmean(tau))
+
+
+def test_significant_up_to_and_with_one_in_twenty():
+    assert significant(np.array([0.05, 0.051])).tolist() == [1, 0]
+    assert np.isnan(significant(np.array([np.nan]))).all()

@@ -1,17 +1,19 @@
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.evidence.published import compare
+from attnprobe.evidence.statistics import rank_biserial
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.probes.base import Subject
-from attnprobe.probes.erasure import PAIRS, Erasure
-from attnprobe.randomness import Draws
+from attnprobe.probes.erasure import PAIRS, Erasure, paired
 from benchmarks import reference
-from tests.erasure.toys import undecided
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import NAN, drawn, erased, table
+from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
 
 LENGTHS = [9, 4, 1, 2, 12, 7, 15, 3]
 RANKINGS = ("attention", "ascending", "gradient", "gradient_attention", "value_norm", "random")
@@ -144,25 +146,51 @@ def test_a_decoder_that_is_not_linear_leaves_out_what_needs_position_logits():
     assert found["flip_by_bias"].dtype is torch.bool
 
 
-def test_batch_and_padding_change_no_number():
-    batch, padded = toy_batch(LENGTHS), toy_batch(LENGTHS, padding=4)
-    subject, expected = examined(batch, wins=True)
-    wide = examined(padded, classifier=subject.classifier, wins=True)[1]
-    alone = [examined(rows_of(batch, [row]), classifier=subject.classifier, wins=True)[1] for row in range(8)]
-    sets = expected.pop("smallest_set")  # one number per position: of other widths
-    for row, length in enumerate(LENGTHS):
-        for other in (wide["smallest_set"][row], alone[row]["smallest_set"][0]):
-            assert torch.equal(other[1 : length + 1], sets[row, 1 : length + 1])
-    for metric, values in expected.items():
-        one = torch.cat([result[metric] for result in alone])
-        torch.testing.assert_close(wide[metric], values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
-        torch.testing.assert_close(one, values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
+COUNTS = {
+    "attention": [1, 3, NAN, NAN, 2],
+    "gradient": [2, 3, 4, NAN, 5],
+    "random": [4, NAN, NAN, NAN, 6],
+    "optimal": [1, 2, 3, NAN, 2],
+}
 
 
-def test_errors_say_what_to_do():
-    with pytest.raises(UserError, match="random_orders=0"):
-        Erasure(random_orders=0)
-    with pytest.raises(UserError, match="nodes=-1"):
-        Erasure(nodes=-1)
-    with pytest.raises(UserError, match="leave it out"):
-        Erasure().refuse(toy_classifier(task=Task.MULTI_LABEL))
+def test_paired_by_hand():
+    pairs = paired(table("erasure", erased([5, 5, 5, 5, 7], **COUNTS))).set_index(["first", "second"])
+    assert len(pairs) == 4 * 3
+    row = pairs.loc[("attention", "gradient")]
+    assert (row["fewer"], row["tie"], row["more"], row["neither"], row["n"]) == (0.4, 0.2, 0.2, 0.2, 5)
+    assert row["low"] <= 0.4 <= row["high"]
+    # differences 1, 0, 4 − 6, 0, 3: ranks 1, 2 and 3
+    assert row["rank_biserial"] == pytest.approx((1 - 2 + 3) / 6)
+    assert pairs.loc[("gradient", "attention"), "rank_biserial"] == pytest.approx(-(1 - 2 + 3) / 6)
+    assert pairs.loc[("optimal", "random"), "rank_biserial"] == 1
+    assert (pairs[["fewer", "tie", "more", "neither"]].sum(axis=1) == 1).all()
+    assert np.isnan(rank_biserial(np.zeros(3)))
+
+
+def test_the_published_share_stands_beside_ours():
+    metrics = erased([5] * 5, **COUNTS) | {
+        "fewer_gradient_than_attention": [0, 0, 1, 0, 0],
+        "status_attention": [2, 2, 1, 0, 2],
+    }
+    numbers = compare(table("erasure", metrics)).set_index("metric")
+    assert numbers.loc["fewer_gradient_than_attention", "mean"] == pytest.approx(0.2)
+    assert numbers.loc["fewer_gradient_than_attention", "published"] == pytest.approx(0.4778, abs=1e-4)
+    assert numbers.loc["flips_with_bias_attention", "mean"] == pytest.approx(0.8)
+    assert numbers.loc["removed_fraction_attention", "n"] == 3
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_figures_are_drawn_from_any_number_of_examples(count):
+    draws = np.random.default_rng(count)
+    optimal = draws.integers(1, 4, count).astype(float)
+    counts = {name: optimal + draws.integers(0, 5, count) for name in ("random", *COUNTS)} | {"optimal": optimal}
+    counts["random"][0] = NAN
+    metrics = erased(np.full(count, 9), **counts)
+    for words in drawn("erasure", pd.concat([table("erasure", metrics), table("erasure", metrics, model="$x$ & [y]")])):
+        assert any("yelp · hanconv" in text for text in words)
+        assert any("$x$ & [y]" in text for text in words)
+
+
+def test_nothing_but_undefined_numbers_is_drawn_as_well():
+    assert len(list(drawn("erasure", table("erasure", erased([1, 1], **{name: [NAN, NAN] for name in COUNTS}))))) == 3

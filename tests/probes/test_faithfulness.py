@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.data.vocabulary import UNKNOWN
-from attnprobe.erasure.words import OPERATORS, predictions_keeping, top_words
-from attnprobe.errors import UserError
+from attnprobe.evidence.reading import readings
 from attnprobe.importance.base import Importance
-from attnprobe.probes.faithfulness import GRID, Faithfulness
-from attnprobe.randomness import Draws
+from attnprobe.importance.word_removal import OPERATORS, predictions_keeping, top_words
+from attnprobe.probes.faithfulness import GRID, Faithfulness, faithfulness_table
+from attnprobe.probes.faithfulness import measured as measured_in
 from tests.importance.subjects import subject_of
+from tests.probes.tables import table
 from tests.toys import toy_batch
 
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -128,11 +131,27 @@ def test_an_undefined_importance_has_no_numbers():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"operators": ["blank"]}, "operators: blank: expected any of delete, mask, zeros, mean, attention"),
+        ({"operators": ["blank"]}, r"operators=.*blank.*expected .*delete, mask, zeros, mean or attention"),
         ({"thresholds": [0.0]}, "thresholds=\\[0.0\\].*above 0 and below 1"),
-        ({"operators": []}, "expected one operator or more"),
+        ({"operators": []}, r"operators=\[\]: expected .* 1 or more"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         Faithfulness(**settings)
+
+
+def test_every_importance_and_operator_has_its_headlines():
+    kinds = ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area", "flip_share")
+    metrics = {f"{kind}_{name}_by_delete": [0.2, 0.4] for kind in kinds for name in ("lime", "attention")}
+    results = table("faithfulness", metrics | {"completeness_gap_lime": [0.0, 0.1]})
+    results.attrs["importances"] = {"faithfulness": {name: {"title": name.upper()} for name in ("lime", "attention")}}
+    assert measured_in(results) == [("lime", "delete"), ("attention", "delete")]
+    headlines = {one.metric: one.title for one in readings()["faithfulness"].headlines_of(results)}
+    assert headlines["comprehensiveness_lime_by_delete"] == "comprehensiveness (AOPC): LIME, delete"
+    assert headlines["completeness_gap_lime"] == "completeness gap: LIME"
+    assert set(headlines) == {*(one for one in metrics if "area" not in one), "completeness_gap_lime", "probability"}
+    lines = faithfulness_table(results).set_index("importance")
+    assert lines.loc["ATTENTION", "comprehensiveness"] == pytest.approx(0.3)
+    (figure,) = (drawing.draw(results, None) for drawing in readings()["faithfulness"].drawings)
+    assert len(figure.axes) == 1

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnprobe.batch import Task
+from attnprobe.core.batch import Task
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.gradient_adversary import OUTSIDE, Objective, excess_adder, search_adversary
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
+from attnprobe.probes.adversarial import OUTSIDE, Objective, excess_adder, search_adversary
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 

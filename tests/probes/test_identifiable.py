@@ -5,11 +5,12 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Note, Subject
 from attnprobe.probes.base import Measurement
-from attnprobe.probes.identifiable import Identifiable, of_rows
-from attnprobe.randomness import Draws
+from attnprobe.probes.identifiable import READ_METRICS, Identifiable, lengths_table, of_rows
+from tests.probes.tables import table
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
@@ -91,6 +92,11 @@ def test_a_transformers_short_texts_have_one_attention_and_long_ones_many():
         Identifiable().refuse(model)
 
 
-def test_no_words_are_refused():
-    with pytest.raises(UserError, match="words=0: expected 1 or more words, or null"):
-        Identifiable(0)
+def test_attentions_that_are_unique_by_length():
+    metrics = {name: [0.1, 0.2, 0.3, 0.4] for name in READ_METRICS}
+    metrics |= {"parts": [16, 17, 32, 600], "unique": [1, 1, 0, 0], "top_low": [0.1, 0.2, 0.4, 0.0]}
+    found = lengths_table(table("identifiable", metrics)).set_index("parts")
+    assert list(found.index) == ["1 to 16", "17 to 32", "over 512", "all"]
+    assert found["n"].tolist() == [1, 2, 1, 4]
+    assert found["unique"].tolist() == [1, 0.5, 0, 0.5]
+    assert found["its least weight"].tolist() == pytest.approx([0.1, 0.3, 0.0, 0.175])

@@ -8,17 +8,17 @@ import torch
 from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score
 
-from attnprobe.batch import Batch
-from attnprobe.data.plant import KINDS
+from attnprobe.core.batch import Batch
+from attnprobe.core.randomness import Draws
+from attnprobe.data.prepare import KINDS
 from attnprobe.importance.plausibility import average_precision, precision_at_size
 from attnprobe.probes.base import Subject
 from attnprobe.probes.known_answer import KnownAnswer, kept
-from attnprobe.randomness import Draws
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.models.pretrained.families import TEXTS, batch_of, classifier
 from tests.runs import small_run
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def marked(lengths, padding=0):
@@ -115,15 +115,6 @@ def test_ranking_measures_with_ties():
     nothing = torch.zeros_like(rationale)
     assert average_precision(scores, nothing, content).isnan().all()
     assert precision_at_size(scores, nothing, content).isnan().all()
-
-
-def test_padding_and_the_batch_change_nothing():
-    batch, classifier = marked([6, 5, 9], padding=4), toy_classifier("lstm", spread=5)
-    _, found = measured(classifier, batch)
-    for row in range(3):
-        _, alone = measured(classifier, rows_of(batch, [row]))
-        for metric, values in found.items():
-            torch.testing.assert_close(alone[metric][0], values[row], msg=metric)
 
 
 def test_what_is_not_known_is_no_number():

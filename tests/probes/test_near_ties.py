@@ -5,11 +5,10 @@ from itertools import combinations
 import pytest
 import torch
 
-from attnprobe.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.near_ties import NearTies, ties
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
 
 
 def readout_of(*weights):
@@ -61,9 +60,3 @@ def test_weights_of_nothing_are_level_and_a_text_of_one_word_has_no_pairs():
     assert found["near_ties"][0] == pytest.approx(2 / 6)
     assert found["near_ties"][1].isnan()
     assert found["top_gap"][1].isnan()
-
-
-@pytest.mark.parametrize("settings", [{"tolerance": 0.0}, {"tolerance": 1.0}, {"samples": 0}])
-def test_settings_that_make_no_sense(settings):
-    with pytest.raises(UserError, match=r"probe\.near_ties\."):
-        NearTies(**settings)

@@ -4,12 +4,13 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
-from attnprobe.probes.novelty import Known, Novelty
-from attnprobe.randomness import Draws
+from attnprobe.probes.novelty import Known, Novelty, novelty_table
 from tests.importance.subjects import subject_of
 from tests.importance.trained import batch_of, small_data
+from tests.probes.tables import NAN, table
 from tests.toys import toy_batch, toy_readout
 
 
@@ -78,9 +79,9 @@ def test_a_run_gives_it_its_validation_split():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"operators": ["attention"]}, "operators: attention: expected any of delete, mask, zeros, mean"),
+        ({"operators": ["attention"]}, "operators=.*attention.*expected .*delete, mask, zeros or mean"),
         ({"share": 1.0}, "share=1.0"),
-        ({"reference": 1}, "reference=1.* 2 held-out texts or more"),
+        ({"reference": 1}, "reference=1: expected .* at least 2"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message):
@@ -91,3 +92,21 @@ def test_settings_that_cannot_be_used_are_refused(settings, message):
 def test_without_held_out_texts_it_says_so():
     with pytest.raises(UserError, match="compares with held-out texts, which only a run has"):
         list(Novelty(importances=["attention"]).measure(subject_of(), Draws(0, "novelty")))
+
+
+def test_shares_of_unlike_texts():
+    results = table(
+        "novelty",
+        {
+            "novelty_p": [0.01, 0.5, 0.9, 0.04],
+            "novelty_p_without_attention_by_mask": [0.01, 0.02, 0.6, NAN],
+            "novelty_p_alone_attention_by_mask": [0.2, 0.3, 0.4, 0.5],
+        },
+    )
+    (line,) = novelty_table(results).to_dict("records")
+    assert (line["importance"], line["operator"], line["n"]) == ("attention", "mask", 4)
+    assert line["unlike, whole texts"] == 0.5
+    assert line["unlike, without them"] == pytest.approx(2 / 3)
+    assert line["unlike, alone"] == 0
+    assert line["p, alone"] == pytest.approx(0.35)
+    assert novelty_table(table("novelty", {"novelty_p": [0.5]})).empty

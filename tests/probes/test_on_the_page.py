@@ -2,10 +2,10 @@
 
 import pytest
 
+from attnprobe.probes import agreement_matrix, faithfulness, subsets
 from attnprobe.report.page.build import write_report
-from attnprobe.report.readings import agreement_matrix, faithfulness, subsets
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import small_run
 
 IMPORTANCES = ("attention", "random", "gradient_input", "shapley_sampling", "integrated_gradients")
@@ -19,17 +19,17 @@ def test_probes_of_importances_stand_in_tables_figures_and_on_the_page(tmp_path)
         assert (directory / f"figures/{figure}.pdf").exists()
     results = read_results(directory)
 
-    table = subsets.rows(results).set_index("importance")
+    table = subsets.subsets_table(results).set_index("importance")
     assert 0 < table["n"].max() <= 30
     estimates = table["error against Shapley"].notna()
     assert estimates["Shapley, sampled"]
     assert not estimates[["attention", "random"]].any()
 
-    table = faithfulness.rows(results)
+    table = faithfulness.faithfulness_table(results)
     assert set(table["operator"]) == {"delete", "zeros", "attention"}
     assert "integrated gradients" in set(table["importance"])
 
-    table = agreement_matrix.rows(results)
+    table = agreement_matrix.agreement_table(results)
     pairs = len(IMPORTANCES) * (len(IMPORTANCES) - 1) // 2
     assert len(table) == pairs + 2 * len(IMPORTANCES)  # each pair, and each one's floor and ceiling
     ceiling = table[table["against"].str.contains("ceiling")].set_index("importance")["tau"]

@@ -3,15 +3,13 @@ import pandas as pd
 import pytest
 import torch
 
-from attnprobe.data.marks import packed
+from attnprobe.core.randomness import Draws
+from attnprobe.data.columns import packed
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement, Subject
-from attnprobe.probes.plausibility import Plausibility
-from attnprobe.randomness import Draws
-from attnprobe.report.figures.notes import spots
-from attnprobe.report.readings.plausibility import points, rows
+from attnprobe.probes.plausibility import Plausibility, plausibility_table, points
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import small_run
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
@@ -75,11 +73,8 @@ def test_the_human_ceiling_stands_beside_each_importance(tmp_path):
     ).assign(
         step=np.nan, probe="plausibility", data="toy", model="lstm", seed=0, run_id="a", split="test", experiment="x"
     )
-    table = rows(numbers).set_index("importance")
+    table = plausibility_table(numbers).set_index("importance")
     assert table.loc["one annotator against the others", "f1 against the others"] == pytest.approx(1 / 3)
     assert np.isnan(table.loc["one annotator against the others", "f1 above chance"])
     figure = points(numbers, None)
     assert len(figure.axes) == 1
-    told = [spot.words for spot in spots(figure)]
-    assert len(told) == len(table)
-    assert told[0].startswith("one annotator against the others: 0.333, n = 1")

@@ -1,16 +1,16 @@
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
-from attnprobe.probes.single_weight import SingleWeight
-from attnprobe.randomness import Draws
-from tests.erasure.toys import undecided
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from attnprobe.probes.single_weight import SingleWeight, flip_table
+from tests.probes.tables import NAN, drawn, table
+from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
 
 LENGTHS = [9, 4, 1, 2, 12]
 
@@ -81,7 +81,6 @@ def test_equals_a_loop_over_all_pairs_of_items(question):
 def test_an_example_of_one_item_is_undefined_and_counted():
     _, found = examined(toy_batch(LENGTHS))
     assert found["undefined_erasure"].tolist() == [0, 0, 1, 0, 0]
-    assert found["content_length"].tolist() == LENGTHS
     compared = [m for m in found if m.startswith(("js_", "flip_", "delta_", "drawn_", "tau_"))]
     assert len(compared) == 3 * 9 + 4 + 1
     for metric in compared:
@@ -115,19 +114,33 @@ def test_the_drawn_item_is_every_other_one_equally_often():
     assert min(counts) > 160  # 200 expected each, standard deviation 12
 
 
-def test_batch_and_padding_change_no_number():
-    batch, padded = toy_batch(LENGTHS), toy_batch(LENGTHS, padding=4)
-    subject, expected = examined(batch)
-    wide = examined(padded, classifier=subject.classifier)[1]
-    alone = [examined(rows_of(batch, [row]), classifier=subject.classifier)[1] for row in range(5)]
-    for metric, values in expected.items():
-        width = values.shape[-1]
-        torch.testing.assert_close(wide[metric][..., :width], values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
-        if values.ndim == 1:
-            one = torch.cat([result[metric] for result in alone])
-            torch.testing.assert_close(one, values, atol=1e-10, rtol=0, equal_nan=True, msg=metric)
+METRICS = ("drawn_delta_js_attention", "drawn_delta_attention_attention", "flip_top_attention", "flip_random_attention")
 
 
-def test_several_labels_have_no_decision_to_flip():
-    with pytest.raises(UserError, match="leave it out"):
-        SingleWeight().refuse(toy_classifier(task=Task.MULTI_LABEL))
+def test_flip_tables_by_hand():
+    results = table(
+        "single_weight", {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
+    )
+    (row,) = flip_table(results).to_dict("records")
+    assert row["panel"] == "yelp · hanconv"
+    assert [row[name] for name in ("both", "top_only", "random_only", "neither")] == pytest.approx(
+        [0.5 / 3, 0.5 / 3, 0.25 / 3, 1.75 / 3]
+    )
+    assert row["n"] == 3
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_figures_are_drawn_from_any_number_of_examples(count):
+    draws = np.random.default_rng(count)
+    js, weight, share = draws.normal(0.1, 0.1, count), draws.random(count), draws.random(count)
+    metrics = dict(zip(METRICS, (js, weight, draws.integers(0, 2, count), share), strict=True))
+    results = pd.concat([table("single_weight", metrics), table("single_weight", metrics, model="$x$ & [y]")])
+    scatter, flips = drawn("single_weight", results)
+    for words in (scatter, flips):
+        assert any("yelp · hanconv" in text for text in words)
+        assert any("$x$ & [y]" in text for text in words)
+    assert sum(int(text.split()[2].replace(",", "")) for text in scatter if text.startswith("n = ")) == 2 * count
+
+
+def test_nothing_but_undefined_numbers_is_drawn_as_well():
+    assert len(list(drawn("single_weight", table("single_weight", {name: [NAN, NAN] for name in METRICS})))) == 2

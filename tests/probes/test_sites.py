@@ -1,14 +1,16 @@
 """The probe of every layer and head, against the library's own code with one head's row written by hand."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.permutation import Permutation
-from attnprobe.probes.sites import Sites, without_top
-from attnprobe.randomness import Draws
+from attnprobe.probes.sites import Sites, maps, means, sites_table, without_top
 from tests.models.pretrained.families import batch_of, classifier
 from tests.toys import toy_classifier
 
@@ -99,10 +101,50 @@ def test_the_last_layer_is_what_the_models_own_probes_measure(measured):
 def test_a_model_of_one_attention_is_refused():
     with pytest.raises(UserError, match="this model has one attention"):
         Sites().refuse(toy_classifier())
-    with pytest.raises(UserError, match="samples=0: expected 1 or more"):
+    with pytest.raises(UserError, match=r"samples=0: expected .* at least 1"):
         Sites(samples=0)
 
 
 def test_without_its_top_word_the_others_keep_their_shares():
     attention = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
     assert without_top(attention).tolist() == [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0]]
+
+
+def table():
+    lines = [
+        {"metric": metric, "site": site, "example_id": number, "value": float(layer + head / 10 + number)}
+        for metric in ("median_tvd", "tau_gradient")
+        for layer in (0, 1)
+        for head, site in enumerate([f"layer {layer}", f"layer {layer}, head 0", f"layer {layer}, head 1"])
+        for number in (0, 2)
+    ]
+    identity = {"run_id": "r", "experiment": "sites", "data": "d", "model": "m", "seed": 0, "split": "test"}
+    return pd.DataFrame(lines).assign(**identity, probe="sites", step=np.nan)
+
+
+def test_the_mean_of_the_texts_stands_at_its_layer_and_head():
+    ((_, found),) = means(table())
+    assert found["layer"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert found["head"].tolist() == [-1, 0, 1, -1, 0, 1]
+    np.testing.assert_allclose(found["median_tvd"], [1.0, 1.1, 1.2, 2.0, 2.1, 2.2])
+    assert set(found["n"]) == {2}
+    lines = sites_table(table())
+    assert lines["head"].tolist() == ["all", "0", "1"] * 2
+    np.testing.assert_allclose(lines["τ with gradient"], found["tau_gradient"])
+
+
+def test_the_picture_has_a_map_of_each_measure_with_its_numbers():
+    figure = maps(table(), None)
+    first, second = figure.axes
+    assert first.get_title("left").startswith("weights permuted: TVD")
+    assert second.get_title("left").startswith("τ with gradient")
+    shown = first.images[0].get_array()
+    assert shown[1, 0] == 2.1  # layer 1, head 0
+    assert shown[0, 3] == 1.0  # layer 0, all heads
+    assert shown.mask[:, 2].all()  # a gap between the heads and all of them
+
+
+@pytest.mark.parametrize("site", ["", "layer 1000000000, head 0", "layer x"])
+def test_a_table_whose_sites_are_no_layers_is_refused(site):
+    with pytest.raises(UserError, match="names no layer"):
+        maps(table().assign(site=site), None)

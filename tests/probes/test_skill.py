@@ -1,19 +1,17 @@
-import numpy as np
 import pytest
 import torch
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Task
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
 from attnprobe.importance.base import Subject
 from attnprobe.importance.leave_one_out.removal import leave_one_out
 from attnprobe.probes.skill import Skill
-from attnprobe.randomness import Draws
-from attnprobe.readout import Readout
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def of_states(readout, **settings):
-    return {m.metric: m.value for m in Skill(**settings).of_states(readout, Draws(0, "skill"))}
+    return {m.metric: m.value for m in Skill(**settings)._of_states(readout, Draws(0, "skill"))}
 
 
 def measured(classifier, batch, **settings):
@@ -72,20 +70,7 @@ def test_the_word_level_is_the_arithmetic_of_leave_one_out():
         assert float(found["word_mass_own"][row]) == pytest.approx(attention @ distance, abs=1e-12)
 
 
-def test_batch_and_padding_change_no_number():
-    classifier, batch = toy_classifier(spread=4), toy_batch([6, 3, 1])
-    expected, wide = measured(classifier, batch), measured(classifier, toy_batch([6, 3, 1], padding=3))
-    alone = [measured(classifier, rows_of(batch, [row])) for row in range(3)]
-    for name, values in expected.items():
-        single = torch.cat([one[name].double() for one in alone])
-        np.testing.assert_allclose(values, wide[name], rtol=1e-6, atol=1e-7, err_msg=name)
-        np.testing.assert_allclose(values, single, rtol=1e-6, atol=1e-7, err_msg=name)
-    assert expected["state_drop_own"][2].isnan()  # nothing is left of a text of one word
-    assert expected["word_distance_own"][2].isnan()
-
-
-def test_where_it_is_undefined_it_is_refused():
-    with pytest.raises(UserError, match="skill asks when one decision flips"):
-        Skill().refuse(toy_classifier(classes=3, task=Task.MULTI_LABEL))
-    with pytest.raises(UserError, match=r"probe\.skill\.samples=1: expected"):
-        Skill(samples=1)
+def test_nothing_is_left_of_a_text_of_one_word():
+    found = measured(toy_classifier(spread=4), toy_batch([6, 3, 1]))
+    for name in ("state_drop_own", "word_distance_own"):
+        assert found[name].isnan().tolist() == [False, False, True]

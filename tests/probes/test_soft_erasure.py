@@ -6,11 +6,10 @@ from typing import ClassVar
 import pytest
 import torch
 
-from attnprobe.erasure.words import predictions_keeping
-from attnprobe.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Importance
+from attnprobe.importance.word_removal import predictions_keeping
 from attnprobe.probes.soft_erasure import SoftErasure, share_of_range
-from attnprobe.randomness import Draws
 from tests.importance.subjects import LENGTHS, subject_of
 
 
@@ -89,20 +88,9 @@ def test_scores_that_are_all_alike_say_nothing():
     torch.testing.assert_close(both[defined], torch.ones_like(both[defined]), atol=0.15, rtol=0)
 
 
-def test_padding_and_other_texts_change_nothing():
-    alone, padded = (measured(subject_of(padding=some), importances=["attention"], samples=2) for some in (0, 3))
-    for metric, values in alone.items():
-        torch.testing.assert_close(padded[metric], values, equal_nan=True)
-
-
 def test_shares_of_the_range():
     scores, content = (
         torch.tensor([[-1.0, 1.0, 3.0, 9.0], [2.0, 2.0, 5.0, 0.0]]),
         torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]]).bool(),
     )
     assert share_of_range(scores, content).tolist() == [[0, 0.5, 1, 0], [0.5, 0.5, 0, 0]]
-
-
-def test_no_draws_are_refused():
-    with pytest.raises(UserError, match=r"probe.soft_erasure.samples=0: expected how many draws"):
-        SoftErasure(samples=0)

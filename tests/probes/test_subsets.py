@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.errors import UserError
-from attnprobe.importance.shapley_sampling import ShapleySampling
+from attnprobe.core.randomness import Draws
+from attnprobe.importance.perturbation import ShapleySampling
 from attnprobe.probes.subsets import Subsets, against
-from attnprobe.randomness import Draws
 from tests.importance.subjects import subject_of
 
 LENGTHS = [5, 4, 1, 7]
@@ -152,14 +151,6 @@ def test_longer_texts_are_undefined(found):
         one.value[3].isnan().all() for name, one in found.items() if name.startswith(("aopc", "shapley", "input_"))
     )
     assert found["aopc_upper"].value[:3].isfinite().all()
-
-
-@pytest.mark.parametrize("words", [0, 17])
-def test_too_many_words(words):
-    with pytest.raises(
-        UserError, match=rf"probe.subsets.most_words={words}: expected 1 to 16; a text of n words takes"
-    ):
-        Subsets(most_words=words)
 
 
 def test_no_text_is_short_enough():

@@ -2,10 +2,10 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.probes.base import Subject
 from attnprobe.probes.teacher import AgainstTeacher
-from attnprobe.randomness import Draws
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 

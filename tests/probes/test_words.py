@@ -10,15 +10,14 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement
-from attnprobe.probes.words import Words
-from attnprobe.randomness import Draws
-from attnprobe.report.numbers import HeldNumbers
-from attnprobe.report.readings.words import HIDDEN, IDLE, leaning, word_table
-from attnprobe.report.word_tables import word_tables
+from attnprobe.probes.words import HIDDEN, IDLE, Words, leaning, word_table
+from attnprobe.report.tables import word_tables
+from attnprobe.results.numbers import numbers_of
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 TEXTS = 60
@@ -37,7 +36,8 @@ def tables():
             for metric, value in (("relative_attention", attention), ("effect", effect), ("flips", word == "lurk"),
                                   ("direction", 1.0)):  # fmt: skip
                 rows.append({"metric": metric, "example_id": text, "step": float(place), "value": float(value)})
-    return pd.DataFrame(rows).assign(probe="words"), pd.DataFrame(examples)
+    run = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "words"}
+    return pd.DataFrame(rows).assign(**run), pd.DataFrame(examples)
 
 
 def test_what_is_hidden_and_what_is_idle():
@@ -58,7 +58,7 @@ def test_what_is_hidden_and_what_is_idle():
 def test_the_table_goes_beside_the_page_one_for_each_run():
     results, examples = tables()
     runs = [SimpleNamespace(path=Path(name), examples=lambda split: pa.Table.from_pandas(examples)) for name in "ab"]
-    numbers = HeldNumbers(results)
+    numbers = numbers_of(results)
     (alone,) = word_tables([(runs[0], numbers, "test")])
     assert alone.name == "word_table"
     pd.testing.assert_frame_equal(alone.rows, word_table(results, examples))
@@ -66,7 +66,7 @@ def test_the_table_goes_beside_the_page_one_for_each_run():
         "word_table-a",
         "word_table-b",
     ]
-    assert not list(word_tables([(runs[0], HeldNumbers(results.assign(probe="other")), "test")]))
+    assert not list(word_tables([(runs[0], numbers_of(results.assign(probe="other")), "test")]))
 
 
 def test_noise_names_nothing():

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attnprobe.results.files import write_table
-from attnprobe.results.rows import Rows
+from attnprobe.results.table import Rows
 from tests.runs import seal
 
 LN2 = float(np.log(2))

@@ -2,11 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.claims import Claim, put_to_test
-from attnprobe.report.evidence import Evidence, least, mean_of, share_of
-from attnprobe.report.skill import skill_of
-from attnprobe.results.rows import Rows
-from attnprobe.results.statistics import paired_difference
+from attnprobe.evidence.claims import Claim, put_to_test
+from attnprobe.evidence.evidence import Evidence, least, mean_of, share_of, skill_of
+from attnprobe.evidence.statistics import paired_difference
+from attnprobe.results.table import Rows
 
 
 def claim(**changes):
@@ -19,9 +18,9 @@ def claim(**changes):
 
 @pytest.mark.parametrize(
     ("low", "high", "smallest", "verdict"),
-    [(0.1, 0.2, 0, "holds"), (-0.2, -0.1, 0, "fails"), (-0.1, 0.1, 0, "undecided"), (np.nan, np.nan, 0, "undecided"),
-     (0.0, 0.1, 0, "undecided"), (0.05, 0.2, 0.1, "undecided"), (0.11, 0.2, 0.1, "holds"),
-     (-0.05, 0.09, 0.1, "no relevant difference"), (-0.3, 0.05, 0.1, "fails"), (-0.3, 0.11, 0.1, "undecided")],
+    [(0.1, 0.2, 0, "meets"), (-0.2, -0.1, 0, "fails"), (-0.1, 0.1, 0, "cannot decide"), (np.nan, np.nan, 0, "cannot decide"),
+     (0.0, 0.1, 0, "cannot decide"), (0.05, 0.2, 0.1, "cannot decide"), (0.11, 0.2, 0.1, "meets"),
+     (-0.05, 0.09, 0.1, "no relevant difference"), (-0.3, 0.05, 0.1, "fails"), (-0.3, 0.11, 0.1, "cannot decide")],
 )  # fmt: skip
 def test_only_a_whole_interval_beyond_the_smallest_difference_decides(low, high, smallest, verdict):
     assert Evidence(0.05, low, high, 9).exceeds(0.0, smallest) == verdict
@@ -29,7 +28,7 @@ def test_only_a_whole_interval_beyond_the_smallest_difference_decides(low, high,
 
 def test_rare_samples_and_questions_that_cannot_be_asked_decide_nothing():
     assert Evidence(1, 0.9, 1.1, 30, rare=True).exceeds(0) == "too rare to say"
-    assert Evidence(1, 0.9, 1.1, 30, unasked="why").exceeds(0) == "not asked"
+    assert Evidence(1, 0.9, 1.1, 30, unasked="why").exceeds(0) == "not informative"
     assert np.isnan(Evidence(1, 0.9, 1.1, 30, rare=True).p(0))
     for values in ([0.0] * 400, [1.0] * 400, [0.0] * 390 + [1.0] * 10):
         assert Evidence.of(values, reach=1.0).exceeds(0, 0.05) == "too rare to say"
@@ -66,7 +65,7 @@ def test_skill_is_0_without_meaning_and_1_at_best():
     gain = (best + 0.5 - null).mean()
     assert (at_best.value, at_best.high) == (1, 1)
     assert at_best.low == pytest.approx(1 - 0.0362 / gain, abs=5e-3)
-    assert at_best.exceeds(0, 0.1) == "holds"
+    assert at_best.exceeds(0, 0.1) == "meets"
     assert (at_null.value, at_null.low, at_null.high) == (0, pytest.approx(-0.0362 / gain, abs=5e-3), -at_null.low)
     assert at_null.exceeds(0, 0.1) == "no relevant difference"
     half = skill_of("a")(table(**parts, a_own=(null + best + 0.5) / 2 + 0.1 * (null - best)))
@@ -80,7 +79,7 @@ def test_each_data_set_and_model_is_tested_apart_and_absent_numbers_say_nothing(
     data = pd.DataFrame({"data": ["a"] * 30 + ["b"] * 30, "model": "m", "value": values})
     absent = claim(measure=lambda rows: None)
     found = put_to_test((claim(), absent), data)
-    assert [(f.data, f.verdict, f.evidence.n) for f in found] == [("a", "holds", 30), ("b", "fails", 30)]
+    assert [(f.data, f.verdict, f.evidence.n) for f in found] == [("a", "meets", 30), ("b", "fails", 30)]
 
 
 def test_a_claim_is_well_formed():
@@ -145,7 +144,7 @@ def test_the_least_of_several_holds_only_where_all_do():
 
     nothing = pd.DataFrame()
     assert least(just(1, 2), just(3, 4))(nothing) == Evidence(1.5, 1, 2, 20)
-    assert least(just(1, 2), just(-3, 9))(nothing).exceeds(0) == "undecided"
+    assert least(just(1, 2), just(-3, 9))(nothing).exceeds(0) == "cannot decide"
     assert least(just(-3, 9), just(-2, -1))(nothing).exceeds(0) == "fails"
-    assert least(just(1, 2), just(np.nan, np.nan))(nothing).exceeds(0) == "undecided"
+    assert least(just(1, 2), just(np.nan, np.nan))(nothing).exceeds(0) == "cannot decide"
     assert least(just(1, 2), lambda rows: None)(nothing) is None

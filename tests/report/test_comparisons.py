@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.comparisons import compare_models, comparisons
-from tests.report.readings.test_erasure import NAN, table
+from attnprobe.findings.comparisons import compare_models, comparisons
+from tests.probes.tables import NAN, table
 
 COUNT = 40
 NOISE = np.linspace(-0.05, 0.05, COUNT)
@@ -27,7 +27,7 @@ def verdicts(results):
     return {finding.claim.name: finding.verdict for finding in compare_models(results)}
 
 
-@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "holds"), (-0.2, "fails"), (0.0, "undecided")])
+@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
 def test_context_makes_attention_a_worse_order(lead, verdict):
     results = models("erasure", by_attention(0.5 + lead + NOISE), by_attention(0.5 * ONES))
     assert verdicts(results) == {"order_worse_flanrnn_flannoenc": verdict}
@@ -37,7 +37,7 @@ def test_context_makes_attention_a_worse_order(lead, verdict):
     assert finding.claim.speaks == "neither"
 
 
-@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "holds"), (-0.2, "fails"), (0.0, "undecided")])
+@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
 def test_context_lowers_agreement(lead, verdict):
     effects = models(
         "single_weight", {"tau_attention_effect": 0.3 - lead + NOISE}, {"tau_attention_effect": 0.3 * ONES}
@@ -51,7 +51,7 @@ def test_context_lowers_agreement(lead, verdict):
     assert verdicts(agreement) == dict.fromkeys(expected, verdict)
 
 
-@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "holds"), (-0.2, "fails"), (0.0, "undecided")])
+@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
 def test_convolutional_models_need_more(lead, verdict):
     results = models("erasure", by_attention(0.5 + lead + NOISE), by_attention(0.5 * ONES), names=("hanconv", "hanrnn"))
     assert verdicts(results) == {"needs_more_hanconv_hanrnn": verdict}

@@ -85,13 +85,13 @@ def test_a_set_is_told_by_more_than_colour():
     assert [attributes["title"] for attributes, _ in found] == [
         "0: good — erased", "1: film — kept",
     ]  # fmt: skip
-    assert notebook.label(strip) == "erased: bad: good"
+    assert 'aria-label="erased: bad: good"' in strip_html(strip)
 
 
 def test_a_strip_in_words_names_the_largest():
     strip = Strip("attention", [0.1, 0.5, np.nan, 0.2, 0.2], list("abcde"))
-    assert notebook.label(strip) == "attention: largest b 0.500, d 0.200, e 0.200; 5 in all"
-    assert notebook.label(Strip("gradient", [np.nan], ["a"])) == "gradient: undefined; 1 in all"
+    assert 'aria-label="attention: largest b 0.500, d 0.200, e 0.200; 5 in all"' in strip_html(strip)
+    assert 'aria-label="gradient: undefined; 1 in all"' in strip_html(Strip("gradient", [np.nan], ["a"]))
 
 
 def test_hostile_words_are_text():
@@ -183,3 +183,9 @@ def test_long_frames_are_cut_and_say_so():
     html = explained(notebook.MOST_TEXTS + 5)._repr_html_()
     assert f"The first {notebook.MOST_TEXTS} of {notebook.MOST_TEXTS + 5} texts" in html
     assert html.count("<section>") == notebook.MOST_TEXTS
+
+
+def test_what_was_found_stands_above_the_texts():
+    frame = explained(1)
+    frame.attrs[notebook.SENTENCE] = "It does not <point> at words."
+    assert "<b>It does not &lt;point&gt; at words.</b>" in frame._repr_html_()

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.report.numbers import StoredNumbers, numbers_of, read_numbers
-from attnprobe.report.wide import CLASSES
+from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
+from attnprobe.results.pivot import CLASSES
 from attnprobe.results.table import IMPORTANCES, read_results
 
 KEYS = ["run_id", "probe", "metric", "example_id", "step"]
@@ -78,9 +78,9 @@ def test_what_is_said_of_importances_is_not_copied_with_every_column(make_run):
 
 def test_several_runs_together_are_those_one_by_one(two):
     runs = [RunDirectory(two / name) for name in ("a", "b")]
-    together = StoredNumbers.together([StoredNumbers.of([run]) for run in runs])
+    together = Numbers.together([Numbers.of([run]) for run in runs])
     pd.testing.assert_frame_equal(together.rows("erasure"), read_numbers(two).rows("erasure"))
-    values = [numbers.rows("adversarial")["value"] for numbers in (together, StoredNumbers.of(runs))]
+    values = [numbers.rows("adversarial")["value"] for numbers in (together, Numbers.of(runs))]
     np.testing.assert_array_equal(*values)
 
 

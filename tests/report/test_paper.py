@@ -7,7 +7,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from attnprobe.report.paper import Paper
+from attnprobe.report.tables import write_paper
 
 INNER = r"\hangindent=1em\quad "
 """What stands before the title of a number that belongs to the one above it."""
@@ -39,7 +39,7 @@ def written(tmp_path):
             rows(probe="skill", mean=0.75, seed=1),
         ]
     )
-    (path,) = Paper(frame).write(tmp_path)
+    (path,) = write_paper(frame, tmp_path)
     return path
 
 
@@ -71,7 +71,7 @@ def test_two_numbers_of_one_title_stay_two(tmp_path):
             for end, title in (("", f"tau(attention, {name})"), ("_std", "  standard deviation"))
         ]
     )
-    text = Paper(frame).write(tmp_path)[0].read_text(encoding="utf-8")
+    text = write_paper(frame, tmp_path)[0].read_text(encoding="utf-8")
     numbers = re.findall(r"^(.*?) & .*? & 60 & (0\.\d+)", text, re.M)
     assert numbers == [
         ("tau(attention, gradient)", "0.250"), (f"{INNER}standard deviation", "0.250"),
@@ -90,4 +90,4 @@ def test_a_real_latex_compiles_it(written):
 
 
 def test_no_number_no_document(tmp_path):
-    assert Paper(pd.DataFrame([rows(probe="permutation", group="predicted 0")])).write(tmp_path) == []
+    assert write_paper(pd.DataFrame([rows(probe="permutation", group="predicted 0")]), tmp_path) == []

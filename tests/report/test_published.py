@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.published import _everything, compare, published
-from attnprobe.results.statistics import interval
+from attnprobe.evidence.published import _everything, compare, published
+from attnprobe.evidence.statistics import interval
 from attnprobe.results.table import read_results
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from attnprobe.findings.quality import quality, quality_of
 from attnprobe.report.page.build import write_report
-from attnprobe.report.quality import quality, quality_of
 from tests.runs import seal_again
 
 

@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.claims import Finding
-from attnprobe.report.evidence import Evidence
-from attnprobe.report.numbers import HeldNumbers
-from attnprobe.report.readings.agreement import READING
-from attnprobe.report.reliability import CEILING, TEXTS, reliability, with_ceilings
-from attnprobe.report.verdicts import MEETS, NOT_INFORMATIVE, verdicts
+from attnprobe.evidence.claims import CEILING, TEXTS, Finding, reliability, with_ceilings
+from attnprobe.evidence.evidence import FAILS, MEETS, NOT_INFORMATIVE, Evidence
+from attnprobe.findings.verdicts import judge
+from attnprobe.probes.agreement import READING
+from attnprobe.results.numbers import numbers_of
 
 WORDS = 12
 
@@ -27,7 +26,7 @@ def run_of(scores, measure="leave_one_out", seed=0):
     rows += [
         {"metric": "predicted_class", "example_id": text, "step": np.nan, "value": 0.0} for text in range(len(scores))
     ]
-    return HeldNumbers(pd.DataFrame(rows).assign(**identity))
+    return numbers_of(pd.DataFrame(rows).assign(**identity))
 
 
 def drawn(seed, texts=60):
@@ -87,7 +86,8 @@ def test_no_agreement_is_claimed_with_a_measure_that_does_not_agree_with_itself(
     agreement, gradient, about = with_ceilings([held("leave_one_out"), held("gradient")], runs)
     assert gradient == held("gradient")  # nothing is known of it
     assert about.claim.name == "leave_one_out_agrees_with_itself"
-    assert about.verdict == ("holds" if reliable else "fails")
-    line = next(one for one in verdicts([agreement, gradient, about]) if one.criterion == "agreement")
-    assert line.state == state
-    assert reliable or "leave-one-out hardly agrees with itself over seeds" in line.reason
+    assert about.verdict == (MEETS if reliable else FAILS)
+    rows = judge([("test-agreement", one) for one in (agreement, gradient, about)])
+    line = rows[rows["criterion"] == "agreement"].iloc[0]
+    assert line["verdict"] == state
+    assert reliable or "leave-one-out hardly agrees with itself over seeds" in line["reason"]

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnprobe.report.evidence import Evidence
-from attnprobe.report.skill import skill_of
-from attnprobe.results.rows import Rows
+from attnprobe.evidence.evidence import Evidence, skill_of
+from attnprobe.results.table import Rows
 
 IDENTITY = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "skill"}
 

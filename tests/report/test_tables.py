@@ -4,24 +4,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.report.claims import CRITERIA
-from attnprobe.report.numbers import numbers_of
-from attnprobe.report.published import compare
-from attnprobe.report.tables import all_findings, all_tables, latex, latex_table, write_tables
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.claims import CRITERIA
+from attnprobe.evidence.published import compare
+from attnprobe.findings.table import COLUMNS
+from attnprobe.report.tables import all_tables, latex, latex_table, write_tables
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
-from tests.report.readings.test_erasure import NAN, erased, table
+from tests.probes.tables import NAN, erased, table
 
 
 def tables(results):
     numbers = numbers_of(results)
-    return {table.name: table.rows for table in all_tables(numbers, compare(numbers), all_findings(numbers))}
+    nothing = pd.DataFrame(columns=COLUMNS).astype({"primary": bool})
+    return {table.name: table.rows for table in all_tables(numbers, compare(numbers), nothing)}
 
 
 def test_files_of_a_run(make_run, tmp_path):
     run = make_run(data="sst", model="lstm_additive")
     files = write_tables(run, tmp_path / "tables")
-    names = ["headlines", "findings", "published"]
+    names = ["headlines", "findings", "published", "verdicts"]
     assert [file.name for file in files] == [f"{name}.{kind}" for name in names for kind in ("csv", "tex")]
     headlines = pd.read_csv(files[0])
     expected = compare(read_results(run))
@@ -32,8 +34,8 @@ def test_files_of_a_run(make_run, tmp_path):
     assert row["difference"] == pytest.approx(row["mean"] - row["published"])
     findings = pd.read_csv(files[2])
     assert set(findings["criterion"]) <= set(CRITERIA)
-    assert {"holds", "fails", "undecided"} >= set(findings["verdict"])
-    assert (findings["verdict"].eq("holds") == (findings["low"] > findings["threshold"])).all()
+    assert {"meets", "fails", "cannot decide"} >= set(findings["interval_verdict"])
+    assert (findings["interval_verdict"].eq("meets") == (findings["low"] > findings["threshold"])).all()
     assert "\\label{tab:findings}" in files[3].read_text(encoding="utf-8")
 
 

@@ -4,31 +4,33 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.models.controls import GivenAttention
-from attnprobe.models.lexicon import LexiconAttention
-from attnprobe.report.claims import Claim, Finding
-from attnprobe.report.evidence import Evidence
-from attnprobe.report.page.runs import Run
-from attnprobe.report.quality import quality
-from attnprobe.report.track_record import COLUMNS, NONE, track_record
-from attnprobe.report.verdicts import (
+from attnprobe.evidence.claims import Claim, Finding
+from attnprobe.evidence.evidence import (
     CANNOT_DECIDE,
     FAILS,
-    LINES,
-    MECHANISMS,
     MEETS,
     NO_DIFFERENCE,
     NOT_INFORMATIVE,
     NOT_MEANINGFUL,
     NOT_TESTED,
     TOO_RARE,
+    Evidence,
+)
+from attnprobe.findings.groups import Run
+from attnprobe.findings.quality import quality
+from attnprobe.findings.verdicts import (
+    COLUMNS,
+    LINES,
+    MECHANISMS,
+    NONE,
     encoder_of,
     first_sentence,
     guessing,
+    judge,
     mechanism_of,
-    verdict_rows,
-    verdicts,
+    track_record,
 )
+from attnprobe.models.controls import GivenAttention, LexiconAttention
 
 ABOVE, BELOW, ACROSS, WITHIN = (0.5, 0.3, 0.7), (-0.5, -0.7, -0.3), (0.1, -0.2, 0.4), (0.0, -0.05, 0.05)
 
@@ -41,8 +43,18 @@ def finding(numbers, criterion="erasure", level="word", *, primary=True, name="c
     return Finding(claim, Evidence(*numbers, n=100, **evidence), "sst", "lstm")
 
 
+def verdicts(findings, **settings):
+    return judge([("test-x", one) for one in findings], **settings)
+
+
+def lines(findings, **settings):
+    """The rows of the card."""
+    table = verdicts(findings, **settings)
+    return [*table[table["primary"]].itertuples(index=False)]
+
+
 def states(*findings, **settings):
-    return {(one.criterion, one.level): one.state for one in verdicts(findings, **settings)}
+    return {(one.criterion, one.level): one.verdict for one in lines(findings, **settings)}
 
 
 @pytest.mark.parametrize(
@@ -61,9 +73,9 @@ def test_a_line_goes_by_its_primary_claim(given, state):
 def test_a_card_is_corrected_for_the_number_of_its_claims():
     barely = (0.3, 0.105, 0.495)  # p = 0.044 against the smallest difference, 0.1
     assert states(finding(barely))["erasure", "word"] == MEETS
-    both = verdicts([finding(barely), finding(barely, "agreement")])
-    decided = [one for one in both if one.state != NOT_TESTED]
-    assert [one.state for one in decided] == [CANNOT_DECIDE] * 2
+    both = lines([finding(barely), finding(barely, "agreement")])
+    decided = [one for one in both if one.verdict != NOT_TESTED]
+    assert [one.verdict for one in decided] == [CANNOT_DECIDE] * 2
     assert "among all the claims" in decided[0].reason
     assert decided[0].p == pytest.approx(0.088, abs=2e-3)
     clear = states(finding(ABOVE), finding(barely, "agreement"))
@@ -72,7 +84,7 @@ def test_a_card_is_corrected_for_the_number_of_its_claims():
 
 def test_a_model_that_guesses_has_no_verdict_at_all():
     found = verdicts([finding(ABOVE), finding(BELOW, "necessity", "model")], guessing="accuracy 0.500")
-    assert {one.state for one in found} == {NOT_MEANINGFUL, NOT_TESTED}
+    assert set(found["verdict"]) == {NOT_MEANINGFUL, NOT_TESTED}
     sentence = "Do not read this attention: the classifier is not shown to be better than guessing (accuracy 0.500)."
     assert first_sentence(found) == first_sentence(verdicts([]), guessing="accuracy 0.500") == sentence
 
@@ -149,7 +161,7 @@ def test_five_kinds_of_model_have_five_first_sentences(monkeypatch, tmp_path):
     labels = draw.integers(0, 2, 300)
     said = {"coin_flips": draw.integers(0, 2, 300), "guesser": np.ones(300, int)}
     monkeypatch.setattr(
-        "attnprobe.report.verdicts.quality_of", lambda path, split: quality(labels, said[path.name], ["bad", "good"])
+        "attnprobe.findings.verdicts.quality_of", lambda path, split: quality(labels, said[path.name], ["bad", "good"])
     )
     skills = {"Rationale": (0.95, 0.94, 0.96), "Position": (0.0, -0.02, 0.02), "Random": (0.0, -0.03, 0.03)}
     sentences = []
@@ -187,7 +199,7 @@ def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
     assert track_record("erasure", "word", "lstm", "c", table=table.iloc[:1]).words == NONE
     alone = track_record("erasure", "state", "lstm", "c", table=records((40, 38), None, "state"))
     assert "95 % [83, 99] of 40; on wrong attention that is unknown" in alone.words
-    assert verdicts([finding(ACROSS)])[5].track_record == ""  # nothing was decided
+    assert lines([finding(ACROSS)])[5].track_record == ""  # nothing was decided
 
 
 @pytest.mark.parametrize(
@@ -198,10 +210,10 @@ def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
      ((5, 4), (10, 1), MEETS, FAILS)],  # too few models to show either
 )  # fmt: skip
 def test_a_test_that_was_shown_not_to_tell_decides_nothing(monkeypatch, right, wrong, of_yes, of_no):
-    monkeypatch.setattr("attnprobe.report.track_record.calibration", lambda: records(right, wrong))
+    monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: records(right, wrong))
     for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
-        verdict = verdicts([finding(numbers)], encoder="lstm")[5]
-        assert verdict.state == state
+        verdict = lines([finding(numbers)], encoder="lstm")[5]
+        assert verdict.verdict == state
         assert verdict.track_record.startswith("Track record on models of this kind")
         assert ("for this kind of model the test says" in verdict.reason) == (state == NOT_INFORMATIVE)
 
@@ -225,10 +237,10 @@ WEAK, LOOSE, GOOD = ((40, 10), (60, 0)), ((40, 40), (60, 30)), ((40, 40), (60, 0
      (((*WEAK[:1], None),) * 2, MEETS, FAILS)],  # of words a rate on wrong attention belongs to it
 )  # fmt: skip
 def test_what_no_measured_kind_of_model_could_tell_is_not_told_of_another(monkeypatch, measured, of_yes, of_no):
-    monkeypatch.setattr("attnprobe.report.track_record.calibration", lambda: kinds(*measured))
+    monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: kinds(*measured))
     for numbers, state in ((ABOVE, of_yes), (BELOW, of_no)):
-        verdict = verdicts([finding(numbers)], encoder="transformer")[5]
-        assert (verdict.state, verdict.track_record) == (state, NONE)
+        verdict = lines([finding(numbers)], encoder="transformer")[5]
+        assert (verdict.verdict, verdict.track_record) == (state, NONE)
         assert ("for every kind of model that was measured (kind0, kind1" in verdict.reason) == (
             state == NOT_INFORMATIVE
         )
@@ -246,9 +258,16 @@ def test_a_run_says_what_its_encoder_is():
     assert encoder_of({}) == encoder_of({"training": {"model": None}}) == ""
 
 
-def test_verdicts_are_a_table():
-    rows = verdict_rows(verdicts([finding(ABOVE)]))
-    assert len(rows) == len(LINES)
-    assert rows.loc[5, ["criterion", "level", "state", "value", "smallest"]].tolist() == [
-        "erasure", "word", MEETS, 0.5, 0.1,
+def test_the_rows_are_the_card_and_then_the_details():
+    about_the_test = replace(
+        finding(ABOVE, name="e"), claim=replace(finding(ABOVE).claim, speaks="neither", primary=False, name="e")
+    )
+    rows = verdicts([finding(BELOW, primary=False, name="d"), finding(ABOVE), about_the_test])
+    assert rows["primary"].tolist() == [True] * len(LINES) + [False] * 2
+    assert rows["claim"].tolist()[5:] == ["c", "", "", "d", "e"]
+    assert rows.loc[5, ["criterion", "level", "verdict", "value", "smallest", "section"]].tolist() == [
+        "erasure", "word", MEETS, 0.5, 0.1, "test-x",
     ]  # fmt: skip
+    assert rows.loc[8, ["verdict", "interval_verdict"]].tolist() == [FAILS, FAILS]
+    guessed = verdicts([finding(ABOVE)], guessing="by a coin").loc[5]
+    assert (guessed["verdict"], guessed["interval_verdict"]) == (NOT_MEANINGFUL, MEETS)

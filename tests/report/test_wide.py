@@ -1,44 +1,15 @@
-"""Wide tables from long ones and from numbers that are read metric by metric, against a pivot of all rows."""
+"""Wide tables from long ones, against a pivot of all rows."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.figures.draw import drawn
-from attnprobe.report.numbers import HeldNumbers, Numbers, read_numbers
-from attnprobe.report.reading import readings
-from attnprobe.report.wide import RUN, metrics_there, per_example
-from attnprobe.results.rows import Rows
-from attnprobe.results.table import read_results
+from attnprobe.results.numbers import read_numbers
+from attnprobe.results.pivot import RUN, metrics_there, per_example
+from attnprobe.results.table import Rows, read_results
 
 IDENTITY = {"experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "erasure"}
 KEYS = [*RUN, "example_id"]
-
-
-class Watched(Numbers):
-    """Numbers that keep record of which metrics were asked for together."""
-
-    def __init__(self, numbers: Numbers):
-        self.numbers, self.attrs, self.asked = numbers, numbers.attrs, []
-
-    @property
-    def probes(self):
-        return self.numbers.probes
-
-    @property
-    def runs(self):
-        return self.numbers.runs
-
-    def metrics(self, probe):
-        return self.numbers.metrics(probe)
-
-    def rows(self, probe, metrics=("*",), *, stepped=(), example_ids=None):
-        rows = self.numbers.rows(probe, metrics, stepped=stepped, example_ids=example_ids)
-        self.asked.append(set(rows["metric"].unique()))
-        return rows
-
-    def with_attrs(self, attrs):
-        return Watched(self.numbers.with_attrs(attrs))
 
 
 @pytest.fixture
@@ -62,17 +33,16 @@ def plain(wide):
 
 
 @pytest.mark.parametrize("one_run", [True, False])
-def test_metric_by_metric_gives_the_pivot_of_all_rows(three, one_run):
+def test_a_wide_table_is_the_pivot_of_all_rows(three, one_run):
     place = three / "a" if one_run else three
     results, numbers = read_results(place), read_numbers(place)
     metrics = [*(name for name in numbers.metrics("erasure") if name.startswith("removed_")), "no_such_metric"]
     assert len(metrics) > 4
     expected = pivoted(results, metrics)
     assert len(expected) == (9 if one_run else 28)
-    for source in (results, numbers, HeldNumbers(results)):
-        pd.testing.assert_frame_equal(
-            plain(per_example(source, "erasure", metrics)), expected, check_names=False, check_dtype=False
-        )
+    for source in (results, numbers.rows("erasure", stepped=("*",))):
+        found = plain(per_example(source, "erasure", metrics))
+        pd.testing.assert_frame_equal(found, expected, check_names=False, check_dtype=False)
         assert metrics_there(source, "erasure") == set(numbers.metrics("erasure"))
 
 
@@ -93,25 +63,3 @@ def test_no_example_of_any_metric_gives_the_columns():
     wide = per_example(table, "erasure", ["first"])
     assert list(wide.columns) == [*KEYS, "first"]
     assert wide.empty
-
-
-def test_what_is_read_by_metric_is_never_in_memory_together():
-    """Figures and tables of many rankings of many examples: one metric's rows at a time."""
-    rows, ids = Rows(), np.arange(6)
-    for metric, value in (("content_length", 5.0), ("never_flips", 0.0)):
-        rows.add(metric, ids, np.full(6, value))
-    for place, name in enumerate(("attention", "gradient", "random", "optimal")):
-        for kind, value in (("removed_count", place + 1.0), ("removed_fraction", place / 5), ("regret", float(place))):
-            rows.add(f"{kind}_{name}", ids, np.full(6, value))
-    watched = Watched(HeldNumbers(rows.table(IDENTITY | {"run_id": "run"}).to_pandas()))
-    reading = readings()["erasure"]
-    drawings = [drawing for drawing in reading.drawings if drawing.by_metric]
-    tables = [table for table in reading.tables if table.by_metric]
-    assert drawings
-    assert tables
-    for drawing in drawings:
-        assert drawn(drawing, watched) is not None
-    for table in tables:
-        assert len(table.built(watched, "erasure")) == 4 * 3
-    assert len(watched.asked) > 14
-    assert {len(metrics) for metrics in watched.asked} == {1}

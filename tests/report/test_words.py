@@ -1,7 +1,9 @@
 import pandas as pd
 
-from attnprobe.report.quality import quality
-from attnprobe.report.words import numbered, plain_words
+from attnprobe.findings.quality import quality
+from attnprobe.report.terminal import numbered, plain_words
+
+RUN = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0, "split": "test"}
 
 
 def table(**metrics):
@@ -10,7 +12,14 @@ def table(**metrics):
     for name, values in metrics.items():
         probe, metric = name.split("__")
         rows += [
-            {"probe": probe, "metric": metric, "example_id": number, "step": float("nan"), "value": value}
+            RUN
+            | {
+                "probe": probe,
+                "metric": metric,
+                "example_id": number,
+                "step": float("nan"),
+                "value": value,
+            }
             for number, value in enumerate(values)
         ]
     return pd.DataFrame(rows)

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import shutil
@@ -7,14 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.results.checksums import DamagedRun, read_sealed, sealed
-from attnprobe.results.directory import MARKER, RunDirectory
-from attnprobe.results.files import write_sealed, write_table
-from attnprobe.results.finding import DamagedRunWarning, find_runs
-from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.results.rows import Rows
-from attnprobe.results.table import read_examples, read_results
+from attnprobe.core.errors import UserError
+from attnprobe.results.directory import MARKER, DamagedRunWarning, RunDirectory, find_runs
+from attnprobe.results.files import DamagedRun, read_sealed, sealed, write_sealed, write_table
+from attnprobe.results.table import Rows, read_examples, read_results
+from attnprobe.results.writer import CHECKPOINTS, LOCK, OwnRunDirectory
 from tests.runs import seal
 
 IDENTITY = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 3, "split": "test", "probe": "a"}
@@ -76,7 +74,7 @@ def test_a_manifest_may_list_nothing_outside_the_run(tmp_path, name):
     manifest = RunDirectory(run).manifest()
     manifest["files"][name] = manifest["files"]["tables/a.parquet"]
     write_sealed(manifest, run / "manifest.json")
-    with pytest.raises(DamagedRun, match="expected one within"):
+    with pytest.raises(DamagedRun, match=r"expected one within|a run has no file of this name"):
         read_results(run)
 
 
@@ -119,130 +117,180 @@ def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
     assert content_of(place) == before
 
 
-def test_only_listed_files_are_removed(tmp_path):
-    run = OwnRunDirectory(tmp_path / "run")
+def begun(directory, *names):
+    """A run that has prepared these files, and true ones of a training."""
+    run = OwnRunDirectory(directory)
     run.mark()
-    for name in ("tables/a.parquet", "model.safetensors"):
-        path = run.place(name)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("ours")
-    run.folder("checkpoints/").mkdir()
-    (run / "checkpoints/x").write_text("ours")
-    for name in ("tables/notes.txt", "thesis.tex"):
+    run.write_config("a: 1\n")
+    run.place("model.safetensors").write_text("weights")
+    trained = run.finish_training({})
+    for name in names:
+        run.place(name).write_text("new")
+    return run, trained["files"]
+
+
+def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
+    run, files = begun(tmp_path / "run", "tables/a.parquet")
+    assert not (run / "tables").exists()
+    assert run.file("tables/a.parquet").read_text() == "new"
+    run.finish({"tables": {"a": {}}}, files)
+    assert RunDirectory(run.path).verify()["files"].keys() == {"config.yaml", "model.safetensors", "tables/a.parquet"}
+    assert {path.name for path in run.path.iterdir()} == {
+        MARKER, "config.yaml", "manifest.json", "model.safetensors", "tables", "training.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_run_that_is_killed_after_its_manifest_is_whole_and_its_next_command_tidies_up(tmp_path, monkeypatch, moved):
+    """What was measured before has been replaced in the manifest, and the files are not all in their places."""
+    run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet")
+    run.finish({"tables": {"a": {}, "b": {}}}, files)
+    before = RunDirectory(run.path).manifest()
+    again = OwnRunDirectory(run.path)
+    again.mark()
+    for name in ("tables/a.parquet", "tables/b.parquet"):
+        again.place(name).write_text("newer")
+    assert RunDirectory(run.path).file("tables/a.parquet").read_text() == "new"
+    with monkeypatch.context() as patched:
+        left, replace = [moved], os.replace
+
+        def killed(source, target):
+            if "partial" not in str(source):
+                if not left[0]:
+                    raise KeyboardInterrupt
+                left[0] -= 1
+            replace(source, target)
+
+        patched.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt) if moved < 2 else contextlib.nullcontext():
+            again.finish({"tables": before["tables"]}, before["files"])
+    reader = RunDirectory(run.path)
+    reader.verify()
+    assert [reader.file(f"tables/{name}.parquet").read_text() for name in "ab"] == ["newer"] * 2
+    OwnRunDirectory(run.path).mark()
+    assert [(run / f"tables/{name}.parquet").read_text() for name in "ab"] == ["newer"] * 2
+    assert not (run / ".attnprobe.new").exists()
+    reader.verify()
+
+
+def test_what_was_prepared_and_never_true_is_removed_by_the_next_command(tmp_path):
+    run, _ = begun(tmp_path / "run", "tables/a.parquet")
+    (run.folder(CHECKPOINTS) / "epoch=1.ckpt").write_text("")
+    (run.folder(CHECKPOINTS) / "mine.txt").write_text("mine")
+    (run / ".attnprobe.new/tables/.a.parquet.7.partial").write_text("")
+    OwnRunDirectory(run.path).mark()
+    assert {path.as_posix() for path in content_of(run / ".attnprobe.new")} == {"checkpoints/mine.txt"}
+
+
+def test_only_listed_files_of_names_that_a_run_has_are_removed(tmp_path):
+    run, files = begun(tmp_path / "run", "tables/a.parquet")
+    run.finish({}, files)
+    mine = ("tables/notes.txt", "tables/mine.parquet", "thesis.tex", "parts/a.part", "checkpoints/a.ckpt", "figures/x.pdf",
+            ".figures.partial/x")  # fmt: skip
+    for name in mine:
+        (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_text("mine")
+    write_sealed({"files": [*run.names(), "thesis.tex", "../other", "tables/", ".git/", "parts/"]}, run / MARKER)
     run.discard()
-    assert set(content_of(run.path)) == {Path(name) for name in (
-        MARKER, "tables/notes.txt", "thesis.tex")}  # fmt: skip
+    assert set(content_of(run.path)) == {Path(name) for name in (MARKER, *mine)}
     run.refuse_foreign()  # it is still the run's own
-    for name in ("tables/notes.txt", "thesis.tex"):
-        (run / name).unlink()
-    (run / "tables").rmdir()
-    run.discard()
-    assert not run.path.exists()
 
 
-def test_a_folder_that_was_never_made_or_is_a_link_by_now_is_left(tmp_path):
+def test_a_file_that_the_run_did_not_write_is_not_replaced(tmp_path):
+    run, files = begun(tmp_path / "run", "tables/a.parquet")
+    (run / "tables").mkdir()
+    (run / "tables/a.parquet").write_text("mine")
+    with pytest.raises(UserError, match=r"tables/a\.parquet is there and was not written by this run"):
+        run.finish({}, files)
+    assert (run / "tables/a.parquet").read_text() == "mine"
+    assert not run.is_finished
+
+
+@pytest.mark.parametrize(
+    "name", ["tables", ".attnprobe.new", "tables/a.parquet", "manifest.json", ".attnprobe.new/tables"]
+)
+def test_nothing_is_written_through_a_link(tmp_path, name):
+    run, files = begun(tmp_path / "run", "tables/a.parquet")
+    run.finish({}, files)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/a.parquet").write_text("mine")
+    kept = run.path / name
+    if kept.exists():
+        os.rename(kept, tmp_path / "away")
+    kept.parent.mkdir(exist_ok=True)
+    kept.symlink_to(tmp_path / "theirs" if not name.endswith(("json", "parquet")) else tmp_path / "theirs/a.parquet")
+
+    def measured_again():
+        again = OwnRunDirectory(run.path)
+        again.mark()
+        again.place("tables/a.parquet").write_text("new")
+        again.finish({}, files)
+
+    with pytest.raises(UserError):
+        measured_again()
+    OwnRunDirectory(run.path).discard()
+    assert content_of(tmp_path / "theirs") == {Path("a.parquet"): b"mine"}
+    assert kept.is_symlink()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_written_to(tmp_path, make):
+    run, files = begun(tmp_path / "run")
+    make(run / "manifest.json")
+    with pytest.raises(UserError, match=r"manifest\.json is something else, expected a file"):
+        run.finish({}, files)
+
+
+def test_a_folder_of_another_library_that_is_the_users_is_used_and_never_removed(tmp_path):
     run, theirs = OwnRunDirectory(tmp_path / "run"), tmp_path / "theirs"
     run.mark()
-    for name in ("checkpoints/", "training/", "wandb/"):
-        run.folder(name)
+    (run / "training").mkdir()
+    (run / "training/metrics.csv").write_text("mine")
+    run.folder("training/")
+    (run.folder("wandb/") / "run-1").mkdir(parents=True)
+    (run / "wandb/run-1/log").write_text("the run's")
+    (run / "wandb/mine.txt").write_text("mine")
+    (run / "wandb/run-2").symlink_to(theirs)
     theirs.mkdir()
-    (theirs / "curve.csv").write_text("mine")
-    (run / "training/").symlink_to(theirs)
-    (run / "wandb/").mkdir()
-    (run / "wandb/").joinpath("log").write_text("the run's")
+    (theirs / "log").write_text("mine")
     run.clear()
-    assert (run / "training/").is_symlink()
-    assert (theirs / "curve.csv").read_text() == "mine"
-    assert not (run / "wandb/").exists()
+    assert {path.as_posix() for path in content_of(run.path)} == {MARKER, "training/metrics.csv", "wandb/mine.txt"}
+    assert (theirs / "log").read_text() == "mine"
 
 
 def test_a_kill_while_the_list_is_written_leaves_a_usable_folder(tmp_path):
     run = OwnRunDirectory(tmp_path / "run")
     run.path.mkdir()
     (run.path / f".{MARKER}.123.partial").write_text("{")
+    (run.path / LOCK).write_text("process 7 on this machine")
     run.refuse_foreign()
     run.mark()
-    assert [path.name for path in run.path.iterdir()] == [MARKER]
-
-
-def test_what_a_killed_write_left_is_removed_and_nothing_of_that_kind_that_is_not_listed(tmp_path):
-    run = OwnRunDirectory(tmp_path / "run")
-    run.mark()
-    run.place("tables/a.parquet").parent.mkdir()
-    (run / "tables/.a.parquet.7.partial").write_text("")
-    (run / "tables/.mine.7.partial").write_text("")
-    OwnRunDirectory(run.path).mark()
-    assert [path.name for path in (run / "tables").iterdir()] == [".mine.7.partial"]
-
-
-def test_clearing_removes_what_killed_writes_left_before_it_forgets_whose_that_is(tmp_path):
-    run = OwnRunDirectory(tmp_path / "run")
-    run.mark()
-    run.place("tables/a.parquet").parent.mkdir()
-    (run / "tables/.a.parquet.7.partial").write_text("")
-    (run / "tables/.mine.7.partial").write_text("")
-    run.clear()
-    assert [path.name for path in (run / "tables").iterdir()] == [".mine.7.partial"]
-
-
-def started_run(directory):
-    """A run that has trained, and is about to write its manifest."""
-    run = OwnRunDirectory(directory)
-    run.mark()
-    run.declare("model.safetensors")
-    (run / "model.safetensors").write_text("weights")
-    trained = run.finish_training({}, ["model.safetensors"])
-    run.write_config("a: 1\n")
-    return run, trained["files"]
+    assert {path.name for path in run.path.iterdir()} == {MARKER, LOCK}
 
 
 @pytest.mark.parametrize("gone", [MARKER, "training.json", "model.safetensors", "config.yaml"])
 def test_a_run_of_which_somebody_has_removed_a_file_meanwhile_does_not_finish(tmp_path, gone):
-    run, files = started_run(tmp_path / "run")
+    run, files = begun(tmp_path / "run")
     (run / gone).unlink()
-    with pytest.raises(UserError, match=rf"lost .*{gone}: somebody has removed it while the run was going on"):
+    with pytest.raises(UserError, match=gone):
         run.finish({}, files)
     assert not run.is_finished
 
 
 def test_a_run_that_is_removed_at_its_last_moment_leaves_no_manifest_alone(tmp_path, monkeypatch):
-    run, files = started_run(tmp_path / "run")
-    monkeypatch.setattr(run, "_expect", lambda names: shutil.rmtree(run.path))  # after the last look, before the write
-    monkeypatch.setattr("attnprobe.results.ownership.record_of", lambda path: {"sha256": "", "bytes": 0})
+    run, files = begun(tmp_path / "run")
+    original = run._checked
+
+    def removed(name):
+        if name == "manifest.json":
+            shutil.rmtree(run.path, ignore_errors=True)  # after the last look, before the write
+        return original(name)
+
+    monkeypatch.setattr(run, "declare", lambda *names: None)
+    monkeypatch.setattr(run, "_checked", removed)
     with pytest.raises(FileNotFoundError):
         run.finish({}, files)
     assert not run.path.exists()
-
-
-def test_what_was_written_after_the_list_was_removed_is_removed_with_the_run(tmp_path):
-    run, _ = started_run(tmp_path / "run")
-    path = run.place("tables/a.parquet")
-    shutil.rmtree(run.path)
-    path.parent.mkdir(parents=True)
-    path.write_text("ours")
-    with pytest.raises(UserError, match="lost"):
-        run.place("tables/b.parquet")
-    run.discard()
-    assert not run.path.exists()
-
-
-def test_what_a_killed_write_left_goes_with_the_rest_of_the_run(tmp_path):
-    run = OwnRunDirectory(tmp_path / "run")
-    run.mark()
-    run.place("tables/a.parquet").parent.mkdir()
-    (run / "tables/.a.parquet.7.partial").write_text("")
-    run.discard()
-    assert not run.path.exists()
-
-
-def test_a_withdrawn_table_is_in_no_manifest_until_it_is_written_again(tmp_path):
-    directory = finished_run(tmp_path / "run")
-    run = OwnRunDirectory(directory)
-    run.withdraw(["a"], ["examples/test.parquet"])
-    manifest = RunDirectory(directory).verify()
-    assert (manifest["tables"], manifest["files"]) == ({}, {})
-    assert manifest["run_id"] == "r"
 
 
 def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attnprobe.results.metrics import (
+from attnprobe.core.metrics import (
     JSD,
     TAU,
     TVD,
@@ -16,7 +16,8 @@ from attnprobe.results.metrics import (
     declared,
     warn_of_undeclared,
 )
-from attnprobe.results.rows import Rows
+from attnprobe.results import table
+from attnprobe.results.table import Rows
 
 IDENTITY = {"run_id": "a", "experiment": "b", "data": "c", "model": "d", "seed": 0, "split": "test", "probe": "mine"}
 METRICS = (
@@ -45,9 +46,14 @@ def test_the_manifest_has_open_ends_as_null():
     assert Scale.of(METRICS[3].facts) == JSD
 
 
+@pytest.fixture(autouse=True)
+def small_row_groups(monkeypatch):
+    monkeypatch.setattr(table, "ROW_GROUP", 3)
+
+
 def written(tmp_path, *values):
     """The extremes of a table of `tvd`, over row groups of three rows."""
-    rows = Rows(row_group=3)
+    rows = Rows()
     for number, value in enumerate(values):
         rows.add("tvd", np.array([number]), np.array([value]))
     rows.add("jsd", np.array([0]), np.array([np.nan]))

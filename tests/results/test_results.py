@@ -5,13 +5,12 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.statistics import interval
+from attnprobe.results.directory import COLUMNS
 from attnprobe.results.files import write_json, write_table
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.rows import Rows
-from attnprobe.results.schema import COLUMNS
-from attnprobe.results.statistics import interval
-from attnprobe.results.table import read_results
+from attnprobe.results.table import Rows, read_results
 from tests.runs import seal
 
 IDENTITY = {

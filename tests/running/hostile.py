@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 from hydra._internal.instantiate import _instantiate2
 
-from attnprobe.errors import UserError
-from attnprobe.loading import checked_settings
-from attnprobe.results.checksums import signed
-from attnprobe.running.settings import Settings, resumed
+from attnprobe.core.errors import UserError
+from attnprobe.results.files import signed
+from attnprobe.runs.load import checked_settings
+from attnprobe.runs.settings import Settings, resumed
 from tests.runs import composed
 
 ELSEWHERE = [
@@ -73,18 +73,18 @@ ELSEWHERE = [
     "not_installed_anywhere.Encoder",
 ]
 OURS = [
-    "attnprobe.launching.slots.Process",
-    "attnprobe.launching.cluster.Command",
-    "attnprobe.launching.cluster.Command.__call__",
+    "attnprobe.runs.launching._Process",
+    "attnprobe.runs.launching.RemoteJob",
+    "attnprobe.runs.launching.RemoteJob.__call__",
     "attnprobe.results.files.write_json",
     "attnprobe.results.files.os.system",
-    "attnprobe.running.prepare.discard",
-    "attnprobe.loading.load_run",
-    "attnprobe.loading.instantiate",
-    "attnprobe.loading.os.system",
-    "attnprobe.loading.torch.load",
-    "attnprobe.loading.TrainedRun",
-    "attnprobe.report.page.browser.packing.base64.b64decode",
+    "attnprobe.runs.prepare.discard",
+    "attnprobe.runs.load.load_run",
+    "attnprobe.runs.load.instantiate",
+    "attnprobe.runs.load.os.system",
+    "attnprobe.runs.load.torch.load",
+    "attnprobe.runs.load.TrainedRun",
+    "attnprobe.report.page.browser.base64.b64decode",
     "attnprobe.models.encoders.Encoder",
     "attnprobe.models.encoders.nn.Linear",
     "attnprobe.models.encoders.torch.hub.load",
@@ -97,11 +97,11 @@ OURS = [
     "attnprobe.models.encoders.__loader__.load_module",
     "attnprobe.models.classifier.Encoder",
     "attnprobe.models.classifier.AttentionClassifier",
-    "attnprobe.errors.UserError",
-    "attnprobe.studies.audit.Audit",
+    "attnprobe.core.errors.UserError",
+    "attnprobe.findings.studies.audit.Audit",
     "attnprobe.load_run",
     "attnprobe.__main__.main",
-    "attnprobe.running.run.run",
+    "attnprobe.runs.run.run",
     "attnprobe.nowhere.Encoder",
     "attnprobe.probes.base.Probe",
     "attnprobe.probes.base.ProbeRunner",

@@ -1,6 +1,5 @@
 """A run directory is data: nothing that its settings or a study's plan say is called, followed or looked up."""
 
-import json
 import tempfile
 from contextlib import suppress
 
@@ -9,23 +8,21 @@ import yaml
 from hydra.utils import instantiate
 
 import attnprobe
-from attnprobe.data.teaching import Teacher
-from attnprobe.errors import UserError
-from attnprobe.loading import checked_settings
-from attnprobe.report.tracking.session import read_config
-from attnprobe.results.checksums import read_sealed, sealed
-from attnprobe.running.allowed import check_classes
-from attnprobe.running.run import run
-from attnprobe.running.settings import Settings, resumed
-from attnprobe.studies.audit import Audit
-from attnprobe.studies.base import PLAN, Plan, planned
+from attnprobe.core.errors import UserError
+from attnprobe.data.teacher import Teacher
+from attnprobe.report.tracking import read_config
+from attnprobe.results.files import read_sealed
+from attnprobe.runs.load import checked_settings
+from attnprobe.runs.run import run
+from attnprobe.runs.settings import Settings, resumed
+from attnprobe.runs.validation import check_saved
 from tests.results.test_untrusted import BOMB
 from tests.running.hostile import calls, campaign
 from tests.runs import composed, seal, small_run
 
 TOUCH = "{_target_: pathlib.Path.touch, self: {_target_: pathlib.Path, _args_: [PWNED]}}"
 DECODED = {
-    "_target_": "attnprobe.report.page.browser.packing.base64.b64decode",
+    "_target_": "attnprobe.report.page.browser.base64.b64decode",
     "s": "gASVAAAAAA==",
 }
 PAYLOADS = {
@@ -41,10 +38,10 @@ PAYLOADS = {
     "library": {"_target_": "torch.ops.load_library", "path": "PWNED.so"},
     "script": {"_target_": "torch.distributed.run.run_script_path", "training_script": "PWNED.py"},
     "url": {"_target_": "torch.utils.model_zoo.load_url", "url": "file:///PWNED"},
-    "process": {"_target_": "attnprobe.launching.slots.Process", "command": ["touch", "PWNED"]},
-    "command": {"_target_": "attnprobe.launching.cluster.Command.__call__", "self": {"_target_": "x.y"}},
+    "process": {"_target_": "attnprobe.runs.launching._Process", "command": ["touch", "PWNED"]},
+    "command": {"_target_": "attnprobe.runs.launching.RemoteJob.__call__", "self": {"_target_": "x.y"}},
     "write": {"_target_": "attnprobe.results.files.write_json", "content": 1, "path": "PWNED"},
-    "delete": {"_target_": "attnprobe.running.prepare.discard", "directory": "."},
+    "delete": {"_target_": "attnprobe.runs.prepare.discard", "directory": "."},
     "created": "${oc.create:'" + TOUCH + "'}",
     "decoded": "${oc.decode:'" + TOUCH + "'}",
     "environment": "${oc.env:SECRET_TOKEN}",
@@ -190,7 +187,7 @@ def test_settings_of_another_shape_are_one_message(finished, tmp_path, content):
     ],
 )
 def test_settings_of_ours_are_allowed(overrides, tmp_path):
-    check_classes(Settings.of(composed(*overrides)).config, tmp_path / "config.yaml")
+    check_saved(Settings.of(composed(*overrides)).config, tmp_path / "config.yaml")
 
 
 def test_a_trusted_package_brings_subclasses_and_nothing_else(finished, tmp_path, monkeypatch):
@@ -216,52 +213,8 @@ def test_a_trusted_package_brings_subclasses_and_nothing_else(finished, tmp_path
     settings = checked_settings(copy, ["extra_package"])
     for name in ("Other", "function", "system", "os.system", "LSTMEncoder", "Missing", "os"):
         settings["model"]["encoder"]["_target_"] = f"extra_package.{name}"
-        with pytest.raises(UserError, match=r"model\.encoder asks for"):
-            check_classes(settings, copy / "config.yaml", ["extra_package"])
-
-
-PLANS = {
-    "overrides": {"overrides": ["model.encoder._target_=pathlib.Path.touch", "+model.encoder.self=PWNED"], "words": ""},
-    "more": {"rows": {}, "words": "", "overrides": []},
-    "split": {"rows": {"train,x: 1}": 3}, "words": ""},
-    "text": {"rows": {"train": "3, test: 1} model=cnn"}, "words": ""},
-    "reference": {"rows": {"train": "${oc.env:SECRET_TOKEN}"}, "words": ""},
-    "none": {"rows": {"train": 0}, "words": ""},
-    "truth": {"rows": {"train": True}, "words": ""},
-    "huge": {"rows": {"train": 10**30}, "words": ""},
-    "terminal": {"rows": {}, "words": "\x1b]0;x\x07"},
-    "list": [],
-    "empty": {},
-    "number": 3,
-}
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_a_plan_says_rows_and_words_and_nothing_else(tmp_path, empty, name):
-    plan = PLANS[name]
-    (tmp_path / PLAN).write_text(sealed(plan) if isinstance(plan, dict) else json.dumps(plan))
-    asked = []
-    with calls() as made, pytest.raises(UserError, match=r"plan\.json"):
-        planned(Audit(probes=["permutation"]), lambda overrides: asked.append(overrides), tmp_path)
-    assert not made
-    assert not asked
-    assert not list(empty.iterdir())
-
-
-def test_a_plan_is_kept(tmp_path):
-    class Short(Audit):
-        def plan(self, compose):
-            return Plan({"test": 400, "train": 2000}, "2 trainings")
-
-    first = planned(Short(probes=["permutation"]), None, tmp_path)
-    assert planned(Audit(probes=["permutation"]), None, tmp_path) == first
-    assert first.overrides == ["data.most={test: 400, train: 2000}"]
-    text = (tmp_path / PLAN).read_text()
-    assert json.loads(text)["rows"] == {"test": 400, "train": 2000}
-    for changed in (text.replace("400", "500"), text + " ", json.dumps({"rows": {}, "words": ""})):
-        (tmp_path / PLAN).write_text(changed)
-        with pytest.raises(UserError, match=r"plan\.json has changed since the study wrote it.*Remove it"):
-            planned(Audit(probes=["permutation"]), None, tmp_path)
+        with pytest.raises(UserError, match=r"model\.encoder\._target_="):
+            check_saved(settings, copy / "config.yaml", ["extra_package"])
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ import sys
 
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.running.lock import locked
+from attnprobe.core.errors import UserError
+from attnprobe.results.directory import MARKER
+from attnprobe.results.writer import LOCK
+from attnprobe.runs.lock import locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from attnprobe.running.lock import locked
+from attnprobe.runs.lock import locked
 
 with locked(Path("run")):
     print("held", flush=True)
@@ -55,7 +57,7 @@ def test_the_second_waits_for_the_first_and_says_for_whom(tmp_path, monkeypatch)
 def test_a_killed_owner_holds_nothing(tmp_path, capfd):
     with holder(tmp_path) as first:
         first.kill()
-    assert (tmp_path / ".run.lock").exists()
+    assert (tmp_path / "run" / LOCK).exists()
     with locked(tmp_path / "run"):
         pass
     assert capfd.readouterr().err == ""
@@ -67,7 +69,7 @@ def test_several_processes_hold_the_lock_one_at_a_time(tmp_path):
     code = """
 import time
 from pathlib import Path
-from attnprobe.running.lock import locked
+from attnprobe.runs.lock import locked
 for _ in range(20):
     with locked(Path("run")):
         count = int(Path("count").read_text())
@@ -88,23 +90,40 @@ def test_the_lock_is_the_file_that_is_there_and_not_one_that_was_removed(tmp_pat
 
     def flock(descriptor, operation):
         if not removed:
-            (tmp_path / ".run.lock").unlink()
+            (tmp_path / "run" / LOCK).unlink()
             removed.append(True)
         real(descriptor, operation)
 
     real = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", flock)
-    with locked(tmp_path / "run"), (tmp_path / ".run.lock").open("r+") as there, pytest.raises(BlockingIOError):
+    with locked(tmp_path / "run"), (tmp_path / "run" / LOCK).open("r+") as there, pytest.raises(BlockingIOError):
         real(there, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_somebody_elses_lock_is_not_removed(tmp_path):
     """The output was deleted meanwhile, and another run began in its place."""
-    path = tmp_path / ".run.lock"
+    path = tmp_path / "run" / LOCK
     with locked(tmp_path / "run"):
         path.unlink()
-        path.write_text("another's")
-    assert path.read_text() == "another's"
+        path.write_text("process 7 on another machine")
+    assert path.exists()
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("mine"), os.mkdir, os.mkfifo])
+def test_a_file_of_the_users_is_no_lock(tmp_path, make):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / MARKER).write_text("")
+    make(tmp_path / "run" / LOCK)
+    with pytest.raises(UserError, match="is no lock of a run"), locked(tmp_path / "run"):
+        pass
+    assert (tmp_path / "run" / LOCK).exists()
+
+
+def test_a_folder_of_somebody_else_is_not_locked(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match="not a run of attnprobe"), locked(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_one_lock_for_one_directory_whatever_its_name(tmp_path):
@@ -115,7 +134,7 @@ def test_one_lock_for_one_directory_whatever_its_name(tmp_path):
     for name in ("link", "elsewhere/run", "elsewhere/../link"):
         with (
             locked(tmp_path / name),
-            (tmp_path / ".real.lock").open("r+") as there,
+            (tmp_path / "real" / LOCK).open("r+") as there,
             pytest.raises(BlockingIOError),
         ):
             fcntl.flock(there, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,4 +169,4 @@ def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch, number):
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with locked(tmp_path / "run"), locked(tmp_path / "run"):
-        assert not [path for path in tmp_path.glob(".run.lock") if path.stat().st_size]
+        assert not [path for path in (tmp_path / "run").glob(LOCK) if path.stat().st_size]

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from attnprobe.results.ownership import OwnRunDirectory
-from attnprobe.running.logger import tracked
-from attnprobe.running.settings import Settings
-from attnprobe.running.training import fit
+from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.logger import tracked
+from attnprobe.runs.settings import Settings
+from attnprobe.runs.training import fit
 from tests.running.test_training import Toy
 from tests.runs import small_run
 from tests.toys import recipe, toy_classifier
@@ -26,7 +26,7 @@ def toy_training(tmp_path, *overrides):
     hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
     with tracked(settings, directory) as logger:
         _, curve = fit(
-            classifier, Toy(), directory=directory.path, epochs=2, gradient_clip=None, hardware=hardware, callbacks=[],
+            classifier, Toy(), checkpoints=tmp_path / "epochs", epochs=2, gradient_clip=None, hardware=hardware, callbacks=[],
             logger=logger,
         )  # fmt: skip
     yield directory, curve

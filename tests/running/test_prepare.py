@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.running.prepare import differing, prepare
+from attnprobe.core.errors import UserError
+from attnprobe.runs.prepare import differing, prepare
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import pandas as pd
 import pytest
 import torch
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 from attnprobe.probes.permutation import Permutation
-from attnprobe.results.directory import RunDirectory
-from attnprobe.results.schema import COLUMNS, SITE
+from attnprobe.results.directory import COLUMNS, SITE, RunDirectory
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running import run as run_module
-from attnprobe.running.run import run
+from attnprobe.runs import run as run_module
+from attnprobe.runs.run import run
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
 BOTH = "[permutation,adversarial]"
@@ -185,10 +184,8 @@ def test_a_killed_training_is_redone(tmp_path, finished):
     target = run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
     for name in ("manifest.json", "training.json"):
         (target / name).unlink()  # as a kill during training leaves it
-    (target / "checkpoints").mkdir()
     run(small_run(tmp_path, *SMALL_ADVERSARY, probes=BOTH))
     assert files(target) == files(finished)
-    assert not (target / "checkpoints").exists()
 
 
 def test_data_that_changed_under_a_finished_run_is_refused(tmp_path):

@@ -7,8 +7,11 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
-from attnprobe.running import training
-from attnprobe.running.training import fit
+from attnprobe.core.errors import UserError
+from attnprobe.runs import training
+from attnprobe.runs.run import run
+from attnprobe.runs.training import fit
+from tests.runs import small_run
 from tests.toys import recipe, toy_batch, toy_classifier
 
 
@@ -26,8 +29,8 @@ def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path
     classifier.recipe = recipe(skip_epochs=0, selection_metric="accuracy", optimizer=lambda groups: SGD(groups, lr=0.0))
     hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
     chosen, curve = fit(
-        classifier, Toy(), directory=tmp_path, epochs=7, gradient_clip=None, hardware=hardware, callbacks=[], logger=None,
-        patience=patience,
+        classifier, Toy(), checkpoints=tmp_path / "checkpoints", epochs=7, gradient_clip=None, hardware=hardware,
+        callbacks=[], logger=None, patience=patience,
     )  # fmt: skip
     assert (chosen, len(curve)) == (0, epochs)
 
@@ -61,8 +64,8 @@ def test_skipped_epochs_are_chosen_only_among_themselves(skip, values, patience,
     )
     hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
     chosen, curve = fit(
-        classifier, Toy(), directory=tmp_path, epochs=len(values), gradient_clip=1.0, hardware=hardware, callbacks=[],
-        logger=None, patience=patience,
+        classifier, Toy(), checkpoints=tmp_path / "checkpoints", epochs=len(values), gradient_clip=1.0, hardware=hardware,
+        callbacks=[], logger=None, patience=patience,
     )  # fmt: skip
     assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
 
@@ -80,7 +83,7 @@ def test_new_tensors_are_not_filled_in_a_training_and_no_weight_depends_on_it(tm
         classifier, looks = toy_classifier().train(), Filled()
         classifier.recipe = recipe()
         hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
-        fit(classifier, Toy(), directory=tmp_path / folder, epochs=3, gradient_clip=None, hardware=hardware,
+        fit(classifier, Toy(), checkpoints=tmp_path / folder, epochs=3, gradient_clip=None, hardware=hardware,
             callbacks=[looks], logger=None)  # fmt: skip
         return looks.found, classifier.state_dict()
 
@@ -92,3 +95,30 @@ def test_new_tensors_are_not_filled_in_a_training_and_no_weight_depends_on_it(tm
     assert (unfilled, filled) == (False, before)
     assert all(torch.equal(value, same[name]) for name, value in weights.items())
     assert not all(torch.equal(value, toy_classifier().state_dict()[name]) for name, value in weights.items())
+
+
+@pytest.mark.parametrize("tasks", [None, "2"])
+def test_a_slurm_machine_changes_nothing(tmp_path, monkeypatch, recwarn, tasks):
+    """Lightning would warn of an `srun` that is not used, and refuse `sbatch --ntasks=2`."""
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text("#!/bin/sh\nexit 1\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(srun.parent), prepend=":")
+    if tasks:
+        for name, value in {
+            "SLURM_NTASKS": tasks,
+            "SLURM_JOB_ID": "7",
+            "SLURM_PROCID": "0",
+            "SLURM_LOCALID": "0",
+        }.items():
+            monkeypatch.setenv(name, value)
+    run(small_run(tmp_path / "runs", "model=average"))
+    assert not [one for one in recwarn if "srun" in str(one.message)]
+
+
+def test_several_tasks_of_srun_are_refused_with_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    with pytest.raises(UserError, match=r"2 times .*expected --ntasks=1"):
+        run(small_run(tmp_path))
+    assert not list(tmp_path.iterdir())

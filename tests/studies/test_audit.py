@@ -7,16 +7,19 @@ import random
 import numpy as np
 import pytest
 
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import quoted
 from attnprobe.data.sources import FileSource
-from attnprobe.overrides import quoted
-from attnprobe.report.claims import CRITERIA
+from attnprobe.evidence.claims import CRITERIA
+from attnprobe.evidence.reading import readings
+from attnprobe.findings.studies.audit import Audit, rows_within
+from attnprobe.findings.studies.base import Costs, Plan
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
-from attnprobe.running.settings import Settings
-from attnprobe.studies.audit import Audit, rows_within
-from attnprobe.studies.base import Plan, carry_out_study, said_and_taken
-from attnprobe.studies.timing import Costs, measured_costs, page_seconds, seconds_per_text
+from attnprobe.runs.forecasts import measured_costs, seconds_per_text
+from attnprobe.runs.settings import Settings
+from attnprobe.runs.studies import PLAN, carry_out_study
 from tests.runs import SMALL_ADVERSARY, composed
 
 QUICK = ("training.epochs=2", "data.embedding_size=12", "study.seeds=[1]", "trainer.accelerator=cpu", *SMALL_ADVERSARY)
@@ -104,10 +107,10 @@ def test_a_plan_is_kept_when_an_audit_is_resumed(tmp_path, monkeypatch, capsys):
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
     command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation,adversarial]"]
     monkeypatch.setattr(
-        "attnprobe.studies.audit.measured_costs",
+        "attnprobe.runs.studies.measured_costs",
         lambda config: Costs({"train": 95, "validation": 17, "test": 28}, 99, 1, "cpu"),
     )
-    monkeypatch.setattr("attnprobe.studies.audit.FEWEST", {"train": 60, "test": 20})
+    monkeypatch.setattr("attnprobe.findings.studies.audit.FEWEST", {"train": 60, "test": 20})
     first = carry_out_study(command, compose)
     said = capsys.readouterr().out
     assert "taking 20 of 28 test rows and 60 of 95 train rows, at random; study.minutes=… allows more" in said
@@ -116,9 +119,13 @@ def test_a_plan_is_kept_when_an_audit_is_resumed(tmp_path, monkeypatch, capsys):
     assert manifest["counts"]["test"]["kept"] == 20
     assert manifest["counts"]["train"]["kept"] == 60
     (first / "study.json").unlink()
-    monkeypatch.setattr("attnprobe.studies.audit.measured_costs", lambda config: pytest.fail("planned twice"))
+    monkeypatch.setattr("attnprobe.runs.studies.measured_costs", lambda config: pytest.fail("planned twice"))
     assert carry_out_study(command, compose) == first
     assert json.loads((first / "study.json").read_text())["members"] == members
+    for broken in ("{", '{"rows": {"train": "many"}, "words": ""}'):
+        (first / PLAN).write_text(broken)
+        with pytest.raises(UserError, match=r"plan\.json"):
+            carry_out_study(command, compose)
 
 
 def test_any_of_its_probes_can_be_set():
@@ -143,6 +150,7 @@ def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
     assert 1e-6 < costs.probing < 10
     assert not Settings.of(config).directory.exists()  # nothing is written
     assert costs.each > 0
+    assert 0 < costs.figure < 60
     assert costs.seconds(4, 3, probed=2) == pytest.approx(
         3 * costs.each + 12 * 300 * costs.training + 2 * 60 * costs.probing
     )
@@ -160,29 +168,25 @@ def test_what_a_batch_costs_by_itself_is_told_from_what_its_texts_cost():
 
 
 def test_the_estimate_holds_the_planning_and_the_page_and_stands_beside_what_it_took(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("attnprobe.studies.audit.page_seconds", lambda probes: 7.0 * len(probes))
     ticks = iter([100.0, 130.0])
-    monkeypatch.setattr("attnprobe.studies.audit.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("attnprobe.findings.studies.audit.perf_counter", lambda: next(ticks))
     costs = Costs(
-        {"train": 5000, "validation": 500, "test": 2000}, training=0.001, probing=0.05, device="cpu", each=2.0
+        {"train": 5000, "validation": 500, "test": 2000},
+        training=0.001,
+        probing=0.05,
+        device="cpu",
+        each=2.0,
+        figure=1.0,
     )
-    monkeypatch.setattr("attnprobe.studies.audit.measured_costs", lambda config: costs)
     plan = Audit(seeds=(1,), probes=("permutation", "skill"), minutes=3, epochs=2).plan(
-        lambda changes: compose(["training.epochs=2", *changes])
+        lambda changes: compose(["training.epochs=2", *changes]), lambda config: costs
     )
-    # 30 s of planning, 14 s of the page, 4 runs to set up, 4 trainings of 2 epochs; the rest is for test texts
-    assert plan.rows == {"test": 1760}
-    assert plan.seconds == pytest.approx(44 + 8 + 40 + 1760 * 0.05)
-    assert said_and_taken(plan, 210) == "took 3.5 minutes; 3.0 were expected"
-    assert said_and_taken(Plan(), 210) == ""
-
-
-def test_a_page_is_expected_to_take_longer_the_more_figures_it_has(monkeypatch):
-    monkeypatch.setattr("attnprobe.studies.timing.small_figure_seconds", lambda: 0.5)
-    none, one, many = (
-        page_seconds(probes) for probes in ([], ["permutation"], ["permutation", "adversarial", "erasure"])
-    )
-    assert 0 < none < one < many
+    page = 4 + sum(len(readings()[name].drawings) for name in ("permutation", "skill"))
+    # 30 s of planning, the page, 4 runs to set up, 4 trainings of 2 epochs; the rest is for test texts
+    assert plan.rows == {"test": (180 - 30 - page - 48) * 20}
+    assert plan.seconds == pytest.approx(180)
+    assert plan.beside(210) == "took 3.5 minutes; 3.0 were expected"
+    assert Plan().beside(210) == ""
 
 
 def test_rows_are_left_out_until_the_time_suffices():

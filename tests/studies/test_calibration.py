@@ -8,14 +8,13 @@ import sys
 import pandas as pd
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.report.calibration.collect import SHIPPED, collected, models_in
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import read_study
 from attnprobe.report.publish import publish_study
-from attnprobe.report.studies import read_study
-from attnprobe.report.studies.calibration import answer
-from attnprobe.results.checksums import read_sealed
-from attnprobe.studies.base import carry_out_study
-from attnprobe.studies.calibration import Calibration
+from attnprobe.results.files import read_sealed
+from attnprobe.runs.studies import carry_out_study
+from research.calibration.records import SHIPPED, collected, models_in
+from research.calibration.study import Calibration, answer
 from tests.runs import composed
 
 TINY = (
@@ -57,7 +56,7 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
     first = re.search(r'<section id="glance".*?</article>', page, re.S)[0]
     assert "No test can be judged: it takes models with right attention and models with wrong attention." in first
     written = tmp_path / "table.parquet"
-    command = [sys.executable, "-m", "attnprobe.report.calibration", str(directory), "-o", str(written)]
+    command = [sys.executable, "-m", "research.calibration", str(directory), "-o", str(written)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "4 models" in said
     assert set(SHIPPED) == set(pd.read_parquet(written).columns)
@@ -146,7 +145,7 @@ def test_settings_that_make_no_study(settings, message):
 
 
 def test_the_table_of_another_study_is_refused(tmp_path):
-    command = [sys.executable, "-m", "attnprobe.report.calibration", str(tmp_path)]
+    command = [sys.executable, "-m", "research.calibration", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "holds no models of a study" in done.stderr

@@ -8,13 +8,12 @@ import pandas as pd
 import pytest
 from hydra.utils import instantiate
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import Done, read_study
 from attnprobe.report.publish import publish_study
-from attnprobe.report.studies import read_study
-from attnprobe.report.studies.methods import heat, needs_its_words, overall
 from attnprobe.results.table import read_results
-from attnprobe.studies.base import Done, carry_out_study
-from attnprobe.studies.methods import Methods
+from attnprobe.runs.studies import carry_out_study
+from research.methods import Methods, heat, needs_its_words, overall
 from tests.runs import composed
 
 TINY = (

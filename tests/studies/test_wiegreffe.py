@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.report.four_tests.exclusivity import choose
-from attnprobe.report.studies import find_studies, read_study, write_study
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import Done, find_studies, read_study
+from attnprobe.findings.studies.wiegreffe import Wiegreffe, chosen_adversary
+from attnprobe.report.publish import write_study
 from attnprobe.results.directory import RunDirectory
-from attnprobe.running.run import run
-from attnprobe.studies.base import Done, carry_out_study, changed, with_teacher
-from attnprobe.studies.wiegreffe import Wiegreffe
+from attnprobe.runs.run import run
+from attnprobe.runs.studies import carry_out_study, changed, with_teacher
 from tests.runs import SMALL, composed
 
 TINY = ("data.source.train_size=60", "data.source.validation_size=20", "data.source.test_size=20", "training.epochs=1")
@@ -47,7 +47,9 @@ def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished
     assert all(manifests.values())
     base = runs[runs["role"] == "base"].iloc[0]["run_id"]
     adversaries = {row.run_id: finished / row.directory for row in runs[runs["role"] == "adversary"].itertuples()}
-    chosen = next(name for name, path in adversaries.items() if path == choose(list(adversaries.values()), 0.4))
+    chosen = next(
+        name for name, path in adversaries.items() if path == chosen_adversary(list(adversaries.values()), 0.4)
+    )
     for row in runs.itertuples():
         teacher = manifests[row.run_id]["teacher"]
         expected = {"uniform": None, "guide_uniform": None, "guide_trained": None, "guide_adversary": chosen}
@@ -125,7 +127,7 @@ def test_the_command_line_is_changed_where_it_must_be():
 
 
 def test_mistakes_in_a_study_are_named():
-    with pytest.raises(UserError, match=r"study\.tests names seed: expected some of uniform, seeds, guide, adversary"):
+    with pytest.raises(UserError, match=r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds"):
         Wiegreffe(tests=["seed"])
     with pytest.raises(UserError, match=r"study\.seeds is empty"):
         Wiegreffe(tests=["seeds"])

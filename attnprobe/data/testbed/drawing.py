@@ -7,7 +7,7 @@ whose sequence Python keeps across versions.
 from collections.abc import Callable, Sequence
 from random import Random
 
-from attnprobe.errors import UserError
+from attnprobe.core.errors import UserError
 
 Draw = Callable[[], float]
 

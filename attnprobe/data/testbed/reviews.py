@@ -27,32 +27,84 @@ it, but for the outvoted word of a count. *All there is*: see above.
 """
 
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Any
 
 from attnprobe.data.testbed.drawing import Draw, check_rows, check_share, pick, shuffled, stream
-from attnprobe.data.testbed.lexicon import (
-    ADJECTIVES,
-    ALL_DEGREES,
-    ANDS,
-    ASPECTS,
-    BUTS,
-    COPULAS,
-    DEEDS,
-    DEGREES,
-    FACTS,
-    FRAMES,
-    HABITS,
-    LISTS,
-    NEGATING_FRAMES,
-    NEGATORS,
-    NOUNS,
-    PEOPLE,
-    TIMES,
-    VERB_NEGATORS,
-    VERBS,
-    WHOLES,
-    Rank,
+
+# The words of the reviews, and the forms of their sentences.
+
+
+class Rank(IntEnum):
+    """What a clause's word is worth against another's: rule 3."""
+
+    DIMINISHED = 1
+    PLAIN = 2
+    INTENSIFIED = 3
+    WHOLE = 4
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# fmt: off
+ADJECTIVES = {
+    +1: _words(
+        "good great superb moving charming clever funny witty fresh gripping brilliant lovely tender elegant graceful "
+        "wonderful delightful thrilling honest vivid smart warm rich sharp superior stirring playful radiant"
+    ),
+    -1: _words(
+        "bad awful dreadful dull boring clumsy bland silly stale tedious terrible ugly cold sloppy lifeless horrible "
+        "annoying tiresome phony murky dumb limp thin blunt inferior numbing plodding drab"
+    ),
+}
+NOUNS = {
+    +1: _words("triumph delight treasure gem masterpiece marvel joy winner"),
+    -1: _words("mess disaster failure bore chore letdown flop mistake"),
+}
+VERBS = {
+    +1: _words("delivers shines dazzles succeeds charms sparkles soars enchants"),
+    -1: _words("disappoints stumbles drags fails bores grates sinks annoys"),
+}
+WHOLES = ("the film", "the movie", "the picture", "it", "this one", "the whole thing")
+ASPECTS = tuple(
+    f"the {word}" for word in _words(
+        "acting plot script score cast pacing dialogue editing camerawork ending opening humor lighting direction "
+        "story soundtrack"
+    )
 )
+COPULAS = ("was", "is", "felt", "seemed")
+NEGATORS = ("not", "not", "never", "hardly", "scarcely", "anything but", "far from", "by no means")
+VERB_NEGATORS = ("never", "hardly", "rarely", "scarcely")
+DEGREES = {
+    Rank.DIMINISHED: ("slightly", "somewhat", "mildly"),
+    Rank.INTENSIFIED: ("very", "extremely", "truly"),
+}
+ALL_DEGREES = (*DEGREES[Rank.DIMINISHED], *DEGREES[Rank.INTENSIFIED])
+# A star marks a word of the rationale until the review is put together; {} is its place. "good/bad" is a word that counts:
+# the first is said if the label is 1.
+FRAMES = ("i think that", "i believe that", "everybody would agree that", "i would say that")
+NEGATING_FRAMES = ("i {}doubt that", "i {}deny that", "{}nobody would agree that", "i {}cannot say that")
+BUTS = ("{0} *but {1}", "{0} , *but {1}", "{0} , *yet {1}", "*although {0} , {1}", "*though {0} , {1}",
+        "{1} *although {0}", "{1} , *though {0}")
+ANDS = ("{0} and {1}", "{0} , {1}", "{0} while {1}", "{0} , and {1}")
+LISTS = ("{0} , {1} and {2}", "{0} and {1} and {2}", "{0} , {1} , {2}")
+PEOPLE = ("i", "we", "my sister", "my neighbour", "a friend", "our guests", "nobody", "everybody")
+DEEDS = (
+    "bought popcorn", "booked the seats", "watched the trailer", "read the book", "took the bus", "arrived early",
+    "sat in the front row", "knew the director", "paid for the tickets", "checked the time", "stayed for the credits",
+    "ate some crisps", "talked to the usher", "wore a coat", "met a colleague outside", "walked home through the park",
+    "compared several posters", "asked about parking",
+)
+TIMES = ("on monday", "on friday", "last night", "after work", "before dinner", "at noon", "in march", "this week", "")
+HABITS = ("", "", "never ", "hardly ", "also ")
+FACTS = (
+    "the film ran for two hours", "the movie opened in june", "the picture did not open in june", "it rained outside",
+    "the plot takes place in a town", "the script was written in paris", "the cast was not from here",
+    "the story begins on a train", "this one came out last year", "the score was recorded at home",
+)
+# fmt: on
 
 SHORTEST, LONGEST = 6, 40
 """Tokens of a review."""
@@ -163,11 +215,11 @@ def _review(
     extra = [_aside(draw, aspect, ruling) for _ in range(2) if draw() < asides and ruling != Rank.PLAIN]
     extra += [_remark(draw) for _ in range(2) if draw() < remarks]
     chosen = [sentence] if earlier is None else [earlier, sentence]
-    length = sum(map(_length, chosen))
+    length = sum(one.count(" ") + 2 for one in chosen)  # each with its full stop
     for one in shuffled(draw, extra):
-        if length + _length(one) <= LONGEST:
+        if length + one.count(" ") + 2 <= LONGEST:
             chosen.append(one)
-            length += _length(one)
+            length += one.count(" ") + 2
     if length < SHORTEST:
         chosen.append(_remark(draw))
     told = shuffled(draw, chosen)
@@ -205,10 +257,6 @@ def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
     if kind < 0.8:
         return aspect(rank())
     return pick(draw, BUTS).format(aspect(rank()), aspect(rank())).replace("*", "")
-
-
-def _length(sentence: str) -> int:
-    return sentence.count(" ") + 2  # and its full stop
 
 
 def _clause(

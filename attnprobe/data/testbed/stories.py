@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.testbed.drawing import Draw, check_rows, pick, stream
-from attnprobe.errors import UserError
 
 NAMES = ("nora", "omar", "lena", "ivan", "priya", "tomas")
 OBJECTS = ("lantern", "kettle", "violin", "compass", "umbrella")
@@ -69,7 +69,13 @@ def generate_stories(
     if hops not in LONGEST_STORY:
         raise UserError(f"hops={hops}: the testbed tells stories with hops=1, hops=2 or hops=3")
     longest = LONGEST_STORY[hops] if sentences is None else sentences
-    _check_world(people, objects, rooms)
+    for name, value, low, high in (
+        ("people", people, 1, len(NAMES)),
+        ("objects", objects, 1, len(OBJECTS)),
+        ("rooms", rooms, 2, len(ROOMS)),
+    ):
+        if not low <= value <= high:
+            raise UserError(f"{name}={value}: the testbed has {low} to {high}; give {name}={high} or fewer")
     if longest < 2 * hops:
         raise UserError(f"sentences={longest} is too short for hops={hops}; give sentences={2 * hops} or more")
     if not 0 <= idle < 1:
@@ -78,16 +84,6 @@ def generate_stories(
         _story(stream(seed, f"story{hops}", i), hops, NAMES[:people], OBJECTS[:objects], ROOMS[:rooms], longest, idle)
         for i in range(start, start + count)
     )
-
-
-def _check_world(people: int, objects: int, rooms: int) -> None:
-    for name, value, low, high in (
-        ("people", people, 1, len(NAMES)),
-        ("objects", objects, 1, len(OBJECTS)),
-        ("rooms", rooms, 2, len(ROOMS)),
-    ):
-        if not low <= value <= high:
-            raise UserError(f"{name}={value}: the testbed has {low} to {high}; give {name}={high} or fewer")
 
 
 def _story(

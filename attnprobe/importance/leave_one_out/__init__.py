@@ -6,6 +6,6 @@ states that change are computed (`recurrent`, `convolution`), and the prediction
 unchanged ones (`recombine`). `removal` chooses, and checks what it chose.
 """
 
-from attnprobe.importance.leave_one_out.removal import CHUNK, TOLERANCE, Check, Removals, leave_one_out
+from attnprobe.importance.leave_one_out.removal import CHUNK, TOLERANCE, Check, LeaveOneOut, Removals, leave_one_out
 
-__all__ = ["CHUNK", "TOLERANCE", "Check", "Removals", "leave_one_out"]
+__all__ = ["CHUNK", "TOLERANCE", "Check", "LeaveOneOut", "Removals", "leave_one_out"]

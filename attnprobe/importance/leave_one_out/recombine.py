@@ -9,22 +9,27 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.batch import Batch, Outputs
+from attnprobe.core.batch import Batch, Outputs
 
 # imported for what they register
-from attnprobe.importance.leave_one_out import convolution as _convolution  # noqa: F401
 from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
-from attnprobe.importance.leave_one_out.changed import (
+from attnprobe.importance.leave_one_out.changed_states import (
     Affine,
     ChangedStates,
     EncodedTexts,
     Projection,
+    Removed,
+    ShortCut,
+    SoftmaxAccumulator,
+    WeightedMean,
     changed_states,
+    factored_score,
     has_short_cut,
+    merge,
+    prefix_means,
+    short_cut,
+    whole_state,
 )
-from attnprobe.importance.leave_one_out.scores import factored_score, whole_state
-from attnprobe.importance.leave_one_out.short_cut import Removed, ShortCut, short_cut
-from attnprobe.importance.leave_one_out.softmax import SoftmaxAccumulator, WeightedMean, merge, prefix_means
 from attnprobe.models.attention import Attention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.encoders import TextEncoder

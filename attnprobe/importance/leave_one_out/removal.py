@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import add
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.batch import Batch, Outputs, Task, prediction_distance, probabilities
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Count, Dropout
+from attnprobe.importance.base import Importance, Note, Subject
+from attnprobe.importance.leave_one_out import recombine as _recombine  # noqa: F401
+from attnprobe.importance.leave_one_out.changed_states import Removed, ShortCut, short_cut
+from attnprobe.models.base import Model, Unit
 
 # imported for what it registers
-from attnprobe.importance.leave_one_out import recombine as _recombine  # noqa: F401
-from attnprobe.importance.leave_one_out.short_cut import Removed, ShortCut, short_cut
-from attnprobe.models.base import Model, Unit
 
 TOLERANCE = 1e-6
 """A state of a shortened text this close to the unchanged text's is taken for it, and states are computed in float32."""
@@ -113,7 +116,6 @@ def leave_one_out(
 
 
 def _ways(classifier: Model, tolerance: float | None) -> Iterator[ShortCut | None]:
-    """From the quickest to the definition, which is None."""
     for approximate in [] if tolerance is None else sorted({tolerance, 0.0}, reverse=True):
         way = short_cut(classifier, approximate)
         if way is not None:
@@ -240,3 +242,43 @@ def _groups(content: Bool[Tensor, "batch seq"], chunk: int) -> Iterator[Int[Tens
         group.append(row)
         total += count
     yield torch.tensor(group, device=content.device)
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(Importance):
+    """Total variation distance, 0 to 1, between the predictions without the token and with it; the text encoded again.
+
+    NaN in a text of one word: nothing is left without it.
+
+    Attributes:
+        tolerance: an LSTM's state of a shortened text that is this close to the unchanged text's is taken for it, and from
+            1e-6 on states are computed in float32. What that does to the distances is checked, see `leave_one_out`.
+        chunk: hidden states at a time; lower it where memory is short.
+    """
+
+    name, title, colour = "leave_one_out", "leave-one-out", "#332288"
+    of_words = True
+    tolerance: Dropout = TOLERANCE
+    chunk: Count = CHUNK
+
+    def removals(self, subject: Subject) -> Removals:
+        """The batch's predictions without each token."""
+        return leave_one_out(
+            subject.classifier, subject.batch, subject.outputs, tolerance=self.tolerance, chunk=self.chunk
+        )
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.cached(self.removals).distance
+
+    def notes(self, subject: Subject) -> Iterator[Note]:
+        """How exact the batch's leave-one-out is: `removals_checked` by encoding the shortened text in full, the
+        `largest_error` of their distances in the table, and texts that were measured again because it was too large at
+        first (`texts_remeasured`, `largest_error_before`), or that were all encoded in full (`texts_reencoded`)."""
+        check, texts = subject.cached(self.removals).check, len(subject.batch)
+        yield Note("removals_checked", check.sampled, add)
+        if check.sampled:
+            yield Note("largest_error", check.error, max)
+        if check.rejected is not None:
+            yield Note("largest_error_before", check.rejected, max)
+        yield Note("texts_remeasured", texts if check.rejected is not None else 0, add)
+        yield Note("texts_reencoded", texts if check.reencoded else 0, add)

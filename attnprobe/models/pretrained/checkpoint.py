@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import nn
 
-from attnprobe.batch import Task
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
 from attnprobe.data.pieces import PieceReader
-from attnprobe.errors import UserError
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
@@ -34,7 +34,7 @@ class Checkpoint:
         reader: cuts words into its pieces.
         order: the network's output for each of the data's classes.
         mask: the piece that stands for a masked one, None where its tokenizer has none.
-        padding: the piece that fills up short texts.
+        padding: the piece that fills up short texts; where there is none, the end of a text, which is masked all the same.
     """
 
     network: Any
@@ -45,7 +45,7 @@ class Checkpoint:
 
 
 @contextmanager
-def quiet_transformers() -> Iterator[Any]:
+def _quiet_transformers() -> Iterator[Any]:
     """The library, without its remarks on new heads and unused weights, which concern no user of this program."""
     try:
         import transformers
@@ -81,75 +81,63 @@ def open_checkpoint(
     Raises:
         UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
     """
-    with quiet_transformers() as library:
-
-        def opened(read: Callable[[dict[str, Any]], Any]) -> Any:
-            return opened_from(path, read, offline)
-
-        settings = opened(lambda local: library.AutoConfig.from_pretrained(path, **local))
-        tokenizer = opened(lambda local: library.AutoTokenizer.from_pretrained(path, **local))
+    with _quiet_transformers() as library:
+        settings = _read(path, library.AutoConfig.from_pretrained, offline)
+        tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
         if not tokenizer.is_fast:
             raise UserError(
                 f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is not a fast one, "
                 f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
             )
-        order = label_order(settings, classes)
+        order = _label_order(settings, classes)
         if order is None and not trains:
             raise UserError(
                 f"model.path={path}: its labels are {', '.join(map(str, settings.id2label.values()))}, those of the data "
                 f"{', '.join(classes)}. Name the data's as the checkpoint's, with data.labels='{{value in the data: label of "
                 f"the checkpoint, …}}', or train it on them with training=finetune"
             )
-        facts = new_head(classes) if order is None else {}
-        read_network = partial(library.AutoModelForSequenceClassification.from_pretrained, path, **WEIGHTS, **facts)
-        network, loading = opened(lambda local: read_network(**local))
+        new_head = {
+            "num_labels": len(classes),
+            "id2label": dict(enumerate(classes)),
+            "label2id": {name: number for number, name in enumerate(classes)},
+            "ignore_mismatched_sizes": True,
+        }
+        facts = WEIGHTS | (new_head if order is None else {})
+        read_network = partial(library.AutoModelForSequenceClassification.from_pretrained, **facts)
+        network, loading = _read(path, read_network, offline)
         if not trains and loading["missing_keys"]:
             absent = ", ".join(sorted(loading["missing_keys"]))[:200]
             raise UserError(
                 f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
                 f"with training=finetune"
             )
-    padding = padding_piece(tokenizer, network)
+    known = (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0)
+    padding = next(int(number) for number in known if number is not None)
     network.config.pad_token_id = padding
-    longest = longest_text(network, tokenizer)
+    longest = _longest_text(network, tokenizer)
     if max_pieces is not None and max_pieces > longest:
         raise UserError(f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces")
-    return Checkpoint(
-        network,
-        PieceReader(tokenizer, max_pieces or min(longest, LONGEST)),
-        list(range(len(classes))) if order is None else order,
-        tokenizer.mask_token_id,
-        padding,
-    )
+    reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST))
+    order = list(range(len(classes))) if order is None else order
+    return Checkpoint(network, reader, order, tokenizer.mask_token_id, padding)
 
 
-def new_head(classes: Sequence[str]) -> dict[str, Any]:
-    """Settings of a network that gives it an untrained head for these classes."""
-    return {
-        "num_labels": len(classes),
-        "id2label": dict(enumerate(classes)),
-        "label2id": {name: number for number, name in enumerate(classes)},
-        "ignore_mismatched_sizes": True,
-    }
-
-
-def opened_from(path: str, read: Callable[[dict[str, Any]], Any], offline: bool) -> Any:
+def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
     """What `read` gives, without the network first, and with it where nothing is there.
 
     Raises:
         UserError: neither gives anything.
     """
-    where = {"trust_remote_code": False}
     local = Path(path).is_dir()
     try:
-        return read(where | {"local_files_only": True})
+        return read(path, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError) as error:
         failure: Exception = error
     if not local and Path(path).exists():
         raise UserError(f"model.path={path}: expected a folder as save_pretrained writes it, or a name on the hub")
     if not local and not offline and "trust_remote_code" not in str(failure):
         try:
-            return read(where)
+            return read(path, trust_remote_code=False)
         except (OSError, ValueError) as error:
             failure = error
     reason = " ".join(str(failure).split())[:300]
@@ -166,12 +154,16 @@ def opened_from(path: str, read: Callable[[dict[str, Any]], Any], offline: bool)
     ) from failure
 
 
-def label_order(settings: Any, classes: Sequence[str]) -> list[int] | None:
+def _label_order(settings: Any, classes: Sequence[str]) -> list[int] | None:
     """Which output of a checkpoint is each of the classes, by name; None where the names do not match one to one.
 
     Names are compared without regard to case, spaces, - and _. LABEL_0, LABEL_1, … stand for the classes 0, 1, …
     """
-    named = {int(number): plain(str(label)) for number, label in settings.id2label.items()}
+
+    def plain(name: object) -> str:
+        return "".join(letter for letter in str(name).casefold() if letter not in " -_")
+
+    named = {int(number): plain(label) for number, label in settings.id2label.items()}
     wanted = [plain(name) for name in classes]
     for names in (named, {number: label.removeprefix("label") for number, label in named.items()}):
         places = {label: number for number, label in names.items()}
@@ -180,24 +172,7 @@ def label_order(settings: Any, classes: Sequence[str]) -> list[int] | None:
     return None
 
 
-def plain(name: str) -> str:
-    """A label without what differs from one writer to another.
-
-    >>> plain("Very Negative") == plain("very_negative")
-    True
-    """
-    return "".join(letter for letter in name.casefold() if letter not in " -_")
-
-
-def padding_piece(tokenizer: Any, network: Any) -> int:
-    """The piece that fills up short texts; where there is none, the end of a text, which is masked all the same."""
-    for number in (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0):
-        if number is not None:
-            return int(number)
-    raise AssertionError
-
-
-def longest_text(network: Any, tokenizer: Any) -> int:
+def _longest_text(network: Any, tokenizer: Any) -> int:
     """How many pieces the network has positions for: RoBERTa's begin after the padding's number."""
     positions = getattr(network.config, "max_position_embeddings", None) or 10**9
     for name, module in network.named_modules():

@@ -1,36 +1,43 @@
 """A classifier of `transformers` as a model that probes can examine: one weight per word, at one site."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from inspect import signature
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from annotated_types import Ge, MinLen
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
-from attnprobe.batch import Batch, Outputs, Task
-from attnprobe.errors import UserError
-from attnprobe.models.base import AtSite, Summed
-from attnprobe.models.classifier import Recipe
-from attnprobe.models.pretrained.anatomy import anatomy_of
-from attnprobe.models.pretrained.check import LIMITS, Found, examine_attention, is_finite_in_double
+from attnprobe.core.batch import Batch, Outputs, Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
+from attnprobe.core.settings import Name, Whole
+from attnprobe.models.base import AtSite, Layers, Summed
+from attnprobe.models.linearised_layers import Linearised
+from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
-from attnprobe.models.pretrained.doors import Pass, during, embedded
-from attnprobe.models.pretrained.every import at_every_site, every_site
-from attnprobe.models.pretrained.layers import arguments, layers_of, states_silencing, word_of
-from attnprobe.models.pretrained.removing import masked, without_word
-from attnprobe.models.pretrained.replacing import padded, readout_of, summed_of
-from attnprobe.models.pretrained.rows import Lifting, masses, mean_row, membership, shown
-from attnprobe.models.pretrained.short_way import ShortWay
-from attnprobe.models.pretrained.site import Queries, Selection, Site, part_of
-from attnprobe.models.pretrained.upper import UpperLayers
-from attnprobe.models.trained import TrainedModel
-from attnprobe.readout import Readout
+from attnprobe.models.pretrained.linearised import linearise
+from attnprobe.models.pretrained.partial_passes import UpperPart, keeping_states
+from attnprobe.models.pretrained.site import (
+    Lifting,
+    Queries,
+    Selection,
+    Site,
+    masses,
+    mean_row,
+    membership,
+    word_weights,
+)
+from attnprobe.models.trained import Recipe, TrainedModel
 
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
-REMOVALS = ("delete", "mask")
 """What leave-one-out does with a word: its pieces go, or the tokenizer's mask stands in their places."""
+FAILURES = (LookupError, RuntimeError, TypeError, ValueError, AttributeError)
+"""What a network raises that does not bear to be run in parts."""
 
 
 class PretrainedClassifier(TrainedModel):
@@ -52,20 +59,22 @@ class PretrainedClassifier(TrainedModel):
         class_weight, recipe: see `TrainedModel`.
     """
 
+    has_layers = True
+
     def __init__(
         self,
         *,
-        name: str,
+        name: Name,
         path: str,
         class_names: Sequence[str],
         task: Task = Task.SINGLE_LABEL,
         trains: bool = False,
         layer: int = -1,
-        heads: Sequence[int] | None = None,
-        rows: str = "pooled",
-        max_pieces: int | None = None,
-        removal: str = "delete",
-        uniform: str | None = None,
+        heads: Annotated[Sequence[Whole], MinLen(1)] | None = None,
+        rows: Literal["pooled", "all"] = "pooled",
+        max_pieces: Annotated[int, Ge(8)] | None = None,
+        removal: Literal["delete", "mask"] = "delete",
+        uniform: Literal["last", "all"] | None = None,
         short_way: bool = True,
         offline: bool = False,
         class_weight: Float[Tensor, "classes"] | None = None,
@@ -73,12 +82,6 @@ class PretrainedClassifier(TrainedModel):
     ) -> None:
         super().__init__(len(class_names), task, class_weight, recipe)
         self.site = Site(layer, heads, rows)
-        if removal not in REMOVALS:
-            raise UserError(f"model.removal={removal}: expected {' or '.join(REMOVALS)}")
-        if uniform not in (None, "last", "all"):
-            raise UserError(f"model.uniform={uniform}: expected last, all or null")
-        if max_pieces is not None and max_pieces < 8:
-            raise UserError(f"model.max_pieces={max_pieces}: expected at least 8")
         opened = open_checkpoint(path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline)
         if removal == "mask" and opened.mask is None:
             raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete")
@@ -90,44 +93,57 @@ class PretrainedClassifier(TrainedModel):
         self.uniform = uniform
         known = signature(self.network.forward).parameters
         self.has_kinds = "token_type_ids" in self.reader.tokenizer.model_input_names and "token_type_ids" in known
-        self.computes_in_double = False
+        self.precision, self.sites = torch.float32, []
         self.found: Found | None = None
-        self.tail: ShortWay | None = None
-        self.upper: UpperLayers | Literal[False] | None = None
+        self.tail: UpperPart | None = None
+        self.upper: Sequence[UpperPart] | None = None
 
-    @property
-    def precision(self) -> torch.dtype:
-        """float64 for small networks, float32 for large ones and for those that do not compute in float64."""
-        return torch.float64 if self.computes_in_double else torch.float32
+    # --- passes of the network ----------------------------------------------------------------------------------
 
-    @property
-    def sites(self) -> Sequence[str]:
-        """Of each layer all heads together, and each by itself."""
-        return [] if self.found is None else [one.name for one in every_site(self.found.heads, self.site.rows)]
+    def padded(self, batch: Batch) -> tuple[Int[Tensor, "batch pieces"], Bool[Tensor, "batch pieces"]]:
+        """The pieces with the network's own padding, and which are none of it.
 
-    def at_sites(self, batch: Batch) -> Iterator[AtSite]:
-        """Each of these attentions on this batch, all of them seen in one pass of the network."""
-        return at_every_site(self, batch)
+        Raises:
+            UserError: the batch has no pieces.
+        """
+        if batch.pieces is None or batch.piece_word is None:
+            raise UserError(
+                "this model reads pieces of words, and the batch has none: its data have to be read by it first"
+            )
+        mask = batch.piece_word != -2
+        return torch.where(mask, batch.pieces, self.padding), mask
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the check found, for the manifest."""
-        family = self.network.config.model_type
-        checked = {} if self.found is None else self.found.facts
-        heads = "all" if self.site.heads is None else "+".join(map(str, self.site.heads))
-        site = f"layer {self.site.layer}, heads {heads}, {self.site.rows}"
-        return {"family": family, "site": site, "short_way": self.tail is not None, **checked}
+    def _arguments(self, batch: Batch) -> dict[str, Tensor]:
+        ids, mask = self.padded(batch)
+        kinds = {"token_type_ids": batch.piece_kind} if self.has_kinds and batch.piece_kind is not None else {}
+        return {"input_ids": ids, "attention_mask": mask.long(), **kinds}
 
     def run(self, batch: Batch, one: Pass) -> Float[Tensor, "batch classes"]:
         """Logits of the data's classes, in one pass."""
         if self.found is not None and self.uniform is not None:
             one.even = range(self.found.calls) if self.uniform == "all" else [self.found.calls - 1]
-        with during(one):
-            logits: Tensor = self.network(**arguments(self, batch)).logits
+        with one:
+            logits: Tensor = self.network(**self._arguments(batch)).logits
         return logits[:, self.order]
 
+    def recorded(self, batch: Batch) -> Seen:
+        """The site's attention, in one pass."""
+        one = Pass(self.call(batch))
+        self.run(batch, one)
+        assert one.recorded is not None
+        return one.recorded
+
+    def attentions(self, batch: Batch) -> list[Seen]:
+        kept: list[Seen] = []
+        with torch.no_grad():
+            self.run(batch, Pass(keep=kept.append))
+        return kept
+
+    # --- what is looked at before anything is trained or examined -----------------------------------------------
+
     def prepare(self, batch: Batch) -> None:
-        """Look at the network's attention, on texts some of which are padded; see `attnprobe.models.pretrained.check`.
+        """Look at the network's attention, on texts some of which are padded: is what we read and replace what the network
+        computes with, in which precision, and does the short way past the last attention give what whole passes give?
 
         Raises:
             UserError: it cannot be examined, or has no such layer or head.
@@ -136,57 +152,111 @@ class PretrainedClassifier(TrainedModel):
         self.network.eval()
         try:
             small = sum(parameter.numel() for parameter in self.network.parameters()) < LARGE
-            self.computes_in_double = small and is_finite_in_double(self.network, lambda: self.run(batch, Pass()))
-            mask = padded(batch, self.padding)[1]
+            double = small and self._is_finite_in_double(batch)
+            self.precision = torch.float64 if double else torch.float32
             family = f"{self.network.config.model_type} ({self.path})"
             self.found = None  # looked at as it was made, without `uniform`
-            self.found = examine_attention(self.network, lambda one: self.run(batch, one), mask, family)
-            call = self.site.call(self.found.calls)
-            if self.takes_short_way and call == self.found.calls - 1 and self.found.queries is not Queries.ALL:
-                self.try_short_way(batch)
+            found = examine_attention(self.network, lambda one: self.run(batch, one), self.padded(batch)[1], family)
+            self.found, self.sites = found, [one.name for one in self._every_site(found.heads)]
+            is_last = self.site.call(found.calls) == found.calls - 1
+            reads_one_row = self.site.rows == "pooled" and found.queries is not Queries.ALL
+            if self.takes_short_way and is_last and reads_one_row:
+                self._try_short_way(batch, found)
         finally:
             self.network.train(training)
 
-    def try_short_way(self, batch: Batch) -> None:
+    def _is_finite_in_double(self, batch: Batch) -> bool:
+        """Whether the network computes in float64 at all: a family whose softmax is in float32 may make −∞ of the mask's
+        lowest float64, and no number of a row that is all padding. Its weights are float32 before and after."""
+        before = next(self.network.parameters()).dtype
+        try:
+            self.network.double()
+            with torch.no_grad():
+                return bool(self.run(batch, Pass()).isfinite().all())
+        except RuntimeError:  # tensors of two precisions meet
+            return False
+        finally:
+            self.network.to(before)
+
+    def _try_short_way(self, batch: Batch, found: Found) -> None:
         """Take it where it gives what whole passes give, and say why where it does not."""
-        assert self.found is not None
         try:
             with torch.no_grad():
                 recorded = self.recorded(batch)
-                assert recorded.module is not None
                 if recorded.values is None:
                     raise LookupError("its values are not seen through a dropout module")
-                self.tail = ShortWay(self.network, recorded.module)
+                self.tail = UpperPart(self.network, recorded.module)
                 outputs = self.outputs_from(batch, None)
                 other = outputs.attention.double().roll(1, 0) + 0.1
                 other = torch.where(outputs.content, other, 0)
                 other = other / other.sum(-1, keepdim=True)
                 whole = self.readout(batch, outputs, short=False).logits(other[None])
-                apart = (self.readout(batch, outputs).logits(other[None]) - whole).abs().max()
-            limit = LIMITS[self.network.dtype] * max(1.0, float(whole.abs().max()))
-            self.found.differences["short way"] = float(apart)
-            if apart <= limit:
+                short = self.readout(batch, outputs).logits(other[None])
+            if found.agrees("short way", short, whole, self.network.dtype):
                 return
-            why = f"differs by {float(apart):.2g}"
-        except (LookupError, RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError) as error:
+            why = f"differs by {found.differences['short way']:.2g}"
+        except FAILURES as error:
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         self.tail = None
-        self.found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
+        found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
 
-    def recorded(self, batch: Batch) -> Pass:
-        """One pass, with what was meant of its attention."""
+    def _upper_parts(self, batch: Batch) -> Sequence[UpperPart]:
+        """The network from each layer on, where passes that begin there give what whole passes give; else none, with a
+        remark. Looked at once."""
+        if self.upper is not None:
+            return self.upper
+        assert self.found is not None
+        self.upper = []
+        kept: list[Seen] = []
+        states: list[Tensor] = []
+        try:
+            with torch.no_grad():
+                whole = self.run(batch, Pass(keep=kept.append))
+                parts = [UpperPart(self.network, one.module) for one in kept]
+                places = [(id(part.layers), part.number) for part in parts]
+                layers = parts[0].layers
+                if places != [(id(layers), number) for number in range(len(layers))]:
+                    raise LookupError("its layers are not in one list, each with one attention")
+                with keeping_states(parts, states):
+                    self.run(batch, Pass())
+                logits = []
+                for number, state in enumerate(states):
+                    one = Pass(first=number)
+                    with parts[number].starting(state):
+                        logits.append(self.run(batch, one))
+                    if one.count != len(kept) - number:
+                        raise LookupError(f"from layer {number} on there are {one.count} attentions")
+            if self.found.agrees("from states", torch.stack(logits), whole, whole.dtype):
+                self.upper = parts
+                return self.upper
+            why = f"differs by {self.found.differences['from states']:.2g}"
+        except FAILURES as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
+        self.found.remarks.append(f"no passes from a layer's states ({why}): whole passes are taken")
+        return self.upper
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `prepare` found, for the manifest."""
+        family = self.network.config.model_type
+        checked = {} if self.found is None else self.found.facts
+        heads = "all" if self.site.heads is None else "+".join(map(str, self.site.heads))
+        site = f"layer {self.site.layer}, heads {heads}, {self.site.rows}"
+        return {"family": family, "site": site, "short_way": self.tail is not None, **checked}
+
+    # --- the attention at the site ------------------------------------------------------------------------------
+
+    def call(self, batch: Batch) -> int:
         if self.found is None:
             self.prepare(batch)
         assert self.found is not None
-        one = Pass(self.site.call(self.found.calls))
-        self.run(batch, one)
-        return one
+        return self.site.call(self.found.calls)
 
     def selection(self, batch: Batch, heads: int, site: Site | None = None) -> Selection:
         """The rows of a site, the model's own if none is given."""
         assert self.found is not None
         site = site or self.site
-        mask = padded(batch, self.padding)[1]
+        mask = self.padded(batch)[1]
         queries = Queries.ALL if site.rows == "all" else self.found.queries
         query = None
         if queries is not Queries.ALL:
@@ -195,18 +265,23 @@ class PretrainedClassifier(TrainedModel):
         return Selection(site.chosen_heads(heads), query, mask)
 
     def forward(self, batch: Batch) -> Outputs:
-        """Logits and attention per word."""
         return self.outputs_from(batch, None)
 
     def inputs(self, batch: Batch) -> Float[Tensor, "batch pieces embed"]:
         """The embeddings of the pieces, as the network looks them up."""
-        result: Tensor = self.network.get_input_embeddings()(padded(batch, self.padding)[0])
+        result: Tensor = self.network.get_input_embeddings()(self.padded(batch)[0])
         return result
 
     def per_position(self, batch: Batch, values: Float[Tensor, "batch pieces"]) -> Float[Tensor, "batch seq"]:
-        """What belongs to pieces, summed for each word."""
+        return torch.einsum("bp,bps->bs", values, self._member(batch).to(values.dtype))
+
+    def _member(self, batch: Batch) -> Float[Tensor, "batch pieces seq"]:
         assert batch.piece_word is not None
-        return torch.einsum("bp,bps->bs", values, membership(batch.piece_word, batch.content).to(values.dtype))
+        return membership(batch.piece_word, batch.content)
+
+    def word_of(self, batch: Batch) -> Int[Tensor, "batch pieces"]:
+        assert batch.piece_word is not None
+        return batch.piece_word.clamp(min=-1)
 
     def outputs_from(
         self,
@@ -216,34 +291,34 @@ class PretrainedClassifier(TrainedModel):
     ) -> Outputs:
         """One pass, on request from other embeddings and under another attention at the site (that of all other layers is
         what comes of it)."""
-        if self.found is None:
-            self.prepare(batch)
-        assert self.found is not None
-        assert batch.piece_word is not None
-        member = membership(batch.piece_word, batch.content)
+        call, ids, member = self.call(batch), self.padded(batch)[0], self._member(batch)
 
         def changed(own: Tensor) -> Tensor:
             assert attention is not None
             chosen = self.selection(batch, own.shape[1])
             return chosen.put(own, Lifting(chosen.of(own).detach(), member, chosen.valid)(attention.double()))
 
-        one = Pass(self.site.call(self.found.calls), None if attention is None else changed)
-        with embedded(self.network, padded(batch, self.padding)[0], inputs):
+        def exchange_vectors(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            return inputs if given and given[0].shape == ids.shape and torch.equal(given[0], ids) else None
+
+        one = Pass(call, None if attention is None else changed)
+        embedding = self.network.get_input_embeddings()
+        with nullcontext() if inputs is None else embedding.register_forward_hook(exchange_vectors):
             logits = self.run(batch, one)
         assert one.recorded is not None
-        chosen = self.selection(batch, one.recorded.shape[1])
-        rows = chosen.of(one.recorded)
-        recorded, on_text = shown(masses(rows, member), chosen.valid)
+        chosen = self.selection(batch, one.recorded.weights.shape[1])
+        rows = chosen.of(one.recorded.weights)
+        recorded, on_text = word_weights(masses(rows, member), chosen.valid)
         if attention is None:
             attention = recorded.to(logits.dtype)
         scores = attention.log().masked_fill(~batch.content, -torch.inf)
-        hidden = self.attended(one, rows, chosen, member, attention)
+        hidden = self._attended(one.recorded, rows, chosen, member, attention)
         of_pieces = mean_row(rows, chosen.valid).detach()
         off_text = 1 - on_text
         return Outputs(logits, attention, scores, hidden, batch.content, off_text=off_text, piece_attention=of_pieces)
 
-    def attended(
-        self, one: Pass, rows: Tensor, chosen: Selection, member: Tensor, attention: Tensor
+    def _attended(
+        self, one: Seen, rows: Tensor, chosen: Selection, member: Tensor, attention: Tensor
     ) -> Float[Tensor, "batch seq hidden"]:
         """What the site moves of each word, all heads side by side, per unit of its attention; nothing where that is not
         seen (through a dropout module) or not wanted (in training, over all rows)."""
@@ -255,17 +330,98 @@ class PretrainedClassifier(TrainedModel):
             weight = attention.detach().double().unsqueeze(-1)
             return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
 
+    # --- what it predicts under another attention ---------------------------------------------------------------
+
     def readout(self, batch: Batch, outputs: Outputs, *, short: bool = True) -> Readout:
         """The map "attention per word → probabilities": the least change of the site's rows, and what follows it.
 
         Args:
             short: take the short way past the last attention where there is one.
         """
-        return readout_of(self, batch, outputs, self.tail if short else None)
+        tail = self.tail if short else None
+        states: list[Tensor] = []
+        with torch.no_grad(), tail.state_in(keep=states) if tail else nullcontext():
+            seen = self.recorded(batch)
+        return self._readout_at(batch, outputs, self.site, seen, tail=tail, state=states[-1] if tail else None)
 
-    has_layers, masked = True, masked
-    layers, anatomy = layers_of, anatomy_of
-    word_of, states_silencing = word_of, states_silencing
+    def _readout_at(
+        self,
+        batch: Batch,
+        outputs: Outputs,
+        site: Site,
+        seen: Seen,
+        *,
+        tail: UpperPart | None = None,
+        upper: UpperPart | None = None,
+        state: Float[Tensor, "batch pieces hidden"] | None = None,
+    ) -> Readout:
+        """The same at any site.
+
+        Args:
+            site: whose rows are replaced.
+            seen: that attention, as recorded.
+            tail: the site's layer, where the rest of it and the head are enough.
+            upper: the layers from the site's on, where these are enough; neither: whole passes.
+            state: what went into the site's layer, for either.
+        """
+        assert self.found is not None
+        call, count = site.call(self.found.calls), len(batch)
+        chosen = self.selection(batch, seen.weights.shape[1], site)
+        lifting = Lifting(chosen.of(seen.weights), self._member(batch), chosen.valid)
+
+        def by_passes(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
+            rows = lifting(attention)
+            shape, times = rows.shape[:-3], rows.shape[:-3].numel()
+            rows = rows.flatten(0, -3)
+            many = batch.rows(torch.arange(count, device=rows.device).repeat(times))
+            place = chosen.repeated(times)
+
+            def put(own: Tensor) -> Tensor:
+                return place.put(own, rows)
+
+            if upper is None:
+                logits = self.run(many, Pass(call, put))
+            else:
+                assert state is not None
+                with upper.starting(state.repeat(times, 1, 1)):
+                    logits = self.run(many, Pass(0, put, first=call))
+            return logits.double().unflatten(0, (*shape, count))
+
+        attention = outputs.attention.detach().double()
+        _, heads, _, pieces = seen.weights.shape
+        width = int(getattr(self.network.config, "hidden_size", 768))
+        held = count * pieces * (8 * width + 4 * heads * pieces) if tail is None else 12 * count * width
+        return Readout(
+            attention=attention / attention.sum(-1, keepdim=True),
+            content=outputs.content,
+            example_id=batch.example_id,
+            task=self.task,
+            decode=by_passes if tail is None else self._by_tail(tail, batch, chosen, lifting, seen, state),
+            recorded=outputs.logits.detach().double(),
+            activations=4 * count * lifting.rows.shape[1] * (pieces + batch.ids.shape[1]) + held,
+        )
+
+    def _by_tail(
+        self, tail: UpperPart, batch: Batch, chosen: Selection, lifting: Lifting, seen: Seen, states: Tensor | None
+    ) -> Callable[[Tensor], Tensor]:
+        """Attention per word → logits, from what follows the last attention: `states` went into its layer."""
+        assert seen.values is not None
+        assert chosen.query is not None
+        assert states is not None
+        text, values = torch.arange(len(batch), device=states.device), seen.values
+        own, state = seen.weights[text, :, chosen.query], states[text, chosen.query]
+        piece = self.padded(batch)[0][:, 0]
+
+        def decode(attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch classes"]:
+            rows = lifting(attention).to(values.dtype)
+            every = own.expand(*rows.shape[:-3], -1, -1, -1).clone()
+            every[..., chosen.heads, :] = rows
+            attended = torch.einsum("...bhk,bhkd->...bhd", every, values)
+            shape = attended.shape[:-2]
+            flat = attended.flatten(0, -3), state.expand(*shape, -1).flatten(0, -2), piece.expand(shape).flatten()
+            return tail.logits_of_row(*flat)[:, self.order].double().unflatten(0, shape)
+
+        return decode
 
     @property
     def is_summed(self) -> bool:
@@ -273,28 +429,138 @@ class PretrainedClassifier(TrainedModel):
         return self.tail is not None
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
-        """Of each head its values."""
-        return summed_of(self, batch)
+        """Of each of the site's heads the values, at the pooled row."""
+        with torch.no_grad():
+            one = self.recorded(batch)
+        assert one.values is not None
+        chosen = self.selection(batch, one.weights.shape[1])
+        return Summed(chosen.of(one.weights), one.values[:, chosen.heads], self.word_of(batch), chosen.mask)
 
-    @property
-    def call(self) -> int:
-        """The number of the site's attention in a pass."""
-        assert self.found is not None
-        return self.site.call(self.found.calls)
+    # --- all layers and heads -----------------------------------------------------------------------------------
+
+    def _every_site(self, heads: Sequence[int]) -> list[Site]:
+        rows = self.site.rows
+        return [
+            Site(call, one, rows)
+            for call, count in enumerate(heads)
+            for one in (None, *([head] for head in range(count)))
+        ]
+
+    def at_sites(self, batch: Batch) -> Iterator[AtSite]:
+        """The attention at each site, and what would be predicted under another one there.
+
+        The network runs once. What other attentions give is computed from the states that went into their layer, where that
+        agrees with whole passes, and at the last layer's pooled row by the short way.
+        """
+        upper = self._upper_parts(batch)
+        states: list[Tensor] = []
+        kept: list[Seen] = []
+        with torch.no_grad(), keeping_states(upper or ([self.tail] if self.tail else []), states):
+            logits = self.run(batch, Pass(keep=kept.append))
+        member = self._member(batch)
+        for site in self._every_site([one.weights.shape[1] for one in kept]):
+            one = kept[site.layer]
+            if one.weights.shape[-1] != member.shape[1]:
+                continue  # over something other than this text
+            chosen = self.selection(batch, one.weights.shape[1], site)
+            attention, on_text = word_weights(masses(chosen.of(one.weights), member), chosen.valid)
+            scores = attention.log().masked_fill(~batch.content, -torch.inf)
+            nothing = attention.new_zeros(*attention.shape, 0)
+            outputs = Outputs(logits, attention.to(logits.dtype), scores.to(logits.dtype), nothing, batch.content)
+            is_last = site.layer == len(kept) - 1
+            tail = self.tail if is_last and chosen.query is not None and one.values is not None else None
+            readout = self._readout_at(
+                batch, outputs, site, one, tail=tail, upper=upper[site.layer] if upper and not tail else None,
+                state=states[site.layer] if upper else states[-1] if tail else None,
+            )  # fmt: skip
+            yield AtSite(site.name, outputs, readout, 1 - on_text)
+
+    def _layers_of(self, batch: Batch, kept: Sequence[Seen]) -> Layers | None:
+        """None where one is over something else than the text's pieces (a decoder's, crossing)."""
+        size = self.padded(batch)[1].shape[1]
+        if self.network.config.is_encoder_decoder or any(one.weights.shape[-2:] != (size, size) for one in kept):
+            return None
+        chosen = self.selection(batch, kept[-1].weights.shape[1])
+        return Layers([one.weights.double() for one in kept], chosen.query, chosen.mask, [True] * len(kept))
+
+    def layers(self, batch: Batch) -> Layers | None:
+        return self._layers_of(batch, self.attentions(batch))
+
+    def linearised(self, batch: Batch) -> Linearised | str:
+        """What its layers do to their vectors, from one pass that is watched; else why that is not known."""
+        kept = self.attentions(batch)
+        every = self._layers_of(batch, kept)
+        if every is None:
+            return "its attention is not over the text's own pieces alone"
+        return linearise(self.network, lambda one: self.run(batch, one), kept, every, self.order)
+
+    def states_silencing(
+        self, batch: Batch, layer: int | None, part: int
+    ) -> Sequence[Float[Tensor, "batch pieces hidden"]]:
+        """The network's hidden states. A value of 0 and a weight of 0 that nothing makes up for are the same."""
+
+        def silenced(own: Tensor) -> Tensor:
+            changed = own.clone()
+            changed[..., part] = 0
+            return changed
+
+        with torch.no_grad(), Pass() if layer is None else Pass(layer, silenced):
+            states: Sequence[Tensor] = self.network(**self._arguments(batch), output_hidden_states=True).hidden_states
+        return states
+
+    # --- texts without some of their words ----------------------------------------------------------------------
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
         """The texts of `example`, each without the word at `position`: its pieces gone, or masked (`removal`)."""
-        return without_word(batch, example, position, self.mask if self.removal == "mask" else None)
+        many = batch.rows(example)
+        assert many.pieces is not None
+        assert many.piece_word is not None
+        assert many.piece_kind is not None
+        of_word = many.piece_word == position.unsqueeze(1)
+        if self.removal == "mask" and self.mask is not None:  # the word stays, so that nothing moves
+            return replace(many, pieces=torch.where(of_word, self.mask, many.pieces))
+        # the others move up, in their order, and padding fills the end
+        order = of_word.long().argsort(dim=1, stable=True)
+        gone = of_word.gather(1, order)
+        word = many.piece_word - (many.piece_word > position.unsqueeze(1)).long()
+        return replace(
+            batch.without(example, position),
+            pieces=many.pieces.gather(1, order).masked_fill(gone, 0),
+            piece_word=word.gather(1, order).masked_fill(gone, -2),
+            piece_kind=many.piece_kind.gather(1, order).masked_fill(gone, 0),
+        )
+
+    def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+        """The texts with the tokenizer's mask token in the place of every piece of these words.
+
+        Raises:
+            UserError: it has none.
+        """
+        if self.mask is None:
+            raise UserError(
+                f"model.path={self.path}: its tokenizer has no mask token, which training=masked and the operator mask put "
+                f"in a word's place: take another training, and operators without mask"
+            )
+        assert batch.pieces is not None
+        assert batch.piece_word is not None
+        of_gone = gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
+        return replace(batch, pieces=batch.pieces.masked_fill(of_gone, self.mask))
+
+    # --- its parameters -----------------------------------------------------------------------------------------
 
     def part_of(self, name: str) -> str:
-        """`head`, `layer_N` or `embeddings`."""
-        return part_of(name, [one for one, _ in self.named_parameters()])
+        """`layer_N`; `embeddings`, before the first layer; or `head`, after it."""
+        names = [one for one, _ in self.named_parameters()]
+        layers = [next((word for word in one.split(".") if word.isdigit()), None) for one in names]
+        place = names.index(name)
+        if layers[place] is not None:
+            return f"layer_{layers[place]}"
+        return "head" if any(one is not None for one in layers[:place]) else "embeddings"
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""
         every = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        matrices = [parameter for parameter in every if parameter.ndim > 1]
         return [
-            {"params": matrices},
+            {"params": [parameter for parameter in every if parameter.ndim > 1]},
             {"params": [parameter for parameter in every if parameter.ndim <= 1], "weight_decay": 0.0},
         ]

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from attnprobe.report.page.browser.texts import is_list, lengths_of
-from attnprobe.report.page.runs import Group, Run
-from attnprobe.report.page.verdicts import Card, listed
-from attnprobe.report.quality import Quality, quality_of
-from attnprobe.report.states import State, states
+from attnprobe.findings.groups import Group, Run
+from attnprobe.findings.quality import quality_of
+from attnprobe.plots.example_selection import select_examples
+from attnprobe.report.page.browser import is_list, lengths_of
+from attnprobe.report.page.sections import listed, number
+from attnprobe.report.terminal import data_notes
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.statements import SECTION
+from attnprobe.results.manifest import SECTION
 
 ENCODERS = {
     "LSTMEncoder": "recurrent model (LSTM)",
@@ -56,63 +58,38 @@ class Shown:
     probability: float
 
 
-@dataclass(frozen=True)
-class Glance:
-    """All of the first screen about one group of runs.
-
-    Attributes:
-        group: whose.
-        model, data: in words.
-        quality: a sentence on how good it is against guessing; empty where no largest class can be named.
-        badge: the same in two or three words, and the kind of badge (`Quality.badge`); empty where that is not known.
-        states: one per criterion.
-        sentence: what may be quoted.
-        warnings: of the data and the classifier.
-        checks: what was looked at in the data before training, as the manifest has it.
-        shown: a text, or None where the page shows none.
-    """
-
-    group: Group
-    model: str
-    data: str
-    quality: str
-    badge: tuple[str, str]
-    states: tuple[State, ...]
-    sentence: str
-    warnings: tuple[str, ...]
-    checks: tuple[Mapping[str, Any], ...]
-    shown: Shown | None
-
-
-def glances(cards: Sequence[Card], *, words: bool = True) -> list[Glance]:
-    """One for each card.
+def glance(card: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
+    """The first screen of one group, by its first run with probes: its card; model, data and quality in words; warnings; what
+    was looked at in the data; and one text.
 
     Args:
-        cards: of the groups whose attention was tested.
+        card: of the group (`attnprobe.report.page.sections.cards`).
         words: False shows no text.
     """
-    return [glance(card, words=words) for card in cards]
-
-
-def glance(card: Card, *, words: bool) -> Glance:
-    """The first screen of one group, by its first run with probes."""
-    run = next((run for run in card.group.runs if set(run.probes) - NO_TESTS), card.group.runs[0])
-    measured, several = quality_of(run.directory, run.split), len(card.group.runs) > 1
-    section = run.manifest.get(SECTION, {})
-    checks = tuple(section.get("checks", ()))
-    warned = [str(check["sentence"]) for check in checks if check["warns"]]
-    return Glance(
-        group=card.group,
-        model=model_in_words(run),
-        data=data_in_words(run),
-        quality="" if measured is None else quality_in_words(measured) + (f" (seed {run.seed})" if several else ""),
-        badge=("", "none") if measured is None else measured.badge,
-        states=states(card.lines),
-        sentence=card.sentence,
-        warnings=(*([measured.warning] if measured is not None and measured.warning else []), *warned),
-        checks=checks,
-        shown=shown(run) if words else None,
-    )
+    runs = card["group"].runs
+    run = next((run for run in runs if set(run.probes) - NO_TESTS), runs[0])
+    measured = quality_of(run.directory, run.split)
+    checks = run.manifest.get(SECTION, {}).get("checks", ())
+    good, badge = "", ("", "none")
+    if measured is not None:
+        good = (
+            f"accuracy {measured.accuracy:.3f} [{measured.low:.3f}, {measured.high:.3f}] on {measured.n:,} test texts; "
+            f"always guessing the largest class gives {measured.majority:.3f}"
+        )
+        good, badge = good + (f" (seed {run.seed})" if len(runs) > 1 else ""), measured.badge
+    return {
+        **card,
+        "model": model_in_words(run),
+        "data": data_in_words(run),
+        "quality": good,
+        "badge": badge,
+        "warnings": [
+            *([measured.warning] if measured is not None and measured.warning else []),
+            *(str(check["sentence"]) for check in checks if check["warns"]),
+        ],
+        "checks": checks,
+        "shown": sample_text(run) if words else None,
+    }
 
 
 def model_in_words(run: Run) -> str:
@@ -155,34 +132,20 @@ def data_in_words(run: Run) -> str:
     return f"{run.data}: {'; '.join(parts)}" if parts else run.data
 
 
-def quality_in_words(measured: Quality) -> str:
-    """Accuracy compared with the largest class."""
-    accuracy = (
-        f"accuracy {measured.accuracy:.3f} [{measured.low:.3f}, {measured.high:.3f}] on {measured.n:,} test texts"
-    )
-    return f"{accuracy}; always guessing the largest class gives {measured.majority:.3f}"
-
-
-def shown(run: Run) -> Shown | None:
+def sample_text(run: Run) -> Shown | None:
     """A text of about `WORDS` words that is classified rightly: the first of the nearest length."""
     directory = RunDirectory(run.directory)
-    columns = ["example_id", "label", "prediction", "probability", "tokens", "attention"]
     if run.split not in directory.splits():
         return None
-    if is_list(directory.example_columns(run.split).field("label").type):
+    table = directory.examples(run.split, ["example_id", "label", "prediction", "tokens"])
+    if not len(table) or is_list(table["label"].type):
         return None
-    best: tuple[bool, int, int] | None = None
-    for piece in directory.example_pieces(run.split, ["label", "prediction", "tokens"]):
-        if not len(piece):
-            continue
-        distance = np.abs(lengths_of(piece["tokens"]).astype(np.int64) - WORDS)
-        wrong = piece["label"].to_numpy() != piece["prediction"].to_numpy()
-        first = int(np.lexsort((distance, wrong))[0])  # stable: the first of equals
-        own = (bool(wrong[first]), int(distance[first]), int(piece["example_id"][first].as_py()))
-        best = own if best is None else min(best, own)
-    if best is None:
-        return None
-    row = directory.examples(run.split, columns, [best[2]]).to_pylist()[0]
+    distance = np.abs(lengths_of(table["tokens"]).astype(float) - WORDS)
+    right = table["label"].to_numpy() == table["prediction"].to_numpy()
+    ids = table["example_id"].to_numpy()
+    chosen = select_examples(ids, 1, scores={"nearest length": -distance}, evenly=0, prefer=right)
+    columns = ["example_id", "label", "prediction", "probability", "tokens", "attention"]
+    row = directory.examples(run.split, columns, chosen).to_pylist()[0]
     if len(row["tokens"]) != len(row["attention"]):
         return None
     classes = [str(name) for name in run.manifest.get("classes", ())]
@@ -202,3 +165,115 @@ def word(text: str, weight: float, top: bool) -> Word:
     """A word with its shade."""
     depth = float(np.sqrt(min(1.0, max(0.0, weight))))
     return Word(text, float(weight), round(depth * STEPS), depth > DEEP, bool(top))
+
+
+# What the page says of the runs themselves: how they were made, of which data, and what to know of their classifiers.
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A line of the table of runs: one group. `span` is accuracy's interval, or its range over the seeds."""
+
+    data: str
+    model: str
+    note: str
+    seeds: str
+    examples: int
+    accuracy: float
+    span: str
+    probes: list[str]
+    finished: str
+
+
+def lead(groups: Sequence[Group]) -> str:
+    """What the page is about, in two sentences.
+
+    Args:
+        groups: those whose attention was tested; what they were only compared with, such as uniform attention, is not a model
+            of which anything is asked.
+    """
+    data = list(dict.fromkeys(group.data for group in groups))
+    models = list(dict.fromkeys(group.model for group in groups))
+    where = (
+        f"{groups[0].title}"
+        if len(groups) == 1
+        else f"{len(models)} model{_s(models)} on {len(data)} data set{_s(data)}"
+    )
+    return (
+        f"Published tests of that question, run on {where}. Each asks one thing; the answer is a number, its 95 % interval, "
+        f"and a verdict that says no more than the interval does."
+    )
+
+
+def _s(things: Sequence[object]) -> str:
+    return "" if len(things) == 1 else "s"
+
+
+def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
+    """One line of the table of runs."""
+    ids = [run.run_id for run in group.runs]
+    accuracy = compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
+    own = compared[compared["run_id"].isin(ids) & accuracy]
+    values = own["mean"].to_numpy(float)
+    span = ""
+    if len(own) > 1:
+        span = f"({number(values.min())} to {number(values.max())})"
+    elif len(own) == 1 and not np.isnan(own["low"].iloc[0]):
+        span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
+    finished = sorted(str(run.manifest.get("finished", ""))[:10] for run in group.runs)
+    probes = dict.fromkeys(probe for run in group.runs for probe in run.probes)
+    return RunRow(
+        data=group.data,
+        model=group.model,
+        note=group.note,
+        seeds=", ".join(map(str, group.seeds)),
+        examples=int(own["n"].max()) if len(own) else 0,
+        accuracy=float(values.mean()) if len(values) else float("nan"),
+        span=span,
+        probes=[probe for probe in probes if probe not in ("performance", "training")],
+        finished=finished[-1],
+    )
+
+
+def warnings_of(group: Group) -> list[str]:
+    """What a reader must know of a group's classifiers before any verdict; each seed's once."""
+    warnings = []
+    for run in group.runs:
+        measured = quality_of(run.directory, run.split)
+        if measured is not None and measured.warning:
+            seed = f" (seed {run.seed})" if len(group.runs) > 1 else ""
+            warnings.append(measured.warning + seed)
+    return warnings
+
+
+def versions(runs: Sequence[Run]) -> list[str]:
+    """Every library with the version that the runs were made with, several where they differ."""
+    by_library: dict[str, list[str]] = {}
+    for run in runs:
+        for library, used in run.manifest.get("versions", {}).items():
+            if used not in by_library.setdefault(str(library), []):
+                by_library[str(library)].append(str(used))
+    return [f"{library} {' or '.join(used)}" for library, used in by_library.items()]
+
+
+def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """For each data set what was left out of it or cut; the runs of one data set that differ are told apart."""
+    by_data: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for run in runs:
+        notes = tuple(data_notes(run.manifest.get("counts", {})))
+        by_data.setdefault(run.data, {}).setdefault(notes, []).append(run.model)
+    return [
+        (data if len(kinds) == 1 else f"{data} ({', '.join(dict.fromkeys(models))})", list(notes))
+        for data, kinds in by_data.items()
+        for notes, models in kinds.items()
+    ]
+
+
+def data_checks(runs: Sequence[Run]) -> list[tuple[str, list[str], list[dict[str, Any]]]]:
+    """For each data set what was guessed while reading and looked at before training, by the first run that says so."""
+    sections: dict[str, tuple[str, list[str], list[dict[str, Any]]]] = {}
+    for run in runs:
+        section = run.manifest.get(SECTION, {})
+        if section.get("checks"):
+            sections.setdefault(run.data, (run.data, list(section.get("notes", [])), list(section["checks"])))
+    return list(sections.values())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from attnprobe.report.verdicts import (
+from attnprobe.evidence.evidence import (
     CANNOT_DECIDE,
     FAILS,
     MEETS,
@@ -116,12 +116,6 @@ TERMS = (
         "How often chance alone would decide this claim so clearly, corrected for the number of claims on the card "
         "(Holm's method).",
     ),
-    Term(
-        "verdict", "Yes, no, negligible, undecided", (),
-        "A claim is confirmed where its whole interval lies beyond what it asks for by the smallest difference of "
-        "interest, refuted where none of it does, negligible where all of it is closer than that, and undecided "
-        "otherwise.",
-    ),
 )  # fmt: skip
 """In the order of the definitions."""
 
@@ -174,18 +168,11 @@ MEANS = {
 }  # fmt: skip
 """Criterion and level → what *met* means, and what it does not; the README's table says the same."""
 
-SEVERAL = "+experiment=audit"
-ADDED_BY = {
-    ("necessity", "model"): SEVERAL,
-    ("stability", "model"): SEVERAL,
-    ("agreement", "word"): "probe=[agreement]",
-    ("exclusivity", "state"): "probe=[adversarial]",
-    ("erasure", "state"): "probe=[skill]",
-    ("erasure", "word"): "probe=[skill]",
-    ("transfer", "model"): "+experiment=wiegreffe",
-    ("plausibility", "word"): "probe=[plausibility]",
-}
-"""What decides each criterion, where it was not tested."""
+KINDS = {
+    MEETS: "meets", FAILS: "fails", NO_DIFFERENCE: "fails", CANNOT_DECIDE: "open", TOO_RARE: "open", NOT_INFORMATIVE: "none",
+    NOT_MEANINGFUL: "none", NOT_TESTED: "none",
+}  # fmt: skip
+"""What each verdict's badge is called in the style sheet."""
 
 BY_FORM = {form: term for term in TERMS for form in term.forms}
 KNOWN = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(BY_FORM, key=len, reverse=True)))})(?![\w-])")

@@ -1,93 +1,24 @@
 """What the page shows of each probe: its headline numbers side by side, and the published ones next to ours."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from attnprobe.report.page.pictures import Picture
-from attnprobe.report.page.runs import Group
-from attnprobe.report.page.verdicts import JudgedClaim, in_words
-from attnprobe.report.published import REMARKS
-from attnprobe.report.reading import Reading
-from attnprobe.report.wide import class_of
-from attnprobe.results.metrics import Scale
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number of one group. With one run: its value and interval, if it has one, over `n` examples; with several seeds:
-    the mean of their values, and the smallest and the largest of them."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-    seeds: int
-
-
-@dataclass(frozen=True)
-class HeadlineRow:
-    """One headline number across all groups; None where a group does not have it. `unit`: unit, range and direction.
-    `inner`: it belongs to the row above."""
-
-    title: str
-    unit: str
-    inner: bool
-    cells: tuple[Cell | None, ...]
-
-
-@dataclass(frozen=True)
-class PublishedNumber:
-    """A published number next to ours."""
-
-    title: str
-    group: str
-    where: str
-    seed: int
-    value: float
-    low: float
-    high: float
-    published: float
-    difference: float
-    source: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A probe's part of the page. `columns` are the groups that have it."""
-
-    probe: str
-    title: str
-    about: str
-    columns: tuple[Group, ...]
-    rows: tuple[HeadlineRow, ...]
-    published: tuple[PublishedNumber, ...]
-    remarks: tuple[str, ...]
-    pictures: tuple[Picture, ...]
-    judged_claims: tuple[JudgedClaim, ...]
-    words: str
-    noted: str
-    cost: str
-
-    @property
-    def claims(self) -> list[tuple[Any, list[JudgedClaim]]]:
-        """Each claim with its findings, in the reading's order."""
-        by_name: dict[str, list[JudgedClaim]] = {}
-        for judged_claim in self.judged_claims:
-            by_name.setdefault(judged_claim.finding.claim.name, []).append(judged_claim)
-        return [(judged_claims[0].finding.claim, judged_claims) for judged_claims in by_name.values()]
-
-
-def heading(reading: Reading) -> str:
-    """The title of a probe's part, made of its name where the reading has none.
-
-    >>> heading(Reading("single_weight"))
-    'Single weight'
-    """
-    return reading.title or reading.probe.replace("_", " ").capitalize()
+from attnprobe.core.metrics import Scale
+from attnprobe.evidence.evidence import NOT_TESTED
+from attnprobe.evidence.published import REMARKS
+from attnprobe.evidence.reading import Reading
+from attnprobe.findings.groups import DOT, Group
+from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.table import card, group_of
+from attnprobe.findings.verdicts import row_of
+from attnprobe.report.figures import Picture, picture
+from attnprobe.report.tables import with_intervals
+from attnprobe.results.pivot import class_of
 
 
 def sections(
@@ -95,88 +26,83 @@ def sections(
     groups: Sequence[Group],
     compared: pd.DataFrame,
     drawn: Mapping[str, Sequence[Picture]],
-    judged_claims: Sequence[JudgedClaim],
-) -> list[Section]:
-    """The page's sections, one per probe that has something to show; `drawn`: its figures, by its name."""
-    made: list[Section] = []
+    table: pd.DataFrame,
+) -> list[dict[str, Any]]:
+    """The page's sections, one per probe that has something to show.
+
+    Args:
+        readings: of the probes.
+        groups: the runs; those that have a probe are the columns of its section.
+        compared: `attnprobe.evidence.published.compare` of all runs.
+        drawn: each probe's figures.
+        table: the findings.
+    """
+    made: list[dict[str, Any]] = []
     said: set[str] = set()
     for reading in readings:
-        own = [judged_claim for judged_claim in judged_claims if judged_claim.section == f"test-{reading.probe}"]
-        embedded = [one for one in drawn[reading.probe] if one.drawing]
-        one = section(reading, groups, compared, embedded, own, in_words(own))
-        if one.noted in said:  # several probes use the same numbers
-            one = replace(one, noted="")
-        said.add(one.noted)
-        if one.rows or one.pictures or one.judged_claims:
-            made.append(one)
+        numbers = compared[compared["probe"] == reading.probe]
+        there = set(map(str, numbers["run_id"].unique()))
+        columns = [group for group in groups if any(run.run_id in there for run in group.runs)]
+        claims = by_claim(table[table["section"] == f"test-{reading.probe}"], [claim.name for claim in reading.claims])
+        beside = published_rows(numbers, columns)
+        papers = dict.fromkeys(row["source"].split(",")[0] for row in beside)
+        notes = [one["notes"] for one in tables_of(reading.probe, columns) if one.get("notes")]
+        noted = reading.noted(notes) if reading.noted is not None and notes else ""
+        section = {
+            "probe": reading.probe,
+            "title": reading.title or reading.probe.replace("_", " ").capitalize(),
+            "about": reading.about,
+            "columns": columns,
+            "rows": headline_rows(reading.probe, numbers, columns),
+            "published": beside,
+            "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
+            "pictures": [one for one in drawn[reading.probe] if one.source],
+            "claims": claims,
+            "words": in_words(claims),
+            "noted": "" if noted in said else noted,  # several probes use the same numbers
+            "cost": cost_of(reading.probe, columns),
+        }
+        said.add(noted)
+        if section["rows"] or section["pictures"] or claims:
+            made.append(section)
     return made
 
 
-def section(
-    reading: Reading,
-    groups: Sequence[Group],
-    compared: pd.DataFrame,
-    drawn: Sequence[Picture],
-    judged_claims: Sequence[JudgedClaim],
-    words: str,
-) -> Section:
-    """A probe's part of the page.
-
-    Args:
-        reading: of the probe.
-        groups: all of the report.
-        compared: `attnprobe.report.published.compare` of all runs.
-        drawn: its figures.
-        judged_claims: its claims put to the test.
-        words: two sentences on these.
-    """
-    numbers = compared[compared["probe"] == reading.probe]
-    there = set(map(str, numbers["run_id"].unique()))
-    columns = tuple(group for group in groups if any(run.run_id in there for run in group.runs))
-    beside = published_rows(numbers, columns)
-    papers = dict.fromkeys(row.source.split(",")[0] for row in beside)
-    return Section(
-        probe=reading.probe,
-        title=heading(reading),
-        about=reading.about,
-        columns=columns,
-        rows=tuple(matrix(reading, numbers, columns)),
-        published=tuple(beside),
-        remarks=tuple(f"{paper}: {REMARKS[paper]}" for paper in papers),
-        pictures=tuple(drawn),
-        judged_claims=tuple(judged_claims),
-        words=words,
-        noted=noted(reading, columns),
-        cost=cost_of(reading.probe, columns),
-    )
+def tables_of(probe: str, columns: Sequence[Group]) -> list[dict[str, Any]]:
+    """What the manifest of each run says of a probe's table."""
+    return [run.manifest.get("tables", {}).get(probe, {}) for group in columns for run in group.runs]
 
 
-def noted(reading: Reading, columns: Sequence[Group]) -> str:
-    """What the probe noted of its own working in these runs, in words; empty where there is nothing."""
-    tables = [run.manifest.get("tables", {}).get(reading.probe, {}) for group in columns for run in group.runs]
-    notes = [table["notes"] for table in tables if table.get("notes")]
-    return reading.noted(notes) if reading.noted is not None and notes else ""
-
-
-def matrix(reading: Reading, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[HeadlineRow]:
-    """The headline numbers over all classes, a column per group; numbers that no group has are left out."""
+def headline_rows(probe: str, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
+    """The headline numbers over all classes, a cell per group (None where it has none); numbers that no group has are left
+    out. With one run a cell is its value and interval; with several seeds the mean of their values, the smallest and the
+    largest. `inner`: the number belongs to the row above."""
     overall = numbers[numbers["group"] == "overall"]
     records: list[Any] = overall.to_dict("records")
     by_key: dict[tuple[str, str], dict[str, Any]] = {(row["metric"], str(row["run_id"])): row for row in records}
-    rows = []
-    titles = dict(zip(overall["metric"], overall["title"], strict=True))
-    for key in titles:
-        cells = tuple(cell(by_key, key, group) for group in columns)
-        if any(one is not None for one in cells):
-            unit = unit_of(reading.probe, key, columns)
-            rows.append(HeadlineRow(titles[key].strip(), unit, titles[key].startswith(" "), cells))
-    return rows
+    made = []
+    for metric, title in dict(zip(overall["metric"], overall["title"], strict=True)).items():
+        cells: list[dict[str, Any] | None] = []
+        for group in columns:
+            rows = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
+            values = np.array([row["mean"] for row in rows], float)
+            if len(rows) == 1:
+                ends = (rows[0]["mean"], rows[0]["low"], rows[0]["high"])
+            elif np.isnan(values).all():
+                ends = (np.nan,) * 3
+            else:
+                ends = (np.nanmean(values), np.nanmin(values), np.nanmax(values))
+            cells.append(dict(zip(("value", "low", "high"), ends, strict=True), seeds=len(rows)) if rows else None)
+        if any(cells):
+            unit = unit_of(probe, metric, columns)
+            made.append({"title": title.strip(), "unit": unit, "inner": title.startswith(" "), "cells": cells})
+    return made
 
 
 def unit_of(probe: str, metric: str, columns: Sequence[Group]) -> str:
     """Unit, range and direction of a metric as the first run that says something of it declares them; empty where none does.
     A number that is made of a metric under another name has units of its own."""
-    tables = [run.manifest.get("tables", {}).get(probe, {}) for group in columns for run in group.runs]
+    tables = tables_of(probe, columns)
     said = next((table["metrics"][metric] for table in tables if metric in table.get("metrics", {})), None)
     if said is None:
         return ""
@@ -190,8 +116,7 @@ def cost_of(probe: str, columns: Sequence[Group]) -> str:
 
     What an importance took counts once for the whole run, whichever test asked first.
     """
-    tables = [run.manifest.get("tables", {}).get(probe, {}) for group in columns for run in group.runs]
-    timed = [table for table in tables if table.get("seconds")]
+    timed = [table for table in tables_of(probe, columns) if table.get("seconds")]
     if not timed:
         return ""
     by_title: dict[str, float] = {}
@@ -207,50 +132,146 @@ def cost_of(probe: str, columns: Sequence[Group]) -> str:
     return f"{test}. Of the importances, which are computed once for all tests: {each}."
 
 
-def cell(by_key: Mapping[tuple[str, str], Mapping[str, Any]], metric: str, group: Group) -> Cell | None:
-    """One group's number."""
-    rows = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
-    if not rows:
-        return None
-    if len(rows) == 1:
-        row = rows[0]
-        return Cell(row["mean"], row["low"], row["high"], int(row["n"]), 1)
-    values = np.array([row["mean"] for row in rows], float)
-    if np.isnan(values).all():
-        return Cell(np.nan, np.nan, np.nan, 0, len(rows))
-    return Cell(
-        float(np.nanmean(values)),
-        float(np.nanmin(values)),
-        float(np.nanmax(values)),
-        sum(int(row["n"]) for row in rows),
-        len(rows),
-    )
-
-
-def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[PublishedNumber]:
+def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
     """Every number that a paper has too, in the order of the headlines, then of the groups."""
-    titles = {run.run_id: group.title for group in columns for run in group.runs}
-    classes = {run.run_id: run.manifest.get("classes", []) for group in columns for run in group.runs}
+    runs = {
+        run.run_id: (place, group, run) for place, (group, run) in enumerate((g, r) for g in columns for r in g.runs)
+    }
     rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
     order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
-    places = {run.run_id: place for place, run in enumerate(run for group in columns for run in group.runs)}
     rows.sort(
-        key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], places[str(row["run_id"])])
+        key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], runs[str(row["run_id"])][0])
     )
-    return [
-        PublishedNumber(
-            title=row["title"].strip(),
-            group=""
-            if row["group"] == "overall"
-            else f"predicted {class_of(row['group'], classes[str(row['run_id'])])}",
-            where=titles[str(row["run_id"])],
-            seed=int(row["seed"]),
-            value=row["mean"],
-            low=row["low"],
-            high=row["high"],
-            published=row["published"],
-            difference=row["difference"],
-            source=row["source"],
+    made = []
+    for row in rows:
+        _, group, run = runs[str(row["run_id"])]
+        by_class = ""
+        if row["group"] != "overall":
+            by_class = f"predicted {class_of(row['group'], run.manifest.get('classes', []))}"
+        made.append(
+            row | {"title": row["title"].strip(), "where": group.title, "value": row["mean"], "group": by_class}
         )
-        for row in rows
+    return made
+
+
+MINUS = "−"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Three digits after the point.
+
+    >>> number(-0.12345), number(float("nan"))
+    ('−0.123', 'undefined')
+    """
+    return "undefined" if np.isnan(value) else f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def capital(text: str) -> str:
+    """The first letter large, the others as they are; a Greek one is a symbol and stays.
+
+    >>> capital("does Jain's rank agree?"), capital("τ of two measures")
+    ("Does Jain's rank agree?", 'τ of two measures')
+    """
+    return text[:1].upper() + text[1:] if text[:1].isascii() else text
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "number": number,
+    "capital": capital,
+    "signed": lambda value: f"{value:+.3f}".replace("-", MINUS),
+    "short": lambda value: f"{value:g}".replace("-", MINUS),  # no more digits than needed
+    "count": lambda value: f"{value:,}",
+    "p_value": lambda value: "p < 0.001" if value < 0.001 else f"p = {value:.2g}",
+    "unbroken": lambda text: text.replace(" %", f"{NO_BREAK}%"),  # a number stays on one line with its percent sign
+}
+"""Numbers and words as the templates write them."""
+
+
+def by_claim(rows: pd.DataFrame, order: Sequence[str] = ()) -> list[list[Any]]:
+    """The findings on each claim, claims in this order and others as they come."""
+    groups = {str(name): [*own.itertuples(index=False)] for name, own in rows.groupby("claim", sort=False)}
+    names = [*(name for name in order if name in groups), *(name for name in groups if name not in order)]
+    return [groups[name] for name in names]
+
+
+def in_words(claims: Sequence[Sequence[Any]]) -> str:
+    """One sentence on one test's claims: how many say yes, and how many do not. What they mean for the attention is on the
+    card, after the questions that come first."""
+    if not claims:
+        return ""
+    rows = [row for own in claims for row in own]
+    models = len({row.group for row in rows})
+    counts = Counter(row.interval_verdict for row in rows)
+    across = f" on {models} models (data set × model), {len(rows)} tests in all" if models > 1 else ""
+    put = f"{len(claims)} {'claim was' if len(claims) == 1 else 'claims were'} put to the test{across}"
+    return f"{put}: {listed([f'{count} × {verdict}' for verdict, count in counts.items()])}."
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Parts as a list in words.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Each group's card: its first sentence, and its lines, each with its name and the findings that are its details."""
+    made = []
+    for group in groups:
+        own = table[table["group"] == group.title]
+        details = [*own[~own["primary"] & (own["speaks"] == "for")].itertuples(index=False)]
+        lines = card(own)
+        shown = [
+            (name, line, [one for one in details if (one.criterion, one.level) == (line.criterion, line.level)])
+            for name, line in zip(lines.index, lines.itertuples(index=False), strict=True)
+        ]
+        made.append({"group": group, "sentence": own["sentence"].iloc[0], "lines": shown})
+    return made
+
+
+def with_findings(groups: Sequence[Group], table: pd.DataFrame) -> list[Group]:
+    """The groups that something was found about."""
+    known = set(table.loc[table["verdict"] != NOT_TESTED, "group"])
+    return [group for group in groups if group.title in known]
+
+
+def show_study(
+    study: StudyReading, place: int, folder: Path, groups: Sequence[Group], table: pd.DataFrame
+) -> dict[str, Any]:
+    """A study's part of the page; its figures are written as PDF too. `place` counts the studies from 1."""
+    group = group_of(study, groups)
+    where = group.title if group is not None else f"{study.data}{DOT}{study.model}"
+    if group is None:  # its runs are not in the report, and its findings on no card
+        table = pd.DataFrame([row_of(f"study-{place}", finding) for finding in study.findings]).assign(group=where)
+    return {
+        "title": study.title,
+        "where": where,
+        "about": study.about,
+        "sentences": [study.readings[f.claim.name] for f in study.findings if f.claim.name in study.readings],
+        "pictures": [picture(figure, f"study{place}-{name}", said, folder) for name, said, figure in study.figures],
+        "claims": by_claim(table[table["section"] == f"study-{place}"], [one.claim.name for one in study.findings]),
+        "tables": [show_table(caption, one) for caption, one in study.tables.items()],
+        "notes": study.notes,
+    }
+
+
+def show_table(caption: str, table: pd.DataFrame) -> dict[str, Any]:
+    """A DataFrame's cells as text, each with whether it is a number."""
+
+    def shown(value: Any) -> tuple[str, bool]:
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+            return str(value), False
+        if np.isnan(float(value)):
+            return "", True
+        return (f"{value:,}" if isinstance(value, (int, np.integer)) else number(float(value))), True
+
+    compact = with_intervals(table)
+    columns = [
+        [(said, True) for said in compact[name]] if f"{name} low" in table else [shown(value) for value in table[name]]
+        for name in compact
     ]
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return {"caption": caption, "columns": [str(name) for name in compact], "rows": rows}

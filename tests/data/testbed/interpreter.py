@@ -1,6 +1,6 @@
 """An interpreter of reviews of its own: it reads the tokens alone and knows nothing of how a row was made."""
 
-from attnprobe.data.testbed.lexicon import ADJECTIVES, ASPECTS, NOUNS, VERBS
+from attnprobe.data.testbed.reviews import ADJECTIVES, ASPECTS, NOUNS, VERBS
 
 POLARITY = {word: sign for lexicon in (ADJECTIVES, NOUNS, VERBS) for sign in (1, -1) for word in lexicon[sign]}
 OPPOSITE = {

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from attnprobe.data.testbed import RULES, generate_reviews, reviews
 from attnprobe.data.testbed.drawing import stream
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.data.testbed.interpreter import (
     DEGREE,
     MARKERS,

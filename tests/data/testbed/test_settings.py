@@ -2,8 +2,8 @@
 
 import pytest
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.testbed import generate_reviews, generate_stories
-from attnprobe.errors import UserError
 
 
 @pytest.mark.parametrize(

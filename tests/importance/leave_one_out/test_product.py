@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnprobe.importance.leave_one_out.product import Product
+from attnprobe.importance.leave_one_out.recurrent import Product
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.importance.leave_one_out.changed import Affine, EncodedTexts, Projection, changed_states
+from attnprobe.importance.leave_one_out.changed_states import Affine, EncodedTexts, Projection, changed_states
 from attnprobe.models.attention import UniformAttention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder

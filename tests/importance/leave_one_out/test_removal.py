@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnprobe.batch import Task
-from attnprobe.errors import UserError
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out
 from benchmarks import reference
 from tests.importance.leave_one_out.loops import each_alone, one_by_one, subject

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnprobe.importance.leave_one_out.scores import factored_score
+from attnprobe.importance.leave_one_out.changed_states import factored_score
 from attnprobe.models.attention import AdditiveAttention, UniformAttention
 from tests.importance.leave_one_out.loops import subject
 

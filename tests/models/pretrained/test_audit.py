@@ -9,7 +9,7 @@ import torch
 
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.studies.base import carry_out_study
+from attnprobe.runs.studies import carry_out_study
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import composed
 

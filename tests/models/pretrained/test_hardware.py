@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from attnprobe.results.directory import RunDirectory
-from attnprobe.results.finding import find_runs
+from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.launching.test_sweep import finish
 from tests.models.pretrained.families import checkpoint
 from tests.models.pretrained.test_audit import SIGNS, text

@@ -1,16 +1,19 @@
+"""Classifiers of 18 families: what is read and put back, every layer and head in one pass, words removed, what is refused."""
+
 import re
 from dataclasses import replace
 
 import pytest
 import torch
 
-from attnprobe.configuration import CONFIGURATION
-from attnprobe.errors import UserError
-from attnprobe.importance.gradient import gradients
+from attnprobe.core.errors import UserError
+from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
+from attnprobe.importance.nulls import gradients_under, removals_under
 from attnprobe.models.objectives import CrossEntropy, Deception, Divergence
-from attnprobe.models.pretrained.doors import Pass
-from attnprobe.nulls.importances import gradients_under, removals_under
+from attnprobe.models.pretrained.attention_hooks import Pass
+from attnprobe.models.pretrained.site import Site
+from attnprobe.runs.composition import CONFIGURATION
 from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier
 
 SHORT = {"bert", "roberta", "distilbert", "albert", "electra", "xlm-roberta", "modernbert-cls", "gpt2", "llama", "qwen2",
@@ -136,8 +139,9 @@ def test_masking_keeps_every_place():
     )
 
 
-def test_heads_layers_and_rows():
-    model = classifier(layer=0, heads=[1, 3], rows="all").double()
+@pytest.mark.parametrize("layer", [0, -1])  # all rows of the last layer: no short way, though one row is pooled
+def test_heads_layers_and_rows(layer):
+    model = classifier(layer=layer, heads=[1, 3], rows="all").double()
     batch = batch_of(model)
     outputs = model(batch)
     one = model.recorded(batch)
@@ -147,7 +151,7 @@ def test_heads_layers_and_rows():
         for piece in range(count):
             place = int(batch.piece_word[row, piece])
             if place > 0:
-                by_hand[row, place] += one.recorded[row, [1, 3], :count, piece].sum()
+                by_hand[row, place] += one.weights[row, [1, 3], :count, piece].sum()
     torch.testing.assert_close(outputs.attention, by_hand / by_hand.sum(-1, keepdim=True))
     assert model.tail is None
     even = batch.content.double() / batch.content.sum(-1, keepdim=True)
@@ -265,3 +269,75 @@ def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objectiv
     query = model.network.bert.encoder.layer[-1].attention.self.query.weight
     (gradient,) = torch.autograd.grad(of_attention, query)
     assert gradient.abs().max() > 1e-6
+
+
+pytest.importorskip("transformers")
+FROM_STATES = {"bert": True, "gpt2": True, "deberta": True, "albert": False, "t5": False}
+"""Whether passes may begin at any of their layers."""
+
+
+@pytest.mark.parametrize("family", FROM_STATES)
+def test_every_site_is_what_a_model_of_that_site_alone_has(family):
+    model = classifier(family)
+    batch = batch_of(model)
+    model.prepare(batch)
+    model.to(model.precision)
+    found = list(model.at_sites(batch))
+    assert [at.name for at in found] == list(model.sites)
+    heads = model.found.heads
+    assert len(found) == sum(1 + count for count in heads)
+    assert bool(model.upper) == FROM_STATES[family]
+    assert ("from states" in model.found.differences) == FROM_STATES[family]
+    for place in (0, 2, len(found) // 2, len(found) - 1):
+        at = found[place]
+        layer, head = divmod(place, heads[0] + 1)
+        model.site = Site(layer, [head - 1] if head else None)
+        outputs = model.outputs_from(batch, None)
+        torch.testing.assert_close(at.outputs.attention, outputs.attention, atol=1e-6, rtol=0)
+        other = torch.where(batch.content, outputs.attention.double().roll(1, 0) + 0.1, 0)
+        other = other / other.sum(-1, keepdim=True)
+        whole = model.readout(batch, outputs, short=False).logits(other[None])
+        torch.testing.assert_close(at.readout.logits(other[None]), whole, atol=5e-6, rtol=0)
+        assert (whole[0] - outputs.logits.double()).abs().max() > 1e-6
+        assert ((at.off_text > 0) & (at.off_text < 1)).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "deberta"])
+@pytest.mark.parametrize("uniform", ["last", "all"])
+def test_a_uniform_model_gives_all_that_a_row_may_see_the_same_weight(family, uniform):
+    model, learned = classifier(family, uniform=uniform), classifier(family)
+    batch = batch_of(model)
+    for one in (model, learned):
+        one.prepare(batch)
+    kept = []
+    with torch.no_grad():
+        logits = model.run(batch, Pass(keep=kept.append))
+        assert (logits - learned.run(batch, Pass())).abs().max() > 1e-4
+    lengths = (batch.piece_word != -2).sum(-1)
+    for text, length in enumerate(lengths.tolist()):
+        last = kept[-1].weights[text, :, length - 1]  # of a causal model too this row may see the whole text
+        torch.testing.assert_close(last[:, :length], torch.full_like(last[:, :length], 1 / length))
+        assert (last[:, length:] == 0).all()
+        first = kept[0].weights[text, :, length - 1, :length]
+        assert (float(first.max() - first.min()) < 1e-6) == (uniform == "all")
+    outputs = model.outputs_from(batch, None)
+    readout = model.readout(batch, outputs)
+    torch.testing.assert_close(readout.logits(readout.attention), outputs.logits.double(), atol=1e-5, rtol=0)
+    other = torch.where(batch.content, 1.0 * torch.arange(batch.content.shape[1]), 0).double()
+    other = other / other.sum(-1, keepdim=True)
+    at = {one.name: one.readout for one in model.at_sites(batch)}["layer 1"]
+    model.site = Site(1)
+    whole = model.readout(batch, model.outputs_from(batch, None), short=False)
+    torch.testing.assert_close(at.logits(other[None]), whole.logits(other[None]), atol=1e-5, rtol=0)
+
+
+def test_the_network_runs_once_for_all_of_them(monkeypatch):
+    model = classifier("bert")
+    batch = batch_of(model)
+    model.prepare(batch)
+    list(model.at_sites(batch))
+    passes = []
+    run = model.run
+    monkeypatch.setattr(model, "run", lambda *given: passes.append(1) or run(*given))
+    list(model.at_sites(batch))
+    assert len(passes) == 1

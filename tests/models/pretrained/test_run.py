@@ -5,13 +5,13 @@ import csv
 import pytest
 import torch
 
-from attnprobe.errors import UserError
-from attnprobe.launching.sweep import objective
-from attnprobe.loading import load_run
+from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
-from attnprobe.running.settings import resumed
+from attnprobe.runs.launching import objective
+from attnprobe.runs.load import load_run
+from attnprobe.runs.run import run
+from attnprobe.runs.settings import resumed
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -117,20 +117,20 @@ def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, 
     assert not list(tmp_path.rglob("manifest.json"))
 
 
-def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, tmp_path, monkeypatch):
-    """`run=PATH` with a pretrained model; what was measured before the kill is not measured again."""
+def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_is_probed_again(texts, tmp_path, monkeypatch):
+    """`run=PATH` with a pretrained model."""
+    from attnprobe.findings.groups import grouped, read_runs
     from attnprobe.probes.sites import Sites
-    from attnprobe.report.page.browser.browse import browse
-    from attnprobe.report.page.runs import grouped, read_runs
+    from attnprobe.report.page.browser import browse
 
     base = [f"model.path={checkpoint('distilbert', LABELS)}", "training=none", "probe=[permutation]"]
     first, second = (run(config(texts, tmp_path / name, *base)) for name in "ab")
     before = (first / "tables/permutation.parquet").read_bytes()
     measure, batches = Sites.measure, []
 
-    def counted(self, subject, draws, fails_at=None):
-        batches.append(subject.batch.example_id.tolist())
-        if len(batches) == fails_at:
+    def killed(self, subject, draws):
+        batches.append(subject)
+        if len(batches) == 3:
             raise RuntimeError("killed")
         return measure(self, subject, draws)
 
@@ -138,17 +138,12 @@ def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, 
         asked = ["+experiment=sites", f"run={path}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
         return run(resumed(composed(*asked, "figures=false"), asked))
 
-    monkeypatch.setattr(Sites, "measure", lambda *given: counted(*given, fails_at=3))
-    with pytest.raises(RuntimeError, match="killed"):
-        sites_of(first)
-    assert len(list((first / "parts").iterdir())) == 2
-    batches.clear()
-    monkeypatch.setattr(Sites, "measure", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sites, "measure", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            sites_of(first)
     sites_of(first)
-    so_far = len(batches)
     sites_of(second)
-    assert so_far == len(batches) - so_far - 2
-    assert not (first / "parts").exists()
     assert (first / "tables/sites.parquet").read_bytes() == (second / "tables/sites.parquet").read_bytes()
     assert (first / "tables/permutation.parquet").read_bytes() == before
     results = read_results(first)
@@ -161,4 +156,4 @@ def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_goes_on(texts, 
     maps = browser.index["runs"][0]["maps"]
     assert [one["site"] for one in maps[:3]] == ["", "layer 0", "layer 0, head 0"]
     assert len({one["key"] for one in maps}) == 16
-    assert len({browser.blocks[f"{one['block']}-0"] for one in maps[1:]}) == 15
+    assert len({browser.blocks[one["blocks"][0]] for one in maps[1:]}) == 15

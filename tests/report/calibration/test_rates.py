@@ -1,7 +1,6 @@
 """Rates over models against counts by hand, scipy and simulated models."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,13 +9,11 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from attnprobe.report import calibration
-from attnprobe.report.calibration.__main__ import made_by
-from attnprobe.report.calibration.collect import SHIPPED, shipped
-from attnprobe.report.calibration.models import RIGHTNESS
-from attnprobe.report.calibration.published import PUBLISHED, nearer_optimum, removed_earlier
-from attnprobe.report.calibration.rates import held_out, power_curve, rates, separation, separations
-from attnprobe.results.statistics import clopper_pearson
+from attnprobe.evidence.statistics import clopper_pearson
+from attnprobe.findings.verdicts import CALIBRATION
+from research.calibration.__main__ import made_by
+from research.calibration.rates import held_out, power_curve, rates, separation, separations
+from research.calibration.records import PUBLISHED, RIGHTNESS, SHIPPED, nearer_optimum, removed_earlier, shipped
 
 
 def models(count, *, gap, seed=0, data=("token", "ordered_pair"), encoder="lstm"):
@@ -141,7 +138,7 @@ def test_published_criteria_by_hand():
 
 
 def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made():
-    path = Path(calibration.__file__).parent.parent / "calibration.parquet"
+    path = CALIBRATION
     table = pd.read_parquet(path)
     assert table.columns.tolist() == SHIPPED
     assert not table.duplicated(["criterion", "level", "encoder", "rightness"]).any()

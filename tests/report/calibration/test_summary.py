@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from attnprobe.report.calibration.models import RIGHTNESS
-from attnprobe.report.calibration.summary import NAMES, counted, summary
-from attnprobe.results.statistics import clopper_pearson
+from attnprobe.evidence.statistics import clopper_pearson
+from research.calibration.records import RIGHTNESS
+from research.calibration.summary import NAMES, counted, summary
 from tests.report.calibration.test_rates import models as simulated
 
 CLAIM = "weights_follow_words"

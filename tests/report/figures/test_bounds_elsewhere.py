@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.importance.registry import built_in
-from attnprobe.report.figures.draw import draw
-from attnprobe.report.figures.studies import curve, performances, spread
-from attnprobe.report.figures.style import drawable, paper_style
+from attnprobe.importance.base import built_in
+from attnprobe.plots.studies import curve, performances, spread
+from attnprobe.plots.style import drawable, paper_style
+from attnprobe.report.figures import draw
 from attnprobe.results.table import IMPORTANCES
 from tests.report.figures.test_bounds import NAMES, OF_SITES, problems
 

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from attnprobe.report.figures import heatmap, lines, telling
-from attnprobe.report.figures.style import paper_style
-from attnprobe.report.wide import named, per_example
+from attnprobe.plots import heatmap
+from attnprobe.plots import heatmap as lines
+from attnprobe.plots.style import paper_style
+from attnprobe.results.pivot import named, per_example
 from attnprobe.results.table import read_examples, read_results
 
 CHOICE = ("max_attention", "optimum_jsd", "predicted_class", "content_length")
@@ -20,23 +21,22 @@ def rows(**columns: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"example_id": range(len(columns["max_attention"]))} | columns)
 
 
-def test_chooses_peaked_and_movable_examples_from_every_class_and_the_least_movable():
+def test_peaked_but_movable_examples_of_every_class_and_the_least_movable_ones_are_shown():
     table = rows(
         max_attention=[0.9, 0.8, 0.95, 0.3, 0.9, 0.99],
         optimum_jsd=[0.6, 0.6, 0.5, 0.6, 0.01, 0.69],
         predicted_class=[0, 0, 1, 1, 1, 0],
         content_length=[9, 9, 9, 9, 9, 2],  # the last one is too short
     )
-    chosen = telling.choose(table)
-    # products .54 .48 .475 .18 .009: best of class 0, best of class 1, second of class 0; then the smallest JSD
-    assert [choice.example_id for choice in chosen] == [0, 2, 1, 4]
-    assert [choice.reason for choice in chosen] == ["peaked, yet free"] * 3 + ["least free"]
+    # products .54 .48 .475 .18 .009: the best of each class; then the smallest JSD of each class
+    shown = heatmap.telling(table)
+    assert list(shown.items()) == [(0, heatmap.MOVABLE), (2, heatmap.MOVABLE), (1, heatmap.MOVABLE), (4, heatmap.FIXED)]
 
 
-def test_short_texts_are_chosen_where_there_are_no_others():
+def test_short_texts_are_shown_where_there_are_no_others():
     table = rows(max_attention=[0.9], optimum_jsd=[0.6], predicted_class=[np.nan], content_length=[2])
-    assert [choice.example_id for choice in telling.choose(table)] == [0]
-    assert telling.choose(table.assign(optimum_jsd=np.nan)) == []
+    assert list(heatmap.telling(table)) == [0]
+    assert heatmap.telling(table.assign(optimum_jsd=np.nan)) == {}
 
 
 @settings(max_examples=60, deadline=None)
@@ -125,8 +125,8 @@ def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
         figure = heatmap.heatmaps(results, read_examples(run))
     captions = {text.get_text() for text in figure.findobj(mpl.text.Text)}
     table = per_example(results, "adversarial", ("optimum_jsd", "optimum_tvd", "upper_bound", "is_exact"))
-    for choice in telling.choose(per_example(results, "adversarial", CHOICE)):
-        row = table[table["example_id"] == choice.example_id].iloc[0]
+    for number in heatmap.telling(per_example(results, "adversarial", CHOICE)):
+        row = table[table["example_id"] == number].iloc[0]
         end = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
         assert f"JSD {row['optimum_jsd']:.3f}, TVD {row['optimum_tvd']:.4f}{end}" in captions
 
@@ -157,6 +157,6 @@ def test_classes_have_their_names_and_questions_are_shown(make_run, tmp_path):
     assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in shown)
     assert not any("predicted 0" in text or "predicted 1" in text for text in shown)
     asked = [text.removeprefix("asked: ") for text in shown if text.startswith("asked: ")]
-    chosen = telling.choose(per_example(results, "adversarial", CHOICE))
+    chosen = heatmap.telling(per_example(results, "adversarial", CHOICE))
     texts = examples.set_index("example_id")["question"]
-    assert asked == [heatmap.drawable(" ".join(texts[choice.example_id])) for choice in chosen]
+    assert asked == [heatmap.drawable(" ".join(texts[number])) for number in chosen]

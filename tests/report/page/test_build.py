@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from attnprobe.evidence.claims import CRITERIA, Claim, Finding, put_to_test
+from attnprobe.evidence.evidence import VERDICTS, Evidence
+from attnprobe.evidence.published import compare
+from attnprobe.evidence.reading import readings
+from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.verdicts import LINES
 from attnprobe.report.__main__ import main
-from attnprobe.report.claims import CRITERIA, Claim, Finding, findings, put_to_test
-from attnprobe.report.evidence import Evidence
-from attnprobe.report.numbers import read_numbers
 from attnprobe.report.page import build
-from attnprobe.report.page.formats import number
-from attnprobe.report.published import compare
-from attnprobe.report.reading import readings
-from attnprobe.report.studies import StudyReading
+from attnprobe.report.page.sections import number
 from attnprobe.report.terminal import headline
-from attnprobe.report.verdicts import LINES
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.numbers import read_numbers
 from attnprobe.results.table import read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import EVERYTHING
 from tests.runs import SMALL_ADVERSARY, seal, small_run
@@ -103,7 +103,7 @@ def test_files_beside_the_page_are_linked_and_there(page, made):
     headlines = pd.read_csv(made.parent / "report_files/headlines.csv")
     assert set(headlines["model"]) == {"lstm_additive", "cnn_additive"}
     findings = pd.read_csv(made.parent / "report_files/findings.csv")
-    assert set(findings["verdict"]) <= {"holds", "fails", "undecided", "too rare to say"}
+    assert set(findings["verdict"]) <= set(VERDICTS)
 
 
 def test_every_test_has_its_title_and_every_criterion_its_line(page, made):
@@ -137,7 +137,7 @@ def test_claims_tables_and_headlines_name_every_metric_that_they_need(tmp_path):
     assert headline(whole) == headline(numbers)
     for reading in readings().values():
         first = put_to_test(reading.claims, whole[whole["probe"] == reading.probe])
-        second = findings(reading.claims, numbers, reading.probe)
+        second = [one for c in reading.claims for one in put_to_test((c,), numbers.rows(reading.probe, c.metrics))]
         assert [str(f.evidence) for f in first] == [str(f.evidence) for f in second]  # NaN is not itself
         for table in reading.tables:
             pd.testing.assert_frame_equal(table.build(whole), table.built(numbers, reading.probe))

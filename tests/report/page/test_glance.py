@@ -6,15 +6,14 @@ from html import unescape
 import numpy as np
 import pytest
 
-from attnprobe.report.claims import CRITERIA
+from attnprobe.evidence.claims import CRITERIA
+from attnprobe.findings import findings
+from attnprobe.findings.groups import read_runs
+from attnprobe.findings.quality import quality_of
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.glance import STEPS, word
-from attnprobe.report.page.runs import grouped, read_runs
-from attnprobe.report.page.verdicts import cards, put_claims_to_test
-from attnprobe.report.quality import quality_of
-from attnprobe.report.reading import present
 from attnprobe.results.table import read_examples
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.runs import small_run
 
 
@@ -35,11 +34,6 @@ def plain(markup):
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", markup)).split())
 
 
-def cards_of(directory):
-    groups = grouped(read_runs([directory]))
-    return cards(groups, put_claims_to_test(groups, present(groups[0].numbers)))
-
-
 def test_model_data_quality_verdicts_sentence_and_text(place):
     directory, page = place
     markup = first_screen(page)
@@ -51,7 +45,7 @@ def test_model_data_quality_verdicts_sentence_and_text(place):
     assert f"always guessing the largest class gives {measured.majority:.3f}" in text
     assert all(name.capitalize() in text for name in CRITERIA)
     assert ("not shown to be better than guessing" in text) == (not measured.better_than_guessing)
-    assert plain(re.search(r'<p class="verdict-line">(.*?)</p>', markup)[1]) == cards_of(directory)[0].sentence
+    assert plain(re.search(r'<p class="verdict-line">(.*?)</p>', markup)[1]) == findings(directory)["sentence"].iloc[0]
     shown = re.search(r'<p class="words">(.*?)</p>', markup)[1]
     tokens = plain(shown).split()
     assert tokens in [list(one) for one in read_examples(directory)["tokens"]]

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from attnprobe.report.claims import CRITERIA
+from attnprobe.evidence.claims import CRITERIA
+from attnprobe.evidence.evidence import VERDICTS as KNOWN
+from attnprobe.evidence.reading import readings
+from attnprobe.findings.verdicts import LINES, TESTED_BY
 from attnprobe.report.page import build
-from attnprobe.report.page.glossary import ADDED_BY, BY_FORM, MEANS, TERMS, VERDICTS, explained
-from attnprobe.report.page.render import with_hidden_shown
-from attnprobe.report.reading import readings
-from attnprobe.report.verdicts import LINES, STATES
+from attnprobe.report.page.build import with_hidden_shown
+from attnprobe.report.page.glossary import BY_FORM, MEANS, TERMS, VERDICTS, explained
 from tests.report.page.conftest import EVERYTHING
 
 
@@ -30,8 +31,8 @@ def test_every_term_criterion_and_verdict_has_a_meaning_of_its_own():
     assert len({term.key for term in TERMS}) == len({term.meaning for term in TERMS}) == len(TERMS)
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
     assert all(20 < len(term.short) < 260 for term in TERMS)
-    assert set(MEANS) == set(ADDED_BY) == set(LINES)
-    assert tuple(VERDICTS) == STATES
+    assert set(MEANS) == set(TESTED_BY) == set(LINES)
+    assert tuple(VERDICTS) == KNOWN
 
 
 def test_what_is_not_tested_names_the_probe_whose_claim_decides_it():
@@ -41,7 +42,7 @@ def test_what_is_not_tested_names_the_probe_whose_claim_decides_it():
         for claim in reading.claims
         if claim.primary
     }
-    single = {line: command for line, command in ADDED_BY.items() if command.startswith("probe=")}
+    single = {line: command for line, command in TESTED_BY.items() if command.startswith("probe=")}
     assert {line: deciding.get(line) for line in single} == single
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon, total_variation
-from attnprobe.readout import Readout
 from attnprobe.report.page import build
 from attnprobe.results.directory import PLAYGROUND
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import read_examples
-from attnprobe.running.playground import played
+from attnprobe.runs.playground import played
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import until
 from tests.runs import seal_again

@@ -1,10 +1,10 @@
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.report.claims import Claim, Finding
-from attnprobe.report.evidence import Evidence
-from attnprobe.report.page import build
-from attnprobe.report.page.runs import grouped, read_runs
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.claims import Claim, Finding
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.findings import table
+from attnprobe.findings.groups import grouped, read_runs
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_group(make_run, tmp_path):
@@ -47,10 +47,11 @@ def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_pat
         compared.append({run["model"] for run in results.runs})
         return [Finding(claim, Evidence(1.0, 0.5, 1.5, 20), "sst", "flanrnn, flannoenc")]
 
-    monkeypatch.setattr(build, "compare_models", compare)
-    found = build.comparisons(grouped(read_runs(tmp_path)))
+    monkeypatch.setattr(table, "compare_models", compare)
+    rows = table.findings(tmp_path)
+    found = rows[rows["section"] == "across"]
     notes = [f"flanrnn, flannoenc · training.epochs={epochs}" for epochs in (2, 8)]
-    assert [finding.model for finding in found] == notes
+    assert found["model"].tolist() == notes
     assert compared == [{"flanrnn", "flannoenc"}] * 2
 
 

@@ -1,47 +1,68 @@
-from attnprobe.report.claims import Claim, Finding
-from attnprobe.report.evidence import Evidence
-from attnprobe.report.page.runs import Group
-from attnprobe.report.page.verdicts import KINDS, MARKS, JudgedClaim, cards, in_words
-from attnprobe.report.verdicts import LINES, MEETS, NOT_TESTED, STATES
+"""Cards and sections out of the table of findings."""
 
-GROUP = Group("sst", "lstm", "", ())
+import pandas as pd
+
+from attnprobe.evidence.claims import Claim, Finding
+from attnprobe.evidence.evidence import MEETS, NOT_TESTED, VERDICTS, Evidence
+from attnprobe.findings.groups import Group
+from attnprobe.findings.verdicts import LINES, first_sentence, judge
+from attnprobe.report.page.glossary import KINDS
+from attnprobe.report.page.sections import by_claim, cards, in_words, with_findings
+from attnprobe.report.terminal import MARKS
+
+GROUP, OTHER, EMPTY = (Group("sst", model, "", ()) for model in ("lstm", "cnn", "average"))
 ABOVE, BELOW, ACROSS = (0.2, 0.1, 0.3), (-0.2, -0.3, -0.1), (0.0, -0.1, 0.1)
 
 
-def judged_claim(numbers, speaks="for", criterion="erasure", group=GROUP, name="c", primary=False):
+def finding(numbers, speaks="for", name="c", primary=False):
     claim = Claim(
-        name, criterion, "A claim", "A paper", lambda _: None, "share, 0 to 1", speaks=speaks, level="word",
+        name,
+        "erasure",
+        "A claim",
+        "A paper",
+        lambda _: None,
+        "share, 0 to 1",
+        speaks=speaks,
+        level="word",
         primary=primary,
-    )  # fmt: skip
-    return JudgedClaim(Finding(claim, Evidence(*numbers, n=10), group.data, group.model), group, "test-x")
+    )
+    return "test-x", Finding(claim, Evidence(*numbers, n=10), "sst", "m")
 
 
-def test_every_state_has_a_sign_and_a_colour():
-    assert set(MARKS) == set(KINDS) == set(STATES)
+def table(**findings):
+    """Rows of groups by their titles' ends."""
+    parts = [judge(own).assign(group=f"sst · {model}") for model, own in findings.items()]
+    return pd.concat([part.assign(sentence=first_sentence(part)) for part in parts], ignore_index=True)
+
+
+def test_every_verdict_has_a_sign_and_a_colour():
+    assert set(MARKS) == set(KINDS) == set(VERDICTS)
 
 
 def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only():
-    other = Group("sst", "cnn", "", ())
-    given = [
-        judged_claim(ABOVE, primary=True), judged_claim(BELOW, name="d"), judged_claim(ABOVE, "neither", name="e"),
-        judged_claim(BELOW, group=other, primary=True),
-    ]  # fmt: skip
-    first, second = cards([GROUP, other], given)
-    lines = {(line.verdict.criterion, line.verdict.level): line for line in first.lines}
+    given = [finding(ABOVE, primary=True), finding(BELOW, name="d"), finding(ABOVE, "neither", name="e")]
+    rows = table(lstm=given, cnn=[finding(BELOW, primary=True)], average=[])
+    assert with_findings([GROUP, OTHER, EMPTY], rows) == [GROUP, OTHER]
+    first, second = cards([GROUP, OTHER], rows)
+    lines = {(line.criterion, line.level): (name, line, details) for name, line, details in first["lines"]}
     assert set(lines) == set(LINES)
-    word = lines["erasure", "word"]
-    assert (word.verdict.state, word.primary, word.details) == (MEETS, given[0], (given[1],))
-    assert lines["agreement", "word"].verdict.state == NOT_TESTED
-    assert second.lines[5].verdict.met is False
-    assert first.sentence != second.sentence
+    name, word, details = lines["erasure", "word"]
+    assert (name, word.verdict, word.claim, [one.claim for one in details]) == ("erasure.word", MEETS, "c", ["d"])
+    name, agreement, _ = lines["agreement", "word"]
+    assert (name, agreement.verdict) == ("agreement", NOT_TESTED)
+    assert second["lines"][5][1].verdict == "fails"
+    assert first["sentence"] != second["sentence"]
 
 
 def test_a_sentence_says_what_is_decided_and_no_more():
+    def said(**findings):
+        rows = table(**findings)
+        return in_words(by_claim(rows[rows["section"] == "test-x"], ["d", "c"]))
+
     assert in_words([]) == ""
-    assert in_words([judged_claim(ABOVE), judged_claim(ACROSS, name="d")]) == (
-        "2 claims were put to the test: 1 × yes and 1 × undecided."
+    assert said(lstm=[finding(ABOVE), finding(ACROSS, name="d")]) == (
+        "2 claims were put to the test: 1 × cannot decide and 1 × meets."
     )
-    several = [judged_claim(ABOVE), judged_claim(BELOW, group=Group("sst", "cnn", "", ()))]
-    assert in_words(several) == (
-        "1 claim was put to the test on 2 models (data set × model), 2 tests in all: 1 × yes and 1 × no."
+    assert said(lstm=[finding(ABOVE)], cnn=[finding(BELOW)]) == (
+        "1 claim was put to the test on 2 models (data set × model), 2 tests in all: 1 × meets and 1 × fails."
     )

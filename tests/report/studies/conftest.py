@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnprobe.report.studies import read_study
+from attnprobe.findings.studies.base import read_study
 from tests.report.studies.invented import invented_study
 
 

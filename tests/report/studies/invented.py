@@ -5,7 +5,7 @@ import pandas as pd
 from sklearn.metrics import f1_score
 
 from attnprobe.results.files import write_sealed, write_table
-from attnprobe.results.rows import Rows
+from attnprobe.results.table import Rows
 from tests.runs import seal
 
 EXAMPLES = 400

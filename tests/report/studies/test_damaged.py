@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.report.studies import find_studies, read_study
-from attnprobe.results.checksums import DamagedRun, read_sealed
-from attnprobe.results.files import write_sealed, write_table
+from attnprobe.findings.studies.base import find_studies, read_study
+from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
 from tests.fuzz.studies import known_run
 from tests.report.studies.invented import invented_study
 from tests.runs import seal_again
@@ -66,34 +65,24 @@ RUNS = {
     ("base-1-None", "tables/teacher"): {
         "two numbers of one metric": lambda rows: pd.concat([rows, rows[rows["metric"] == "tvd"]]),
         "no jsd of any text": without("jsd"),
-        "a tvd that is not TVD": lambda rows: rows.assign(value=rows["value"].mask(rows["metric"] == "tvd", 1.5)),
-        "a jsd that is not nats": lambda rows: rows.assign(
-            value=rows["value"].mask(rows["metric"] == "jsd", float("inf"))
-        ),
     },
     ("base-0-None", "tables/adversarial"): {
         "no optimum_jsd of any text": without("optimum_jsd"),
         "no is_exact of any text": without("is_exact"),
     },
     ("uniform-0-None", "tables/performance"): {
-        "one finite f1 for each": lambda rows: rows[:0],
-        "one finite f1 for": lambda rows: pd.concat([rows, rows]),
+        "one f1 for each": lambda rows: rows[:0],
+        "one f1 for": lambda rows: pd.concat([rows, rows]),
     },
     ("adversary-0-0.1", "tables/training"): {
-        "one finite validation_loss": without("validation_loss"),
-        "one finite validation_jsd": lambda rows: rows.assign(
-            value=rows["value"].mask(rows["metric"] == "validation_jsd")
-        ),
+        "one validation_loss": without("validation_loss"),
     },
     ("uniform-0-None", "examples/test"): {
         "not those of the study's other runs": lambda rows: rows[:5],
         "a text twice": lambda rows: pd.concat([rows, rows]),
         "no column label": lambda rows: rows.drop(columns="label"),
-        "not all whole numbers": lambda rows: rows.assign(example_id=[[1]] * len(rows)),
     },
     ("base-1-None", "examples/test"): {
-        "no list of weights": lambda rows: rows.assign(attention="x"),
-        "an attention in it": lambda rows: rows.assign(attention=[[0.0, 0.0]] * len(rows)),
         "do not have as many weights": lambda rows: rows.assign(attention=[[0.5, 0.5]] * len(rows)),
     },
 }
@@ -137,7 +126,6 @@ def test_a_model_that_lacks_what_is_known_of_it_is_named(tmp_path, study):
     write_sealed(content, tmp_path / "study/study.json")
     changes = {
         "known_answer": {"no correct of": lambda rows: rows[:0], "no chance of": without("chance"),
-                         "a correct that is not 0/1": lambda rows: rows.assign(value=2.0),
                          "no number of any": lambda rows: rows.assign(value=float("nan"))},
         "plausibility": {"no auprc_chance of": without("auprc_chance"), "no rationale_share": without("rationale_share")},
     }  # fmt: skip

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.report.four_tests.instead import beside_attention, chosen, instead
-from attnprobe.report.studies import StudyReading
-from attnprobe.report.wide import per_example
+from attnprobe.findings.studies.audit import beside_attention, chosen, instead
+from attnprobe.findings.studies.base import StudyReading
+from attnprobe.results.pivot import per_example
 
 
 def table_of(**values):
@@ -46,7 +46,7 @@ def test_a_better_method_is_named_with_its_gain_on_the_other_half():
     assert gain.n == 100
     assert gain.value == pytest.approx((better - attention)[1::2].mean())
     assert gain.low > 0.05
-    assert reading.findings[0].verdict == "holds"
+    assert reading.findings[0].verdict == "meets"
 
 
 def test_of_twenty_methods_that_are_no_better_none_is_shown():

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.report.evidence import FAILS, HOLDS, NEGLIGIBLE, UNDECIDED, Evidence
-from attnprobe.report.four_tests.exclusivity import choose
-from attnprobe.report.joint import confusion, difference, f1_over_classes
-from attnprobe.report.stability import compared, halves, of_pairs, stability
+from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, Evidence
+from attnprobe.findings.members import compared, confusion, difference, f1_over_classes, halves, of_pairs, stability
+from attnprobe.findings.studies.wiegreffe import chosen_adversary
 from tests.report.studies.invented import EXAMPLES, invented_run
 from tests.runs import seal_again
 
@@ -30,8 +29,8 @@ def test_each_statement_is_decided_by_its_interval(study):
     evidence = found["attention_is_needed"].evidence
     assert evidence.value == pytest.approx(0.03, abs=3e-3)  # of whole texts
     assert {name: finding.verdict for name, finding in found.items()} == {
-        "attention_is_needed": UNDECIDED, "seeds_attend_alike": HOLDS, "seeds_are_nearer_than_adversaries": HOLDS,
-        "attention_guides": HOLDS, "adversary_guides_worse": HOLDS, "adversary_escapes": HOLDS,
+        "attention_is_needed": CANNOT_DECIDE, "seeds_attend_alike": MEETS, "seeds_are_nearer_than_adversaries": MEETS,
+        "attention_guides": MEETS, "adversary_guides_worse": MEETS, "adversary_escapes": MEETS,
     }  # fmt: skip
     assert found["adversary_escapes"].claim.speaks == "neither"  # that none is found would be no pass
     assert "λ = 0.001, chosen on the validation split" in reading.readings["adversary_escapes"]
@@ -47,8 +46,8 @@ def test_other_numbers_give_other_verdicts(study):
     weak = {name: [at] * 9 for name, at in {"uniform": 0.8, "trained": 0.8, "base": 0.6, "adversary": 0.6}.items()}
     reading = study([0.9] * 9, [0.6] * 9, weak, {0.0: (0.04, 0.1), 0.1: (0.06, 0.2)}, seeds_jsd=0.65, alike=0.0)
     found = {finding.claim.name: finding.verdict for finding in reading.findings}
-    assert found["attention_is_needed"] == HOLDS
-    assert found["seeds_attend_alike"] == NEGLIGIBLE
+    assert found["attention_is_needed"] == MEETS
+    assert found["seeds_attend_alike"] == NO_DIFFERENCE
     assert found["seeds_are_nearer_than_adversaries"] == FAILS
     assert found["attention_guides"] == FAILS
     assert found["adversary_escapes"] == FAILS
@@ -60,7 +59,7 @@ def test_other_numbers_give_other_verdicts(study):
 def test_one_seed_says_nothing_of_another_training(study):
     reading = study([0.9], [0.6], {}, {}, tests=("uniform", "seeds"))
     (finding,) = reading.findings
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == CANNOT_DECIDE
     assert np.isnan(finding.evidence.low)
 
 
@@ -98,7 +97,7 @@ def test_an_even_attention_has_nothing_to_shuffle(tmp_path):
         pd.read_parquet(path).assign(attention=[[0.125] * 8] * EXAMPLES).to_parquet(path)
         seal_again(tmp_path / str(seed))
     found = stability(of_pairs([tmp_path / str(seed) for seed in range(3)]))
-    assert found.exceeds(0, 0.1) == "not asked"
+    assert found.exceeds(0, 0.1) == "not informative"
 
 
 def test_the_spread_over_seeds_is_the_median_per_example(study):
@@ -116,8 +115,8 @@ def test_the_adversary_is_chosen_by_the_validation_split(tmp_path):
     for name, (tvd, jsd) in {"a": (0.01, 0.3), "b": (0.05, 0.45), "c": (0.09, 0.6)}.items():
         invented_run(tmp_path / name, name, 0, f1=0.5, validation={"loss": 0.1, "tvd": tvd, "jsd": jsd})
     paths = [tmp_path / name for name in "abc"]
-    assert choose(paths, 0.4) == tmp_path / "b"
-    assert choose(paths, 0.65) == tmp_path / "c"  # none passes: the farthest
+    assert chosen_adversary(paths, 0.4) == tmp_path / "b"
+    assert chosen_adversary(paths, 0.65) == tmp_path / "c"  # none passes: the farthest
 
 
 def test_one_seed_has_no_interval():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.report.tracking import log
+from attnprobe.report import tracking as log
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from attnprobe.report.tracking import content
+from attnprobe.report import tracking as content
 from attnprobe.results.table import read_results
 
 

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.report.tracking.examples import choose, example_table
+from attnprobe.report.tracking import chosen_examples, example_table
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.numbers import read_numbers
 from attnprobe.results.table import read_examples, read_results
 from tests.runs import seal_again
 
@@ -13,7 +14,7 @@ from tests.runs import seal_again
 def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
     run = make_run(count=50, classes=3)
     results, examples = read_results(run), read_examples(run)
-    chosen = choose(results, RunDirectory(run), "test", 12)
+    chosen = chosen_examples(read_numbers(run), RunDirectory(run), "test", 12)
     assert chosen["chosen"].tolist() == ["largest"] * 6 + ["evenly spaced"] * 6
     jsd = results[results["metric"] == "optimum_jsd"].set_index("example_id")["value"]
     decision = examples.set_index("example_id")["prediction"]
@@ -27,7 +28,7 @@ def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
 def test_without_the_adversary_the_largest_weight_counts(make_run):
     run = make_run(count=30, longest=10, probes=("performance", "permutation"))
     examples = read_examples(run)
-    chosen = choose(read_results(run), RunDirectory(run), "test", 3)
+    chosen = chosen_examples(read_numbers(run), RunDirectory(run), "test", 3)
     assert any(len(weights) == 1 for weights in examples["attention"])
     largest = examples["attention"].map(lambda weights: max(weights) if len(weights) > 1 else 0)
     first = examples[examples["prediction"] == examples.loc[largest.idxmax(), "prediction"]]
@@ -37,7 +38,7 @@ def test_without_the_adversary_the_largest_weight_counts(make_run):
 @pytest.mark.parametrize(("most", "rows"), [(0, 0), (1, 1), (2, 2), (9, 9), (100, 9)])
 def test_never_more_than_asked_for(make_run, most, rows):
     run = make_run(count=9)
-    chosen = choose(read_results(run), RunDirectory(run), "test", most)
+    chosen = chosen_examples(read_numbers(run), RunDirectory(run), "test", most)
     assert len(chosen) == chosen["example_id"].nunique() == rows
     assert len(example_table(read_results(run), RunDirectory(run), "test", most=most, log_text=True)) == rows
 

@@ -12,11 +12,10 @@ import pytest
 import wandb
 
 import attnprobe
-from attnprobe.errors import UserError
-from attnprobe.report.figures.style import new_figure, save
-from attnprobe.report.tracking import log, session
+from attnprobe.core.errors import UserError
+from attnprobe.report import tracking as log
 from attnprobe.results.table import read_examples, read_results
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.report.tracking.sent import artifacts_of, finished_records, history_of, of_kind, summary_of, values
 from tests.runs import seal_again, small_run
 
@@ -181,31 +180,29 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
 
 
-def test_logging_twice_into_one_run_adds_only_what_changed(make_run, offline, monkeypatch, tmp_path):
-    drawn = [save(new_figure(), tmp_path, "permutation")[1]]
-    monkeypatch.setattr(log, "draw_figures", lambda *given, **named: drawn)
-    directory = make_run(count=5)
-    run = session.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", resumed=True)
+def test_logging_twice_into_one_run_shows_the_newer_tables_and_the_curves_once(offline, tmp_path, no_figures):
+    directory = run(small_run(tmp_path))
+    logged = log.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", resumed=True)
     try:
-        for examples in (5, 5, 3):
-            log.log_results(run, directory, examples=examples)
+        for examples in (5, 3):
+            log.log_results(logged, directory, examples=examples)
     finally:
-        run.finish()
+        logged.finish()
     written = finished_records(next(directory.glob("wandb/offline-run-*/*.wandb")))
-    steps = [{name[0] for name in values(history.item)} for history in of_kind(written, "history")]
-    steps = [{name for name in step if not name.startswith("_")} for step in steps]
-    assert len(steps) == 2
-    assert {"adversarial/found_jsd", "tables/permutation", "figures/permutation"} <= steps[0]
-    assert steps[1] == {"tables/examples_test"}
+    steps = [values(history.item) for history in of_kind(written, "history")]
+    epochs = [step["epoch",] for step in steps if ("epoch",) in step]
+    assert epochs == sorted(set(epochs))
+    rows = [step["tables/examples_test", "nrows"] for step in steps if ("tables/examples_test", "nrows") in step]
+    assert rows == [5, 3]
 
 
 def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(make_run, monkeypatch, no_figures):
     directory = make_run(count=5)
     done: dict[str, Any] = {}
     run = MagicMock(offline=False, disabled=False, summary={}, dir=str(directory / "wandb/run-1/files"), id="run")
-    monkeypatch.setattr(session.wandb, "init", lambda **given: done.update(given) or run)
+    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given) or run)
     for resumed, resume in ((True, "allow"), (False, None)):
-        session.open_run(IDENTITY, ["gradient"], {}, directory, project="p", resumed=resumed)
+        log.open_run(IDENTITY, ["gradient"], {}, directory, project="p", resumed=resumed)
         assert done["resume"] == resume
     assert done["name"] == "run: permutation, adversarial, gradient"
     log.log_results(run, directory)
@@ -216,12 +213,12 @@ def test_online_the_checkpoint_is_an_input_and_a_resumed_run_goes_on(make_run, m
 
 def test_runs_of_one_experiment_share_a_group_unless_another_is_named(make_run, monkeypatch):
     done: dict[str, Any] = {}
-    monkeypatch.setattr(session.wandb, "init", lambda **given: done.update(given))
+    monkeypatch.setattr(log.wandb, "init", lambda **given: done.update(given))
     monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
     directory = make_run(count=5)
 
     def group(**given: Any) -> str:
-        session.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
+        log.open_run(IDENTITY | given.pop("identity", {}), [], {}, directory, project="p", mode="offline", **given)
         return done["group"]
 
     one = group()
@@ -242,7 +239,7 @@ def test_an_unfinished_run_or_an_unreachable_service_is_a_users_error(make_run, 
     def refuse(**given):
         raise wandb.Error("no API key configured")
 
-    monkeypatch.setattr(session.wandb, "init", refuse)
+    monkeypatch.setattr(log.wandb, "init", refuse)
     with pytest.raises(UserError, match=r"no API key configured.*wandb login.*mode=offline"):
         log.log_run(make_run(), project="p")
     with pytest.raises(UserError, match=r"logger\.examples=-1: expected how many"):
@@ -261,9 +258,9 @@ def test_the_run_is_finished_even_where_logging_fails(make_run, monkeypatch, off
 
 def test_names_that_wandb_refuses_are_put_right():
     identity = {"data": "d" * 80, "model": "m", "seed": "3"}
-    words = session.tags(identity, ["permutation", "m"])
+    words = log.tags(identity, ["permutation", "m"])
     assert words == ["d" * 63 + "…", "m", "seed-3", "permutation"]
-    assert session.identifier("a/b:c") == "a-b-c"
+    assert log.identifier("a/b:c") == "a-b-c"
     long = [f"{'d' * 80}-seed{seed}-0123456789" for seed in (1, 2)]
-    assert len({session.identifier(run_id) for run_id in long}) == 2
-    assert all(len(session.identifier(run_id)) == 64 for run_id in long)
+    assert len({log.identifier(run_id) for run_id in long}) == 2
+    assert all(len(log.identifier(run_id)) == 64 for run_id in long)

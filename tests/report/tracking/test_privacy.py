@@ -6,9 +6,9 @@ import re
 import pandas as pd
 import pyarrow.parquet as pq
 
-from attnprobe.report.tracking import log
+from attnprobe.report import tracking as log
 from attnprobe.results.table import read_examples
-from attnprobe.running.run import run
+from attnprobe.runs.run import run
 from tests.report.tracking.sent import artifacts_of, everything_sent, finished_records, summary_of
 from tests.runs import seal_again, small_run
 

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from attnprobe.results.statistics import (
+from attnprobe.evidence.statistics import (
     f1_of,
     interval,
     is_too_rare,
+    mean_of_parts,
     over_pairs,
     paired_difference,
+    parts_of,
     resampled_runs,
 )
-from attnprobe.results.statistics.resampling import mean_of_parts, parts_of
 
 REPETITIONS = 1000
 WHOLE = 0.5

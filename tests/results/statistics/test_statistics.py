@@ -7,8 +7,10 @@ import pytest
 from scipy import stats
 from sklearn.metrics import f1_score
 
-from attnprobe.results.statistics import (
+from attnprobe.evidence import statistics as resampling
+from attnprobe.evidence.statistics import (
     clopper_pearson,
+    components,
     f1_of,
     holm,
     interval,
@@ -17,14 +19,14 @@ from attnprobe.results.statistics import (
     over_pairs,
     p_value,
     paired_difference,
+    parts_of,
+    pseudovalues,
     ratio_of,
     resampled_runs,
-    resampling,
     student,
     student_of_groups,
     wilson,
 )
-from attnprobe.results.statistics.resampling import components, parts_of, pseudovalues
 
 
 def test_the_interval_of_many_normal_values_is_students():

@@ -226,7 +226,7 @@ function factsOf(examples, row) {
     if (columns.probability) return columns.probability[row * run.classes.length + own];
     return columns[`p_${side}`]?.[row];
   };
-  const p = examples.facts.label ? undefined : probability("prediction");
+  const p = Array.isArray(examples.columns.label) ? undefined : probability("prediction");
   const of = p === undefined ? "" : ` (p = ${number(p, 3)})`;
   const parts = [
     element(
@@ -241,7 +241,7 @@ function factsOf(examples, row) {
   ];
   const question = examples.question(row);
   if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Question: "), visible(question)));
-  const candidates = examples.facts.candidates?.[row];
+  const candidates = examples.columns.candidates?.[row];
   if (candidates && index.words) {
     parts.push(element("p", { className: "asked" }, element("b", {}, "Candidates: "), candidates.map(visible).join(", ")));
   }

@@ -1,28 +1,24 @@
 // One run's examples.
 
-async function textsOf(name) {
-  const { facts, arrays } = await block(name);
-  if (!arrays.itemStarts) {
-    arrays.itemStarts = startsOf(arrays.items);
-    if (arrays.sentence) {
-      const sentenceStarts = startsOf(arrays.sentence);
-      arrays.sentenceStarts = sentenceStarts;
-      arrays.wordStarts = arrays.itemStarts.map((sentence) => sentenceStarts[sentence]);
-    } else {
-      arrays.wordStarts = arrays.itemStarts;
-    }
-    if (arrays.question_length) arrays.questionStarts = startsOf(arrays.question_length);
-    facts.lower = facts.vocabulary?.map((word) => word.toLowerCase());
+const textsRead = new Map();
+async function textsOf(number_) {
+  if (!textsRead.has(number_)) {
+    const texts = await blocks(index.texts[number_]);
+    const itemStarts = startsOf(texts.items);
+    const sentenceStarts = texts.sentence && startsOf(texts.sentence);
+    const wordStarts = sentenceStarts ? itemStarts.map((sentence) => sentenceStarts[sentence]) : itemStarts;
+    const questionStarts = texts.question_length && startsOf(texts.question_length);
+    const lower = texts.vocabulary?.map((word) => word.toLowerCase());
+    textsRead.set(number_, { ...texts, itemStarts, wordStarts, questionStarts, lower });
   }
-  return { facts, arrays };
+  return textsRead.get(number_);
 }
 
 class Examples {
-  constructor(run, texts, numbers) {
+  constructor(run, texts, columns) {
     this.run = run;
     this.texts = texts;
-    this.facts = numbers.facts;
-    this.columns = numbers.arrays;
+    this.columns = columns;
     this.count = run.examples;
     this.place = new Map();
     this.rank = new Int32Array(this.count).fill(-1);
@@ -34,12 +30,12 @@ class Examples {
   }
 
   static async of(run) {
-    const [texts, numbers] = await Promise.all([textsOf(run.texts), block(run.numbers)]);
-    return new Examples(run, texts, numbers);
+    const [texts, columns] = await Promise.all([textsOf(run.texts), blocks(run.numbers)]);
+    return new Examples(run, texts, columns);
   }
 
   classes(row, side) {
-    return this.facts[side] ? this.facts[side][row] : [this.columns[side][row]];
+    return [this.columns[side][row]].flat(); // a list where there may be several
   }
 
   named(row, side) {
@@ -51,56 +47,61 @@ class Examples {
   }
 
   words(row) {
-    const { facts, arrays } = this.texts;
-    const [from, to] = [arrays.wordStarts[row], arrays.wordStarts[row + 1]];
-    if (!facts.vocabulary) return Array.from({ length: to - from }, (_, i) => String(i + 1));
-    return Array.from(arrays.words.subarray(from, to), (number_) => facts.vocabulary[number_]);
+    const { vocabulary, words, wordStarts } = this.texts;
+    const [from, to] = [wordStarts[row], wordStarts[row + 1]];
+    if (!vocabulary) return Array.from({ length: to - from }, (_, i) => String(i + 1));
+    return Array.from(words.subarray(from, to), (number_) => vocabulary[number_]);
   }
 
   // places of the words that the model has no vector of its own for
   unknownOf(row) {
-    const { facts, arrays } = this.texts;
-    if (!facts.vocabulary || !this.columns.unknown?.length) return null;
+    const { vocabulary, words, wordStarts } = this.texts;
+    if (!vocabulary || !this.columns.unknown.length) return null;
     this.unknown ??= new Set(this.columns.unknown);
-    const [from, to] = [arrays.wordStarts[row], arrays.wordStarts[row + 1]];
-    const places = Array.from(arrays.words.subarray(from, to), (word, i) => (this.unknown.has(word) ? i : -1));
+    const places = Array.from(words.subarray(wordStarts[row], wordStarts[row + 1]), (word, i) => (this.unknown.has(word) ? i : -1));
     return new Set(places.filter((i) => i >= 0));
   }
 
   question(row) {
-    const { facts, arrays } = this.texts;
-    if (!arrays.questionStarts || !facts.vocabulary) return null;
-    const asked = arrays.question.subarray(arrays.questionStarts[row], arrays.questionStarts[row + 1]);
-    return Array.from(asked, (number_) => facts.vocabulary[number_]).join(" ");
+    const { vocabulary, question, questionStarts } = this.texts;
+    if (!questionStarts || !vocabulary) return null;
+    const asked = question.subarray(questionStarts[row], questionStarts[row + 1]);
+    return Array.from(asked, (number_) => vocabulary[number_]).join(" ");
   }
 
   // words of each sentence, [from, to) within the text
   sentences(row) {
-    const { arrays } = this.texts;
+    const { itemStarts, sentence } = this.texts;
     const spans = [];
     let from = 0;
-    for (let i = arrays.itemStarts[row]; i < arrays.itemStarts[row + 1]; i++) {
-      spans.push([from, from + arrays.sentence[i]]);
-      from += arrays.sentence[i];
+    for (const length of sentence.subarray(itemStarts[row], itemStarts[row + 1])) {
+      spans.push([from, from + length]);
+      from += length;
     }
     return spans;
   }
 
-  // key of each of these maps → weights of one example; NaN: there is none
-  async weights(row, maps) {
+  // which block has the weights of an example, and the kept examples before it there; null: they were left out
+  kept(row) {
     const rank = this.rank[row];
     if (rank < 0) return null;
     const place = this.run.blocks.findIndex(({ first, count }) => first <= rank && rank < first + count);
     const { first } = this.run.blocks[place];
-    const { arrays: text } = this.texts;
-    const length = (inner, r) => (inner ? text.wordStarts[r + 1] - text.wordStarts[r] : text.items[r]);
-    const rows = [];
-    for (let r = 0; r < this.count; r++) if (this.rank[r] >= first && this.rank[r] < rank) rows.push(r);
-    const parts = maps.map(async ({ key, inner, block: name }) => {
-      const { arrays } = await block(`${name}-${place}`, false);
-      const from = rows.reduce((sum, r) => sum + length(inner, r), 0);
-      const part = arrays.weights.subarray(from, from + length(inner, row));
-      return [key, Float64Array.from(part, (n) => (n > this.run.levels ? NaN : (n / this.run.levels) ** 2))];
+    const before = [];
+    for (let r = 0; r < row; r++) if (this.rank[r] >= first) before.push(r);
+    return { place, before };
+  }
+
+  // key of each of these maps → weights of one example; NaN: there is none
+  async weights(row, maps) {
+    const found = this.kept(row);
+    if (!found) return null;
+    const { items, wordStarts } = this.texts;
+    const length = (inner, r) => (inner ? wordStarts[r + 1] - wordStarts[r] : items[r]);
+    const parts = maps.map(async ({ key, inner, blocks: names }) => {
+      const levels = await block(names[found.place]);
+      const from = found.before.reduce((sum, r) => sum + length(inner, r), 0);
+      return [key, Float64Array.from(levels.subarray(from, from + length(inner, row)), weightOf)];
     });
     return Object.fromEntries(await Promise.all(parts));
   }

@@ -1,8 +1,20 @@
 // Heat maps, and the beginning.
 
+// the box beside the word that is pointed at
+const tip = element("div", { className: "tip", hidden: true });
+tip.setAttribute("aria-hidden", "true");
+document.body.append(tip);
+
+function placeTip(at) {
+  tip.hidden = false;
+  const [width, height] = [tip.offsetWidth, tip.offsetHeight];
+  const below = at.bottom + 6 + height < innerHeight;
+  tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
+  tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - height - 6)}px`;
+}
+
 // whether a map is over the words of a text whose items are sentences
 const isInner = (key) => state.examples.run.maps.find((map) => map.key === key).inner;
-const digitsOf = () => (state.examples.run.levels > 255 ? 4 : 3);
 
 function mapOf(map, weights, examples, row) {
   const own = weights[map.key];
@@ -39,7 +51,7 @@ function mapOf(map, weights, examples, row) {
   });
   box.dataset.map = map.key;
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const largestFew = [...top].sort((a, b) => own[b] - own[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], digitsOf())}`);
+  const largestFew = [...top].sort((a, b) => own[b] - own[a]).map((i) => `${cut(visible(labels[i]))} ${number(own[i], DIGITS)}`);
   part.append(box, element("p", { className: "largest" }, largestFew.length ? `Largest: ${largestFew.join(" · ")}` : "All are 0."));
   return part;
 }
@@ -52,7 +64,7 @@ function describe(token) {
   const inner = isInner(map);
   const lines = examples.run.maps
     .filter(({ key, inner: other }) => other === inner && key in weights && !Number.isNaN(weights[key][i]))
-    .map(({ key, title }) => [title, number(weights[key][i], digitsOf())]);
+    .map(({ key, title }) => [title, number(weights[key][i], DIGITS)]);
   const strange = token.classList.contains("unknown") ? " (unknown to the model)" : "";
   const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}${strange}`;
   return { text, lines };

@@ -1,17 +1,17 @@
-// The pieces of words that a pretrained model reads (attnprobe/report/page/browser/pieces.py), shown on demand.
+// The pieces of words that a pretrained model reads, shown on demand.
 
 // pieces of one example: each with its name, its word (-1: none of the text) and its weight; null: there are none
 async function piecesOf(examples, row) {
-  const { run, rank } = examples;
-  if (!run.pieces || rank[row] < 0) return null;
-  const place = run.blocks.findIndex(({ first, count }) => first <= rank[row] && rank[row] < first + count);
-  const [names, { arrays }] = await Promise.all([block(run.pieces.names), block(`${run.pieces.block}-${place}`, false)]);
-  const nth = rank[row] - run.blocks[place].first;
-  const from = arrays.lengths.subarray(0, nth).reduce((sum, length) => sum + length, 0);
-  return Array.from({ length: arrays.lengths[nth] }, (_, i) => ({
-    name: names.facts.vocabulary[arrays.piece[from + i]],
-    word: arrays.word[from + i],
-    weight: (arrays.weights[from + i] / run.levels) ** 2,
+  const { pieces } = examples.run;
+  const found = pieces && examples.kept(row);
+  if (!found) return null;
+  const [vocabulary, { lengths, piece, word, weights }] = await Promise.all([block(pieces.vocabulary), blocks(pieces.blocks[found.place])]);
+  const nth = found.before.length;
+  const from = lengths.subarray(0, nth).reduce((sum, length) => sum + length, 0);
+  return Array.from({ length: lengths[nth] }, (_, i) => ({
+    name: vocabulary[piece[from + i]],
+    word: word[from + i],
+    weight: weightOf(weights[from + i]),
   }));
 }
 
@@ -37,7 +37,7 @@ function pieceMap(pieces) {
     if (depth > DEEP) token.classList.add("deep");
     token.dataset.piece = i;
     const of = word < 0 ? [] : [["share of its word's", `${Math.round((100 * weight) / (total.get(word) || 1))} %`]];
-    token.lines = [["weight", number(weight, digitsOf())], ...of];
+    token.lines = [["weight", number(weight, DIGITS)], ...of];
     frame.append(token);
   });
   const none = total.get(-1) ?? 0;

@@ -1,4 +1,4 @@
-// The playground: what the model would predict under other weights (attnprobe/report/page/playground.py).
+// The playground: what the model would predict under other weights (attnprobe/report/page/browser.py).
 
 const play = { model: null, texts: [], text: null, weights: [], struck: new Set(), starts: [] };
 
@@ -31,24 +31,9 @@ const largestAt = (values) => values.reduce((best, value, i) => (value > values[
 
 async function openPlayground(number_) {
   const model = index.playgrounds[number_];
-  const { facts, arrays } = await block(model.block);
+  play.texts = await block(model.block);
   play.model = model;
-  let from = 0;
-  play.texts = facts.texts.map((text) => {
-    const to = from + text.words.length;
-    const classes = model.classes.length;
-    const cut = (array) => Array.from(array.subarray(from, to));
-    const made = {
-      ...text,
-      own: cut(arrays.attention),
-      farthest: cut(arrays.farthest),
-      flipping: cut(arrays.flipping),
-      logits: arrays.logits.subarray(from * classes, to * classes),
-    };
-    from = to;
-    return made;
-  });
-  $("play-text").replaceChildren(...play.texts.map(({ id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 12).map(visible).join(" ")}${words.length > 12 ? " …" : ""}`)));
+  $("play-text").replaceChildren(...play.texts.map(({ example_id: id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 12).map(visible).join(" ")}${words.length > 12 ? " …" : ""}`)));
   openText(0);
 }
 
@@ -72,14 +57,14 @@ function openText(number_) {
     }),
   );
   const flip = $("play-flip");
-  flip.disabled = text.flips < 0;
-  flip.textContent = text.flips < 0 ? "No erasure flips this decision" : "Smallest flipping set";
-  $("play-farthest").textContent = text.exact ? "Farthest attention, same prediction" : "Farthest known attention, same prediction";
+  flip.disabled = text.flips_to < 0;
+  flip.textContent = text.flips_to < 0 ? "No erasure flips this decision" : "Smallest flipping set";
+  $("play-farthest").textContent = text.is_exact ? "Farthest attention, same prediction" : "Farthest known attention, same prediction";
   restore();
 }
 
 function restore() {
-  play.weights = [...play.text.own];
+  play.weights = [...play.text.attention];
   play.struck = new Set();
   showPlay("These are the model’s own weights. Drag one, or choose a word to strike it.");
 }
@@ -91,8 +76,8 @@ function drag(i, weight) {
   const others = (values) => values.map((value, j) => (j === i || play.struck.has(j) ? 0 : value));
   const sum = (values) => values.reduce((a, b) => a + b, 0);
   let rest = others(now);
-  if (!(sum(rest) > 0)) rest = others(play.text.own);
-  if (!(sum(rest) > 0)) rest = others(play.text.own.map(() => 1));
+  if (!(sum(rest) > 0)) rest = others(play.text.attention);
+  if (!(sum(rest) > 0)) rest = others(play.text.attention.map(() => 1));
   const total = sum(rest);
   // what is struck keeps what it would come back with
   play.weights = play.weights.map((value, j) => (j === i ? weight : play.struck.has(j) ? value : total > 0 ? (rest[j] / total) * (1 - weight) : 0));
@@ -118,8 +103,8 @@ function showPlay(note) {
   const { text, model, struck } = play;
   const classes = model.classes.length;
   const attention = effective(play.weights, struck);
-  const own = probabilitiesUnder(text.own, text.logits, classes);
-  const now = probabilitiesUnder(attention, text.logits, classes);
+  const own = probabilitiesUnder(text.attention, text.position_logits, classes);
+  const now = probabilitiesUnder(attention, text.position_logits, classes);
   $("play-classes").replaceChildren(
     ...model.classes.map((name, k) => {
       const bar = element("span", { className: "bar" });
@@ -133,7 +118,7 @@ function showPlay(note) {
   );
   const [before, after] = [largestAt(own), largestAt(now)];
   const moved = totalVariation(own, now);
-  const apart = jensenShannon(attention, text.own);
+  const apart = jensenShannon(attention, text.attention);
   const decision = before === after ? `Still ${visible(model.classes[after])}` : `Changed from ${visible(model.classes[before])} to ${visible(model.classes[after])}`;
   const within = moved <= model.epsilon + 1e-9 ? `within ε = ${model.epsilon}` : `beyond ε = ${model.epsilon}`;
   const label = visible(model.classes[text.label] ?? String(text.label));
@@ -160,16 +145,16 @@ async function startPlayground() {
   $("play-run").addEventListener("change", (event) => openPlayground(Number(event.target.value)));
   $("play-text").addEventListener("change", (event) => openText(Number(event.target.value)));
   $("play-own").addEventListener("click", restore);
-  $("play-even").addEventListener("click", () => jump(play.text.own.map(() => 1 / play.text.own.length), new Set(), "Every word has the same weight."));
+  $("play-even").addEventListener("click", () => jump(play.text.attention.map(() => 1 / play.text.attention.length), new Set(), "Every word has the same weight."));
   $("play-farthest").addEventListener("click", () => {
-    const { farthest, exact, jsd, bound } = play.text;
+    const { farthest, is_exact: exact, jsd, upper_bound: bound } = play.text;
     const how = exact ? "proved: no attention is farther from the model’s" : `the farthest one known; none can be farther than ${number(bound, 3)} nats`;
     jump(farthest, new Set(), `${number(jsd, 3)} nats away with a prediction within TVD ${play.model.epsilon} (${how}).`);
   });
   $("play-flip").addEventListener("click", () => {
     const members = play.text.flipping.flatMap((member, i) => (member ? [i] : []));
     const few = members.length === 1 ? "One word" : `${members.length} words`;
-    jump(play.text.own, new Set(members), `${few} struck, the fewest with which the decision becomes ${visible(play.model.classes[play.text.flips])} (exact).`);
+    jump(play.text.attention, new Set(members), `${few} struck, the fewest with which the decision becomes ${visible(play.model.classes[play.text.flips_to])} (exact).`);
   });
   $("play").hidden = false;
   await openPlayground(0);

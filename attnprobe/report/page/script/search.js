@@ -16,17 +16,17 @@ function queryOf(text) {
 }
 
 function searcher(texts, query) {
-  const { facts, arrays } = texts;
-  if (!facts.lower || (!query.words.length && !query.phrases.length)) return () => true;
+  const { lower, words: numbers, wordStarts, question, questionStarts: asked } = texts;
+  if (!lower || (!query.words.length && !query.phrases.length)) return () => true;
   const terms = query.words.slice(0, 31);
   const full = 2 ** terms.length - 1;
-  const bits = new Uint32Array(facts.lower.length);
-  facts.lower.forEach((word, i) => terms.forEach((term, bit) => word.includes(term) && (bits[i] |= 1 << bit)));
+  const bits = new Uint32Array(lower.length);
+  lower.forEach((word, i) => terms.forEach((term, bit) => word.includes(term) && (bits[i] |= 1 << bit)));
   const hasPhrase = (phrase, words, from, to) => {
     const last = phrase.length - 1;
     search: for (let i = from; i + last < to; i++) {
       for (let j = 0; j <= last; j++) {
-        const word = facts.lower[words[i + j]];
+        const word = lower[words[i + j]];
         if (j < last ? word !== phrase[j] : !word.startsWith(phrase[j])) continue search;
       }
       return true;
@@ -35,14 +35,13 @@ function searcher(texts, query) {
   };
   return (row) => {
     let found = 0;
-    for (let i = arrays.wordStarts[row]; i < arrays.wordStarts[row + 1] && found !== full; i++) found |= bits[arrays.words[i]];
-    const asked = arrays.questionStarts;
-    if (asked) for (let i = asked[row]; i < asked[row + 1] && found !== full; i++) found |= bits[arrays.question[i]];
+    for (let i = wordStarts[row]; i < wordStarts[row + 1] && found !== full; i++) found |= bits[numbers[i]];
+    if (asked) for (let i = asked[row]; i < asked[row + 1] && found !== full; i++) found |= bits[question[i]];
     if (found !== full) return false;
     return query.phrases.every(
       (phrase) =>
-        hasPhrase(phrase, arrays.words, arrays.wordStarts[row], arrays.wordStarts[row + 1]) ||
-        (asked && hasPhrase(phrase, arrays.question, asked[row], asked[row + 1])),
+        hasPhrase(phrase, numbers, wordStarts[row], wordStarts[row + 1]) ||
+        (asked && hasPhrase(phrase, question, asked[row], asked[row + 1])),
     );
   };
 }

@@ -2,6 +2,8 @@
 
 const PAGE_SIZE = matchMedia("(min-width: 900px)").matches ? 20 : 8;
 const KEPT_BLOCKS = 200;
+const LEVELS = 65534; // of a weight; above: there is none
+const DIGITS = 4;
 const SNIPPET = 24;
 const DEEP = 0.75; // from here on light letters are easier to read on the shade than dark ones
 const MINUS = "\u2212";

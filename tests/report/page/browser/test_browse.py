@@ -1,42 +1,87 @@
+import base64
+import gzip
+import json
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.errors import UserError
-from attnprobe.report import reading
-from attnprobe.report.page.browser.browse import browse
-from attnprobe.report.page.browser.choosing import choose, spans
-from attnprobe.report.page.browser.packing import restored
-from attnprobe.report.page.runs import grouped, read_runs
+from attnprobe.core.errors import UserError
+from attnprobe.evidence import reading
+from attnprobe.findings.groups import grouped, read_runs
+from attnprobe.report.page.browser import LEVELS, browse, packed, quantised, spans
 from attnprobe.results.table import read_examples, read_results
-from tests.report.page.browser.test_packing import read
 from tests.report.page.conftest import EVERYTHING
 from tests.runs import seal_again
 
-LEVELS = 2**16 - 2
 MAPS = (
     ("adversarial", "found_attention"), ("adversarial", "optimum_attention"), ("gradient", "gradient"),
     ("leave_one_out", "leave_one_out"), ("erasure", "smallest_set"),
 )  # fmt: skip
 
 
-def packed(run, **settings):
+def read(block):
+    """An independent reader, after the description in `packed`."""
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", block.text)
+    content = gzip.decompress(base64.b64decode(block.text))
+    kinds = {"Uint8Array": "<u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Int32Array": "<i4", "Float32Array": "<f4",
+             "Float64Array": "<f8"}  # fmt: skip
+    return json.loads(content) if block.type == "JSON" else np.frombuffer(content, kinds[block.type])
+
+
+def read_all(browser, names):
+    """Key → name of a block, as key → its content."""
+    return {key: read(browser.blocks[name]) for key, name in names.items()}
+
+
+def restored(numbers):
+    """Quantised weights as the page reads them."""
+    return np.where(numbers > LEVELS, np.nan, (numbers / LEVELS) ** 2)
+
+
+def browsed(run, **settings):
     return browse(grouped(read_runs(run)), **settings)
 
 
 def maps_of(browser, run):
     """Every map's weights of one run, all blocks in a row."""
-    found = {}
-    for one in run["maps"]:
-        blocks = [read(browser.blocks[f"{one['block']}-{place}"])[1]["weights"] for place in range(len(run["blocks"]))]
-        found[one["key"]] = restored(np.concatenate(blocks))
-    return found
+    return {
+        one["key"]: restored(np.concatenate([read(browser.blocks[name]) for name in one["blocks"]]))
+        for one in run["maps"]
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        np.array([1, 2, 255], np.uint8), np.array([1.5, np.nan]), np.zeros(0, np.int32),
+        {"words": ["</script>", "\u2028", "a&b", '"', "\ud800", "кино"]},
+    ],
+)  # fmt: skip
+def test_what_is_packed_comes_back_and_gives_the_same_text_twice(content):
+    assert packed(content) == packed(content)
+    again = read(packed(content))
+    np.testing.assert_array_equal(again, content) if isinstance(content, np.ndarray) else None
+    assert isinstance(content, np.ndarray) or again == content
+
+
+def test_an_array_that_browsers_lack_is_named():
+    with pytest.raises(ValueError, match=r"expected an array of u1, .*, got int64"):
+        packed(np.arange(3))
+
+
+def test_weights_come_back_within_the_stated_error():
+    values = np.concatenate([np.linspace(0, 1, 1001), np.geomspace(1e-6, 1, 200)])
+    error = np.abs(restored(quantised(values)) - values)
+    assert (error <= np.sqrt(values) / LEVELS + 1 / LEVELS**2).all()
+    assert np.isnan(restored(quantised(np.array([np.nan])))).all()
 
 
 def test_weights_are_those_of_the_tables_position_by_position(make_run):
     directory = make_run(count=23, probes=EVERYTHING)
-    browser = packed(directory)
+    browser = browsed(directory)
     found = maps_of(browser, browser.index["runs"][0])
     results, examples = read_results(directory), read_examples(directory)
     metrics = {f"{probe}-{metric}": metric for probe, metric in MAPS}
@@ -55,9 +100,9 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run):
 
 def test_numbers_are_those_of_the_tables_and_undefined_ones_stay_so(make_run):
     directory = make_run(count=23, probes=EVERYTHING)
-    browser = packed(directory)
+    browser = browsed(directory)
     run = browser.index["runs"][0]
-    _, columns = read(browser.blocks[run["numbers"]])
+    columns = read_all(browser, run["numbers"])
     results = read_results(directory)
 
     def table(metric):
@@ -82,8 +127,8 @@ def test_runs_that_read_the_same_texts_share_them(make_run, tmp_path):
     for model in ("lstm_additive", "cnn_additive"):
         make_run(model, model=model, count=9)
     make_run("other", data="imdb", count=8)
-    browser = packed(tmp_path)
-    assert browser.index["texts"] == ["texts-0", "texts-1"]
+    browser = browsed(tmp_path)
+    assert [texts["words"] for texts in browser.index["texts"]] == ["texts-0-words", "texts-1-words"]
     used = {run["title"]: run["texts"] for run in browser.index["runs"]}
     assert (
         used["sst · lstm_additive · seed 0"]
@@ -95,9 +140,9 @@ def test_runs_that_read_the_same_texts_share_them(make_run, tmp_path):
 @pytest.mark.parametrize("hierarchical", [False, True])
 def test_texts_come_back_word_by_word(make_run, hierarchical):
     directory = make_run(count=12, hierarchical=hierarchical, questions=True)
-    browser = packed(directory)
-    facts, arrays = read(browser.blocks["texts-0"])
-    words = [facts["vocabulary"][number] for number in arrays["words"]]
+    browser = browsed(directory)
+    arrays = read_all(browser, browser.index["texts"][0])
+    words = [arrays["vocabulary"][number] for number in arrays["words"]]
     examples = read_examples(directory)
     rows = examples["words" if hierarchical else "tokens"]
     if hierarchical:
@@ -106,7 +151,7 @@ def test_texts_come_back_word_by_word(make_run, hierarchical):
     else:
         assert words == [word for row in rows for word in row]
     assert arrays["items"].tolist() == [len(row) for row in rows]
-    asked = [facts["vocabulary"][number] for number in arrays["question"]]
+    asked = [arrays["vocabulary"][number] for number in arrays["question"]]
     assert asked == [word for row in examples["question"] for word in row]
     found = maps_of(browser, browser.index["runs"][0])
     assert ("word_attention" in found) == hierarchical
@@ -117,47 +162,31 @@ def test_texts_come_back_word_by_word(make_run, hierarchical):
 
 def test_without_words_positions_remain(make_run):
     secret = "sesame"
-    browser = packed(make_run(words=[secret], questions=True), words=False)
-    for block in browser.blocks.values():
-        facts, arrays = read(block)
-        assert secret not in str(facts)
-        assert "words" not in arrays
-        assert "question" not in arrays
-    assert read(browser.blocks["texts-0"])[1]["items"].sum() > 0
+    browser = browsed(make_run(words=[secret], questions=True), words=False)
+    assert not any(secret in str(read(block)) for block in browser.blocks.values())
+    assert set(browser.index["texts"][0]) == {"items"}
+    assert read(browser.blocks["texts-0-items"]).sum() > 0
 
 
 def test_a_page_that_would_be_too_large_keeps_weights_of_some_examples_and_all_numbers(make_run):
     directory = make_run(count=200)
-    whole = packed(directory)
+    whole = browsed(directory)
     assert whole.remark == ""
-    assert whole.index["runs"][0]["levels"] == LEVELS
-    texts = len(whole.blocks["texts-0"]) / 1e6
-    fewer = packed(directory, megabytes=texts + 0.004)
+    texts = sum(len(block.text) for name, block in whole.blocks.items() if name.startswith("texts")) / 1e6
+    fewer = browsed(directory, megabytes=texts + 0.004)
     run = fewer.index["runs"][0]
-    assert run["levels"] == 254
-    _, columns = read(fewer.blocks[run["numbers"]])
+    columns = read_all(fewer, run["numbers"])
     kept = columns["kept"].astype(bool)
     assert 0 < kept.sum() < 200
     assert sum(block["count"] for block in run["blocks"]) == kept.sum()
     assert f"{kept.sum() / 200:.0%}"[:1] == fewer.remark.split("kept for ")[1][:1]
-    items = read(fewer.blocks["texts-0"])[1]["items"]
+    items = read(fewer.blocks["texts-0-items"])
     weights, every = maps_of(fewer, run)["attention"], maps_of(whole, whole.index["runs"][0])["attention"]
     np.testing.assert_allclose(weights, every[np.repeat(kept, items)], atol=0.005)
     # the extremes of what the list can be sorted by are there
     assert kept[np.nanargmax(columns["adversarial-optimum_jsd"])]
     assert kept[np.nanargmin(columns["adversarial-optimum_jsd"])]
     assert len(columns["adversarial-optimum_jsd"]) == 200
-
-
-def test_chosen_examples_are_as_many_as_asked_half_of_them_evenly_spread():
-    values = np.random.default_rng(0).random(1000)
-    kept = choose([values], 1000, 0.1)
-    assert kept.sum() == 100
-    assert kept[[0, 999]].all()
-    extremes = np.flatnonzero(kept & ~np.isin(np.arange(1000), np.linspace(0, 999, 50).round().astype(int)))
-    rank = values.argsort().argsort()[extremes]
-    assert ((rank < 30) | (rank >= 970)).all()
-    assert choose([], 7, 1.0).all()
 
 
 def test_blocks_cover_all_examples_in_order():
@@ -178,7 +207,7 @@ def test_a_position_that_the_text_does_not_have_is_named(make_run):
     pq.write_table(table.set_column(table.column_names.index("attention"), "attention", pa.array(kept)), path)
     seal_again(directory)
     with pytest.raises(ValueError, match="has a position that its text does not have"):
-        packed(directory)
+        browsed(directory)
 
 
 def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
@@ -192,10 +221,10 @@ def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
         table = table.set_column(table.column_names.index(side), side, pa.array(rows))
     pq.write_table(table, path)
     seal_again(directory)
-    browser = packed(directory)
-    facts, columns = read(browser.blocks["numbers-0"])
-    assert (facts["label"], facts["prediction"]) == ([[1], [0, 1], [], [0]], [[1], [0], [], [1]])
-    assert not {"margin", "label"} & set(columns)
+    browser = browsed(directory)
+    columns = read_all(browser, browser.index["runs"][0]["numbers"])
+    assert (columns["label"], columns["prediction"]) == ([[1], [0, 1], [], [0]], [[1], [0], [], [1]])
+    assert "margin" not in columns
     assert "margin" not in {measure["key"] for measure in browser.index["runs"][0]["measures"]}
 
 
@@ -203,7 +232,7 @@ def test_a_run_without_its_examples_is_named(make_run):
     directory = make_run()
     (directory / "examples/test.parquet").unlink()
     with pytest.raises(UserError, match=r"examples/test\.parquet is damaged: it is missing"):
-        packed(directory)
+        browsed(directory)
 
 
 def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch):
@@ -215,7 +244,7 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     )
     monkeypatch.setattr(reading, "readings", lambda: {mine.probe: mine})
     directory = make_run(count=9, probes=EVERYTHING)
-    browser = packed(directory)
+    browser = browsed(directory)
     run = browser.index["runs"][0]
     assert [(one["key"], one["title"], one["relative"]) for one in run["maps"]] == [
         ("attention", "Attention", False),
@@ -225,7 +254,7 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     table = read_results(directory)
     rows = table[table["metric"] == "gradient"].sort_values(["example_id", "step"])
     np.testing.assert_allclose(maps_of(browser, run)["gradient-gradient"], rows["value"], atol=2e-5)
-    _, columns = read(browser.blocks[run["numbers"]])
+    columns = read_all(browser, run["numbers"])
     largest = table[table["metric"] == "max_gradient"].sort_values("example_id")["value"]
     np.testing.assert_allclose(columns["gradient-max_gradient"], 1 - largest, atol=1e-6)
 
@@ -236,4 +265,4 @@ def test_examples_that_are_not_in_order_are_damage(make_run):
     pq.write_table(pq.read_table(path).take([1, 0, 2, 3]), path)
     seal_again(directory)
     with pytest.raises(UserError, match=r"test\.parquet is damaged: its examples are not in order"):
-        packed(directory)
+        browsed(directory)

@@ -5,13 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.report.page.browser.browse import browse
-from attnprobe.report.page.browser.packing import restored
-from attnprobe.report.page.browser.pieces import COLUMNS
+from attnprobe.report.page.browser import PIECES
 from attnprobe.report.page.build import write_report
-from attnprobe.report.page.runs import grouped, read_runs
-from attnprobe.results.checksums import DamagedRun
-from tests.report.page.browser.test_packing import read
+from attnprobe.results.files import DamagedRun
+from tests.report.page.browser.test_browse import browsed, read, read_all, restored
 from tests.report.page.conftest import until
 from tests.runs import seal_again
 
@@ -36,28 +33,24 @@ def with_pieces(directory, change=lambda row: row):
     path = directory / "examples/test.parquet"
     table = pq.read_table(path)
     rows = [change(cut(tokens)) for tokens in table["tokens"].to_pylist()]
-    for name, kind in COLUMNS.items():
+    for name, kind in PIECES.items():
         table = table.append_column(name, pa.array([row[name] for row in rows], kind))
     pq.write_table(table, path)
     seal_again(directory)
     return rows
 
 
-def packed(directory, **settings):
-    return browse(grouped(read_runs(directory)), **settings)
-
-
 @pytest.mark.parametrize("megabytes", [60, 0.03])
 def test_every_kept_text_has_its_pieces_words_and_weights(make_run, megabytes):
     directory = make_run(count=300, probes=("performance", "permutation"))
     rows = with_pieces(directory)
-    browser = packed(directory, megabytes=megabytes)
+    browser = browsed(directory, megabytes=megabytes)
     run = browser.index["runs"][0]
-    names = read(browser.blocks[run["pieces"]["names"]])[0]["vocabulary"]
-    kept = np.flatnonzero(read(browser.blocks[run["numbers"]])[1]["kept"])
+    names = read(browser.blocks[run["pieces"]["vocabulary"]])
+    kept = np.flatnonzero(read(browser.blocks[run["numbers"]["kept"]]))
     assert (len(kept) == 300) == (megabytes == 60)
     for place, stretch in enumerate(run["blocks"]):
-        _, arrays = read(browser.blocks[f"{run['pieces']['block']}-{place}"])
+        arrays = read_all(browser, run["pieces"]["blocks"][place])
         weights, start = restored(arrays["weights"]), 0
         for row, length in zip(kept[stretch["first"] :], arrays["lengths"], strict=False):
             part = slice(start, start + length)
@@ -71,8 +64,8 @@ def test_every_kept_text_has_its_pieces_words_and_weights(make_run, megabytes):
 def test_a_run_without_pieces_and_a_page_without_words_have_none(make_run):
     whole, cut_up = make_run("a"), make_run("b")
     with_pieces(cut_up)
-    assert packed(whole).index["runs"][0]["pieces"] is None
-    browser = packed(cut_up, words=False)
+    assert browsed(whole).index["runs"][0]["pieces"] is None
+    browser = browsed(cut_up, words=False)
     assert browser.index["runs"][0]["pieces"] is None
     assert not any("pieces" in name for name in browser.blocks)
 
@@ -92,7 +85,7 @@ def test_pieces_that_no_run_wrote_are_refused(make_run, change, why):
     directory = make_run(count=5)
     with_pieces(directory, lambda row: row | change)
     with pytest.raises(DamagedRun, match=why):
-        packed(directory)
+        browsed(directory)
 
 
 def test_a_column_of_another_kind_is_refused(make_run):
@@ -101,7 +94,7 @@ def test_a_column_of_another_kind_is_refused(make_run):
     pq.write_table(pq.read_table(path).append_column("piece_attention", pa.array([1.0] * 5)), path)
     seal_again(directory)
     with pytest.raises(DamagedRun, match="columns of pieces"):
-        packed(directory)
+        browsed(directory)
 
 
 def test_a_ticked_box_shows_the_pieces_of_each_word(make_run, visit, tmp_path, no_pictures):

@@ -1,0 +1,99 @@
+"""attnprobe audit FILE: the settings of an audit of one's own file, written out and carried out."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnprobe.cli.conditions import condition, judge, names_in
+from attnprobe.cli.main import Parser, answering
+from attnprobe.core.sanitise import quoted
+
+USAGE = "attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]"
+EPILOG = """examples:
+  attnprobe audit reviews.csv --text review --label stars
+  attnprobe audit reviews.csv --text review --label stars --model cnn --minutes 10 training.epochs=4
+  attnprobe audit Umsätze.xlsx --text "Kommentar (frei)" --label Note --language de
+  attnprobe audit my_folder --text text --label label --fail-if "agreement < 0.2" --archive evidence.zip
+
+FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, validation.* and test.*. Separators, encodings
+and decimal marks are found out and said. Everything else is a setting of attnprobe run, NAME=VALUE."""
+
+
+def audit_parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    made = Parser(
+        "audit", usage="attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]", epilog=EPILOG
+    )
+    made.add_argument("file", metavar="FILE", help="your texts and their labels")
+    made.add_argument(
+        "--text", required=True, metavar="COLUMN", help="column of the texts; doc.body for one within another"
+    )
+    made.add_argument("--label", required=True, metavar="COLUMN", help="column of the labels")
+    made.add_argument("--model", metavar="NAME", help="lstm (default), cnn, average, transformer, ... (conf/model)")
+    made.add_argument("--language", metavar="CODE", help="of the texts: en (default), de, zh, ja, ar, ...")
+    made.add_argument("--minutes", type=float, metavar="N", help="about what it may take (default: 30)")
+    made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")
+    made.add_argument(
+        "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
+        help="end with status 3 if this holds, such as 'agreement < 0.2' or 'erasure.word != meets'; may be repeated",
+    )  # fmt: skip
+    made.add_argument(
+        "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file"
+    )
+    made.add_argument("--dry-run", action="store_true", help="only print the settings")
+    return made
+
+
+def audit(arguments: Sequence[str]) -> None:
+    """Print the settings, and carry the audit out."""
+    asked, settings = audit_parser().parse_known_args(arguments)
+    for one in settings:
+        if one.startswith("-") or "=" not in one:
+            audit_parser().error(f"{one}: expected an option of this command, or a setting NAME=VALUE")
+    overrides = overrides_of(asked, settings)
+    print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
+    if asked.dry_run:
+        return
+    from attnprobe import __main__ as hydra_command
+
+    sys.argv = ["attnprobe", *overrides]
+    hydra_command.main()
+    study = hydra_command.RESULTS[-1]
+    with answering():
+        from attnprobe.findings.changes import run_at
+        from attnprobe.findings.studies.base import read_study
+        from attnprobe.findings.table import findings_of_study
+        from attnprobe.report.archive import write_archive
+        from attnprobe.report.publish import PAGE
+
+        if asked.archive is not None:
+            print(f"archive: {write_archive([*read_study(study).runs, study], study / PAGE, asked.archive)}")
+        if asked.fail_if:
+            judge(asked.fail_if, *names_in(run_at(study), findings_of_study(read_study(study))))
+
+
+def in_shell(word: str) -> str:
+    """A word of a command as it is typed.
+
+    >>> print(in_shell("data.path='März 24.csv'"), in_shell("data.path=a.csv"), in_shell("a='$b'"))
+    "data.path='März 24.csv'" data.path=a.csv 'a='"'"'$b'"'"''
+    """
+    plain = "'" not in word or any(mark in word for mark in '"$`\\!')
+    return shlex.quote(word) if plain else f'"{word}"'
+
+
+def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str]:
+    """The settings that Hydra is given."""
+    overrides = ["+experiment=audit", "data=files", f"data.path={quoted(asked.file)}"]
+    overrides += [f"data.text={quoted(asked.text)}", f"data.label={quoted(asked.label)}"]
+    if asked.model is not None:
+        overrides.append(f"model={asked.model}")
+    if asked.language is not None:
+        overrides.append(f"data.language={quoted(asked.language)}")
+    if asked.minutes is not None:
+        overrides.append(f"study.minutes={asked.minutes:g}")
+    if asked.output is not None:
+        overrides.append(f"output={quoted(asked.output)}")
+    return [*overrides, *settings]

@@ -1,0 +1,172 @@
+"""attnprobe compare A B: two checkpoints or seeds on the same texts."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from attnprobe.cli.conditions import condition, judge, names_in
+from attnprobe.cli.main import Parser, answering
+
+if TYPE_CHECKING:
+    from attnprobe.findings.changes import Changes
+
+
+EPILOG = """examples:
+  attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
+  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e --fail-if "change.correct < -0.02" --fail-if "agreement == fails"
+
+A and B are directories of finished runs, or of studies (their examined run is taken). A condition's plain names are B's
+numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's, over the texts that both have where it is a
+probe's."""
+SHOWN = 10
+"""Examples on the terminal; all are in the files."""
+MAIN = ("tau_attention_leave_one_out", "optimum_jsd")
+"""Numbers that are shown beside the first one of each test."""
+WIDTH = 110
+"""Characters of a line where there is no terminal."""
+WORDS = {"criterion", "test", "number", "text"}
+"""Columns of words, which begin at the left."""
+
+
+def compare_parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    made = Parser("compare", usage="attnprobe compare A B [options]", epilog=EPILOG)
+    made.add_argument("first", metavar="A", help="what there was")
+    made.add_argument("second", metavar="B", help="what there is now")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER", help="write numbers.csv, verdicts.csv and examples.csv"
+    )
+    made.add_argument("--all", action="store_true", help="show every number, not only the main one of each test")
+    made.add_argument("--no-text", action="store_true", help="show and write no texts")
+    made.add_argument(
+        "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
+        help="end with status 3 if this holds, such as 'change.correct < -0.02'; may be repeated",
+    )  # fmt: skip
+    return made
+
+
+def compare(arguments: Sequence[str]) -> None:
+    """Show what changed, and judge it."""
+    asked = compare_parser().parse_args(arguments)
+    with answering():
+        from attnprobe.findings.changes import CORRECT, SAME, compare_runs, run_at
+        from attnprobe.findings.quality import quality_of
+        from attnprobe.findings.table import findings_of
+
+        first, second = run_at(asked.first), run_at(asked.second)
+        changes = compare_runs(first, second)
+        if asked.no_text:
+            changes = replace(changes, examples=changes.examples.drop(columns="text"))
+        for letter, run in (("A", first), ("B", second)):
+            measured = quality_of(run.directory, run.split)
+            print(
+                f"{letter}: {run.directory}{'; ' + measured.warning if measured is not None and measured.warning else ''}"
+            )
+        show(changes, every=asked.all)
+        if asked.output is not None:
+            write(changes, asked.output)
+        if asked.fail_if:
+            (before, verdicts_before), (now, verdicts) = (names_in(run, findings_of(run)) for run in (first, second))
+            numbers = now | {f"first.{name}": value for name, value in before.items()}
+            numbers |= {f"change.{name}": now[name] - before[name] for name in verdicts if name in before}
+            for one in changes.numbers.to_dict("records"):  # paired, over the texts that both have
+                metrics = [one["metric"], *(SAME if one["metric"] == CORRECT else ())]
+                for name in (f"{one['probe']}.{metric}" for metric in metrics):
+                    if name in now or name == f"performance.{CORRECT}":
+                        numbers |= {f"first.{name}": one["first"], f"change.{name}": one["change"]}
+                        numbers.setdefault(name, one["second"])
+            verdicts |= {f"first.{name}": verdict for name, verdict in verdicts_before.items()}
+            judge(asked.fail_if, numbers, verdicts)
+
+
+def show(changes: "Changes", *, every: bool) -> None:
+    """What both pages say first, and three tables on the terminal."""
+    alone = (changes.first_only, changes.second_only)
+    only = " (A has {:,} others, B {:,})".format(*alone) if any(alone) else ""
+    print(f"texts in both: {changes.shared:,}{only}; another prediction for {changes.flipped:,}")
+    for letter, sentence in zip("AB", changes.sentences, strict=True):
+        if sentence:
+            print(f"{letter}: {sentence}")
+    verdicts = [
+        [
+            one["criterion"],
+            f"{one['first']} {number(one['first_value'])}",
+            f"{one['second']} {number(one['second_value'])}",
+            "changed" if one["first"] != one["second"] else "",
+        ]
+        for one in changes.verdicts.to_dict("records")
+    ]
+    if verdicts:
+        table("verdicts, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts)
+    main = ~changes.numbers["probe"].duplicated() | changes.numbers["metric"].isin(MAIN)
+    shown = changes.numbers if every else changes.numbers[main]
+    table(
+        "numbers (A, B, and B minus A over the same texts)",
+        ["test", "number", "A", "B", "B - A", "95 % interval", ""],
+        [
+            [one["probe"], one["title"], number(one["first"]), number(one["second"]), number(one["change"], sign=True),
+             span(one), mark(one)]
+            for one in shown.to_dict("records")
+        ],
+    )  # fmt: skip
+    if len(shown) < len(changes.numbers):
+        print(f"{len(changes.numbers) - len(shown)} more numbers: --all shows them, -o FOLDER writes them")
+    table(
+        "other predictions first, then the attentions that moved farthest (JSD in nats, at most 0.693)",
+        ["example", "text", "label", "A predicts", "B predicts", "moved (JSD)"],
+        [
+            [str(one["example_id"]), one.get("text", ""), one["label"], one["first"], one["second"], number(one["attention"])]
+            for one in changes.examples.head(SHOWN).to_dict("records")
+        ],
+    )  # fmt: skip
+
+
+def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
+    """Print a table; one with texts is as wide as the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from attnprobe.core.sanitise import visible
+
+    terminal = Console().is_terminal
+    lines = box.SIMPLE_HEAD if terminal else box.ASCII
+    made = Table(title=Text(title), title_justify="left", box=lines, expand="text" in heads)
+    for head in heads:
+        justify: Literal["left", "right"] = "left" if head in WORDS else "right"
+        made.add_column(head, justify=justify, overflow="fold", ratio=3 if head == "text" else None)
+    for cells in rows:
+        made.add_row(*(Text(visible(cell)) for cell in cells))
+    Console(width=None if terminal else WIDTH).print(made)
+
+
+def number(value: float, *, sign: bool = False) -> str:
+    """Three digits after the point; nothing for an undefined number."""
+    return "" if value != value else f"{value:+.3f}" if sign else f"{value:.3f}"
+
+
+def span(one: dict) -> str:
+    """The interval of a change, where it has one."""
+    return "" if one["low"] != one["low"] else f"[{one['low']:+.3f}, {one['high']:+.3f}]"
+
+
+def mark(one: dict) -> str:
+    """Whether a change is told apart from none."""
+    if one["low"] != one["low"]:
+        return ""
+    return "changed" if one["low"] > 0 or one["high"] < 0 else ""
+
+
+def write(changes: "Changes", folder: Path) -> None:
+    """The same tables as CSV, numbers in full."""
+    from attnprobe.report.tables import csv_table
+    from attnprobe.results.files import write_atomically
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("numbers", "verdicts", "examples"):
+        text = csv_table(getattr(changes, name))
+        write_atomically(folder / f"{name}.csv", lambda path, text=text: Path(path).write_text(text, encoding="utf-8"))
+    print(f"tables: {folder}")

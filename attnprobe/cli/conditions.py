@@ -1,0 +1,155 @@
+"""--fail-if "agreement < 0.2": a comparison of one of a run's numbers or verdicts, read without evaluating any code.
+
+A verdict and its number have one name, that of the page: `agreement`, `erasure.word`; a claim's is `criterion.claim`, that of
+a probe's number `probe.metric`, or the metric alone where it is no verdict's name and one probe has it.
+"""
+
+import operator
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from attnprobe.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from attnprobe.findings.groups import Run
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+GRAMMAR = re.compile(
+    r"\s*(?P<name>[a-z][a-z0-9_]*(\.[a-z0-9_]+)*)\s*(?P<operator><=|>=|==|!=|<|>)\s*"
+    r"((?P<number>[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)|(?P<word>[a-z][a-z ]*[a-z]))\s*"
+)
+SIDES = ("first.", "change.")
+"""What `compare` puts before the names of the first run's numbers, and of the changes."""
+MOST_NAMES = 12
+"""Names that a mistake is answered with: a comparison of two runs knows thousands."""
+FAILED = 3
+"""The exit status where a condition holds."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison: `name operator value`.
+
+    Attributes:
+        name: of a verdict, a claim or a number.
+        operator: one of `OPERATORS`.
+        value: a number, or a verdict such as `fails` (with == and != only).
+        text: as it was written.
+    """
+
+    name: str
+    operator: str
+    value: float | str
+    text: str
+
+    def found(self, numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> float | str:
+        """What it is about.
+
+        Raises:
+            UserError: there is no such number or verdict, or several, or it is undefined: a condition is never passed over.
+        """
+        if isinstance(self.value, str):
+            return verdicts[self._known(verdicts, "verdict on")]
+        name = self._known(numbers, "number called")
+        if numbers[name] != numbers[name]:
+            raise UserError(f"--fail-if {self.text!r}: {name} is undefined here, so that it cannot be compared")
+        return numbers[name]
+
+    def _known(self, names: Collection[str], kind: str) -> str:
+        """The one name that is meant."""
+        if self.name in names:
+            return self.name
+        side = next((one for one in SIDES if self.name.startswith(one)), "")
+        own = [
+            name.removeprefix(side) for name in names if name.startswith(side) and (side or not name.startswith(SIDES))
+        ]
+        wanted = self.name.removeprefix(side)
+        from attnprobe.findings.verdicts import TESTED_BY
+
+        criterion = [f"{one}.{level}" for one, level in TESTED_BY if one == wanted]
+        meant = [name for name in own if name in criterion or (not criterion and name.partition(".")[2] == wanted)]
+        if len(meant) == 1 and not criterion:
+            return side + meant[0]
+        if meant:
+            problem = f"{self.name!r} may be {' or '.join(side + one for one in meant)}: name one"
+        elif criterion:
+            by = dict.fromkeys(setting for (one, _), setting in TESTED_BY.items() if one == wanted)
+            problem = f"{self.name!r} was not tested here ({' or '.join(by)} tests it)"
+        else:
+            problem = f"no {kind} {self.name!r}"
+        close = get_close_matches(self.name, names, 1, 0.7)
+        hint = f"; did you mean {close[0]}?" if close and not meant else "."
+        near = sorted(get_close_matches(self.name, names, MOST_NAMES, 0))
+        more = f", and {len(names) - len(near):,} more" if len(names) > len(near) else ""
+        raise UserError(f"--fail-if {self.text!r}: {problem}{hint} There is {', '.join(near) or 'none at all'}{more}")
+
+    def holds(self, value: float | str) -> bool:
+        """Whether it is true of what was found."""
+        if isinstance(self.value, str) or isinstance(value, str):
+            return (value == self.value) == (self.operator == "==")
+        return OPERATORS[self.operator](value, self.value)
+
+
+def condition(text: str) -> Condition:
+    """Read a condition.
+
+    Raises:
+        ArgumentTypeError: it is none.
+
+    >>> condition("agreement < 0.2")
+    Condition(name='agreement', operator='<', value=0.2, text='agreement < 0.2')
+    """
+    match = GRAMMAR.fullmatch(text)
+    if match is None or len(text) > 200:
+        raise ArgumentTypeError(
+            f"{text[:80]!r}: expected NAME < NUMBER (or <=, >, >=, ==, !=) or CRITERION == VERDICT, such as "
+            f"'agreement < 0.2' or 'erasure.word != meets'"
+        )
+    if match["word"] is not None:
+        if match["operator"] not in ("==", "!="):
+            raise ArgumentTypeError(f"{text!r}: a verdict is compared with == or !=")
+        return Condition(match["name"], match["operator"], match["word"], text)
+    return Condition(match["name"], match["operator"], float(match["number"]), text)
+
+
+def names_in(run: "Run", table: "pd.DataFrame") -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers and the verdicts of a run by name.
+
+    Args:
+        run: whose headline numbers.
+        table: the findings on its group.
+    """
+    from attnprobe.findings.table import named_verdicts
+    from attnprobe.report.terminal import headline
+
+    found = named_verdicts(table)
+    numbers = {name.replace("/", "."): value for name, value in headline(run.numbers).items()}
+    return (
+        numbers | {name: value for name, (value, _) in found.items()},
+        {name: verdict for name, (_, verdict) in found.items()},
+    )
+
+
+def judge(conditions: Sequence[Condition], numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> None:
+    """End with status 3 where a condition holds, after naming each that does; say that none does otherwise.
+
+    Raises:
+        UserError: one cannot be judged.
+    """
+    if not conditions:
+        return
+    values = {one: one.found(numbers, verdicts) for one in conditions}
+    for one, value in values.items():
+        if one.holds(value):
+            print(f"failed: {one.text} ({one.name} is {value if isinstance(value, str) else format(value, '.4g')})")
+    if any(one.holds(value) for one, value in values.items()):
+        raise SystemExit(FAILED)
+    print(f"passed: none of {len(conditions)} condition{'s' if len(conditions) > 1 else ''} holds")

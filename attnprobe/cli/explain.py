@@ -1,0 +1,88 @@
+"""attnprobe explain RUN TEXT…: what a trained run says about new texts, word by word."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnprobe.cli.main import Parser, answering
+
+EPILOG = """examples:
+  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b "a film that is not good"
+  attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b --file new_texts.txt --html explained.html"""
+MOST = 8
+"""Words that are shown, those with most attention first."""
+
+
+def explain_parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    made = Parser("explain", usage="attnprobe explain RUN [TEXT ...] [options]", epilog=EPILOG)
+    made.add_argument("run", metavar="RUN", help="directory of a finished run")
+    made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
+    made.add_argument("--file", type=Path, metavar="FILE", help="more texts, one a line, UTF-8")
+    made.add_argument("--html", type=Path, metavar="FILE.html", help="write heat maps into a page")
+    made.add_argument(
+        "--trusted", action="append", default=[], metavar="PACKAGE", help="your package, for models of your own"
+    )
+    return made
+
+
+def explain(arguments: Sequence[str]) -> None:
+    """Print the prediction and the words that get most attention; unknown words are marked with *."""
+    asked = explain_parser().parse_args(arguments)
+    with answering():
+        texts = list(asked.texts)
+        if asked.file is not None:
+            from attnprobe.data.local_files import find_path
+
+            texts += [
+                line for line in find_path(asked.file).read_text(encoding="utf-8-sig").splitlines() if line.strip()
+            ]
+        if not texts:
+            explain_parser().error("no text: give some in quotes, or a file with --file")
+        from attnprobe.runs.load import load_run
+
+        run = load_run(asked.run, trusted=asked.trusted)
+        explanation = run.explain(texts)
+        known = set(run.vocabulary.words)
+        for row in explanation.to_dict("records"):
+            print("\n".join(lines_of(row, known)))
+        if run.sentence:
+            print(f"what the tests say: {run.sentence}")
+        if asked.html is not None:
+            from attnprobe.results.files import write_atomically
+
+            page = f'<!doctype html><meta charset="utf-8"><title>attnprobe explain</title>{explanation._repr_html_()}'
+            write_atomically(asked.html, lambda path: Path(path).write_text(page, encoding="utf-8", errors="replace"))
+            print(f"heat maps: {asked.html}")
+
+
+def lines_of(row: dict, known: set[str]) -> list[str]:
+    """One text in a few lines."""
+    from attnprobe.core.sanitise import visible
+
+    chosen = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
+    sure = ", ".join(f"{name} {row['probability'][name]:.3f}" for name in chosen) or "no label"
+    order = sorted(range(len(row["tokens"])), key=lambda place: -row["attention"][place])
+    strange = ["words" not in row and word not in known for word in row["tokens"]]
+    words = told_apart(row["tokens"])
+    shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order[:MOST]]
+    lines = [f"text: {row['text']}", f"  predicted: {sure}", f"  attention: {', '.join(shown)}"]
+    if "flipping_set" in row:
+        erased = [word for word, erase in zip(words, row["flipping_set"], strict=True) if erase]
+        lines.append(
+            f"  erase the attention of {', '.join(erased)}: it becomes {row['flips_to']}"
+            if erased
+            else "  no erasure of attention changes this decision"
+        )
+    if any(strange[place] for place in order[:MOST]):
+        lines.append("  * unknown to the model: all unknown words look alike to it")
+    return [visible(line) for line in lines]
+
+
+def told_apart(tokens: Sequence[str]) -> list[str]:
+    """The words, each that comes more than once with its place.
+
+    >>> told_apart(["it", "was", "as", "it", "was"])
+    ['it (word 1)', 'was (word 2)', 'as', 'it (word 4)', 'was (word 5)']
+    """
+    return [word if tokens.count(word) == 1 else f"{word} (word {place})" for place, word in enumerate(tokens, start=1)]

@@ -1,0 +1,181 @@
+"""What travels through the house: `Batch` in, `Outputs` out (and `attnprobe.core.readout.Readout`, which probes are given).
+
+Glossary of axis words, used in every shape annotation of the package:
+
+    batch    examples of one batch
+    seq      positions that attention is spread over: tokens, or sentences in a hierarchical model
+    pieces   what a pretrained model's tokenizer cuts the words into
+    tokens   tokens of the text, where they differ from `seq` (hierarchical models) or belong to the question
+    hidden   features of one encoder state
+    embed    features of one word vector
+    classes  outputs of the classifier; always 2 or more (a binary model's single logit s becomes [0, s])
+    samples  alternatives for one example: permutations, restarts, erasures
+
+Boolean masks say True = keep. `mask` marks real tokens (markers included, padding not); `content` marks the
+positions that attention may be given to: no markers, no padding.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.measures import total_variation
+
+
+class Task(StrEnum):
+    """What the labels mean, and with it how logits become probabilities."""
+
+    SINGLE_LABEL = "single_label"  # exactly one of two or more classes: softmax
+    MULTI_LABEL = "multi_label"  # any subset of the labels: one sigmoid each
+
+
+class Axis(StrEnum):
+    """What the entries of a batch's column belong to. Whatever collates, selects, cuts or moves a batch asks a column
+    for its axis and its padding, and for nothing else."""
+
+    EXAMPLE = "example"  # one entry per example
+    TOKENS = "tokens"  # one per token of the text, markers and padding included
+    QUESTION = "question"  # one per token of the question
+    PIECES = "pieces"  # one per piece of a pretrained model's tokenizer, its special tokens and padding included
+    CLASSES = "classes"  # one bool per class; given as the numbers of the classes
+
+
+def over(axis: Axis, pad: float | int = 0) -> dict[str, Any]:
+    """What a field of `Batch` declares: its axis, and what stands at markers and padding."""
+    return {"axis": axis, "pad": pad}
+
+
+@dataclass
+class Batch:
+    """One padded batch of texts. A new column is one line here: its axis and its padding.
+
+    `labels` holds class numbers `[batch]`, or 0/1 floats `[batch, classes]` for multi-label tasks. `example_id`
+    is the row number within the split, unique and independent of the order of the batches. `sentence` numbers the
+    sentence of every token from 0 (−1 on markers and padding). `rationale` marks the tokens that a human or the
+    generator gave as the reason for the label (no True in a row: none was given). `annotators` holds what each of several
+    people marked (`attnprobe.data.columns.packed`; a row of 0: not known). `counterfactual` holds the ids of the
+    same text with its reason changed, so that it is of the next class (of two: the other one); a row of 0: none was
+    given. `question`, `question_mask` and
+    `candidates` are there for tasks with a question only; `candidates` says which classes this instance may be
+    answered with. `teacher_attention` (0 outside `content`) and `teacher_probability` are what another run, the teacher,
+    says about these texts; they are there where a teacher is named. `pieces`, their words (`piece_word`: a
+    position of `ids`, −1 of no word, −2 padding) and `piece_kind` (1: of the second text of a pair) are there for models
+    with a tokenizer of their own. `extra` holds the data's own numbers per word
+    (`data.per_word`) by name, NaN at markers, padding and texts without them.
+    """
+
+    ids: Int[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
+    mask: Bool[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
+    content: Bool[Tensor, "batch tokens"] = field(metadata=over(Axis.TOKENS))
+    labels: Tensor = field(metadata=over(Axis.EXAMPLE))
+    example_id: Int[Tensor, "batch"] = field(metadata=over(Axis.EXAMPLE))
+    sentence: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
+    rationale: Bool[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    annotators: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    counterfactual: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    question: Int[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
+    question_mask: Bool[Tensor, "batch question"] | None = field(default=None, metadata=over(Axis.QUESTION))
+    candidates: Bool[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.CLASSES))
+    teacher_attention: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
+    teacher_probability: Float[Tensor, "batch classes"] | None = field(default=None, metadata=over(Axis.EXAMPLE))
+    pieces: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
+    piece_word: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES, -2))
+    piece_kind: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
+    extra: dict[str, Float[Tensor, "batch tokens"]] = field(default_factory=dict, metadata=over(Axis.TOKENS, torch.nan))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def changed(self, change: Callable[[Axis, Tensor], Tensor]) -> "Batch":
+        """The same batch with every column changed, each given with its axis."""
+        parts: dict[str, Any] = {}
+        for one in fields(self):
+            value, axis = getattr(self, one.name), one.metadata["axis"]
+            if isinstance(value, dict):
+                parts[one.name] = {name: change(axis, tensor) for name, tensor in value.items()}
+            elif value is not None:
+                parts[one.name] = change(axis, value)
+        return replace(self, **parts)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """The same batch on another device."""
+        return self.changed(lambda _, tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in page-locked memory (called by the data loader where a GPU is used)."""
+        return self.changed(lambda _, tensor: tensor.pin_memory())
+
+    def rows(self, chosen: slice | Int[Tensor, "chosen"] | Bool[Tensor, "batch"]) -> "Batch":
+        """Some of the examples, in this order, with all their padding; a row may be named several times."""
+        return self.changed(lambda _, tensor: tensor[chosen])
+
+    def without(self, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> "Batch":
+        """The texts of `example`, each without its token at `position`; a text may be named several times."""
+        place = torch.arange(self.ids.shape[1] - 1, device=self.ids.device)
+        source = place + (place >= position.unsqueeze(1)).long()
+        # what a teacher said of the whole text is not what it would say of a shortened one
+        alone = replace(self, teacher_attention=None, teacher_probability=None).rows(example)
+        return alone.changed(lambda axis, column: column.gather(1, source) if axis is Axis.TOKENS else column)
+
+    def cut(self, width: int) -> "Batch":
+        """The first `width` tokens of every text: without what is padding in all of these examples."""
+        return self.changed(lambda axis, tensor: tensor[:, :width] if axis is Axis.TOKENS else tensor)
+
+
+@dataclass
+class Outputs:
+    """What one forward pass yields.
+
+    `scores` are the attention's pre-softmax values, −inf outside `content`; `attention` sums to 1 over `content`
+    and is exactly 0 elsewhere. `query` is the question's last state, where there is a question. `word_attention` is
+    there for hierarchical models only: it sums to 1 over the words of each sentence, and is 0 elsewhere. `off_text` is the
+    share of the rows behind `attention` that is on no word of the text (special tokens, the other text of a pair), 0 to 1;
+    None: all of it is on words. `piece_attention` is the mean of those rows: it sums to 1 over all pieces, special tokens
+    included; None for models that read no pieces.
+    """
+
+    logits: Float[Tensor, "batch classes"]
+    attention: Float[Tensor, "batch seq"]
+    scores: Float[Tensor, "batch seq"]
+    hidden: Float[Tensor, "batch seq hidden"]
+    content: Bool[Tensor, "batch seq"]
+    query: Float[Tensor, "batch query"] | None = None
+    word_attention: Float[Tensor, "batch tokens"] | None = None
+    off_text: Float[Tensor, "batch"] | None = None
+    piece_attention: Float[Tensor, "batch pieces"] | None = None
+
+    def rows(self, chosen: slice | Int[Tensor, "chosen"]) -> "Outputs":
+        """Those of some of the examples, with all their padding."""
+        there = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return replace(self, **{name: value[chosen] for name, value in there.items()})
+
+    def cut(self, width: int) -> "Outputs":
+        """The first `width` positions of every text."""
+        per_position = {name: getattr(self, name)[:, :width] for name in ("attention", "scores", "hidden", "content")}
+        return replace(self, **per_position)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Outputs]") -> "Outputs":
+        """Those of successive rows of one batch."""
+        if len(parts) == 1:
+            return parts[0]
+        there = [f.name for f in fields(cls) if getattr(parts[0], f.name) is not None]
+        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in there})
+
+
+def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Tensor, "*any classes"]:
+    """Class probabilities (softmax), or for multi-label tasks one probability per label (sigmoid)."""
+    return logits.sigmoid() if task is Task.MULTI_LABEL else logits.softmax(-1)
+
+
+def prediction_distance(
+    p: Float[Tensor, "*p classes"], q: Float[Tensor, "*q classes"], task: Task
+) -> Float[Tensor, "*any"]:
+    """How far two predictions are apart, 0 to 1: total variation distance; for multi-label tasks the mean over the labels
+    of |p − q|, which is each label's own total variation."""
+    return (p - q).abs().mean(-1) if task is Task.MULTI_LABEL else total_variation(p, q)

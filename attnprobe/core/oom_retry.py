@@ -1,0 +1,94 @@
+"""Batches that do not fit into memory are worked on in halves. No number depends on the batch that it was computed in."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from attnprobe.core.batch import Batch
+from attnprobe.core.errors import UserError
+
+Result = TypeVar("Result")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory, of the processor or of a GPU, is too small."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # PyTorch's words on a CPU, on Linux and on Windows; it has no class of its own for them
+    words = ("can't allocate memory", "not enough memory")
+    return isinstance(error, RuntimeError) and any(each in str(error) for each in words)
+
+
+class Halving:
+    """Does something with a batch, or with parts of it that fit into memory.
+
+    Attributes:
+        count: how many times a part was halved.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.fits: dict[str, int] = {}
+
+    def __call__(
+        self, task: str, batch: Batch, work: Callable[[slice], Result], *, rows_at_once: int | None = None
+    ) -> list[Result]:
+        """`work` on successive rows of the batch, normally on all of them at once.
+
+        What did not fit is not tried again: later batches start with parts of fewer positions.
+
+        Args:
+            task: what is done, in words that fit "… does not fit into memory".
+            batch: whose rows are meant.
+            work: is given the rows; must leave nothing behind when it fails.
+            rows_at_once: parts of more rows are halved without being tried (a single row is always tried); such halves
+                are not counted.
+
+        Raises:
+            UserError: a single text does not fit.
+        """
+        width = batch.ids.shape[1]
+        whole = slice(0, len(batch))
+        parts, results = [whole], []
+        while parts:
+            part = parts.pop()
+            size = part.stop - part.start
+            too_many = rows_at_once is not None and size > rows_at_once
+            if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):
+                parts += _halves(part)
+                continue
+            failed = False
+            try:
+                results.append(work(part))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                failed = True
+            if failed:  # not in the handler: the error holds on to the memory of what failed
+                if size == 1:
+                    raise UserError(
+                        f"{task}: a text of {width:,} tokens does not fit into memory. Shorten the texts with "
+                        f"data.max_tokens, leave this probe out, or take a machine with more memory"
+                    )
+                self._tell(task, size, width)
+                self.count += 1
+                self.fits[task] = size * width // 2
+                parts += _halves(part)
+        return results
+
+    def _tell(self, task: str, size: int, width: int) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if self.count == 0:
+            print(
+                f"{task}: {size} texts of {width:,} tokens do not fit into memory at a time; they are taken in halves, "
+                f"which changes no number. data.eval_batch_size={max(1, size // 2)} spares the attempt",
+                file=sys.stderr,
+            )
+
+
+def _halves(rows: slice) -> list[slice]:
+    middle = (rows.start + rows.stop) // 2
+    return [slice(middle, rows.stop), slice(rows.start, middle)]

@@ -1,0 +1,81 @@
+"""Names and texts of other people's, made safe to show: on a terminal, and in a table that a spreadsheet opens."""
+
+import re
+import unicodedata
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet would run."""
+
+
+def visible(text: str) -> str:
+    r"""Text in which nothing moves the cursor, reorders the line or breaks it: control and format characters, lone
+    surrogates and line separators stand as escapes.
+
+    >>> print(visible("a\x1b[31mb\u202ec\u2028d\n"))
+    a\x1b[31mb\u202ec\u2028d\n
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        # joiners are format characters, and scripts need them
+        one.encode("unicode_escape", "surrogatepass").decode("ascii")
+        if one not in "\u200c\u200d" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else one
+        for one in text
+    )
+
+
+def spreadsheet_cell(value: object) -> object:
+    """A table's cell for a CSV file: text is shown with its hidden characters escaped, and with an apostrophe before what a
+    spreadsheet would run; anything else, numbers above all, stays as it is.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell(-0.5), spreadsheet_cell("sst")
+    ("'=1+1", -0.5, 'sst')
+    """
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(FORMULA) else "") + visible(value)
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(200), duration(9000)
+    ('1 minute', '3 minutes', '2.5 hours')
+    """
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} minute{'s' if minutes > 1 else ''}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, never rounded to all or nothing.
+
+    >>> percent(0.5), percent(0.9996), percent(1.0), percent(0.004), percent(0.0004)
+    ('50 %', 'more than 99 %', '100 %', '0.4 %', 'less than 0.1 %')
+    """
+    if 0.995 <= share < 1:
+        return "more than 99 %"
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
+    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+
+
+PLAIN_SETTING = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
+KEYWORDS = ("true", "false", "null", "nan", "inf")
+"""What Hydra's grammar reads as something else than text."""
+
+
+def quoted(value: str) -> str:
+    r"""A value as Hydra's grammar reads it, whatever characters are in it.
+
+    >>> print(quoted("review"), quoted("umsatz=2024.csv"), quoted("it's (free)"), quoted("123"))
+    review 'umsatz=2024.csv' 'it\'s (free)' '123'
+    """
+    if PLAIN_SETTING.fullmatch(value) and value.lower() not in KEYWORDS:
+        return value
+    # within quotes a backslash means something only before a quote, the closing one included
+    body = re.sub(r"(\\*)'", lambda match: f"{match[1] * 2}{chr(92)}'", value)
+    body = re.sub(r"(\\+)$", lambda match: match[1] * 2, body)
+    return f"'{body}'"

@@ -1,0 +1,224 @@
+"""What the papers claim, put to the test on one's own numbers.
+
+A probe's reading lists its claims. A claim turns a table into one number with an interval, and compares the *whole*
+interval with a threshold and a smallest difference of interest, so that no verdict is ever stronger than its interval.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy import stats
+
+from attnprobe.evidence.evidence import Evidence, metrics_of
+from attnprobe.evidence.statistics import over_pairs, parts_of
+from attnprobe.results.numbers import Numbers
+from attnprobe.results.pivot import by_model
+
+CRITERIA = {
+    "necessity": "is attention needed at all?",
+    "stability": "does another seed attend to the same words?",
+    "agreement": "does attention agree with other measures of importance?",
+    "exclusivity": "does no very different attention give the same prediction?",
+    "erasure": "does removing what it points at matter most?",
+    "transfer": "does it help another model?",
+    "plausibility": "does it point at what a human calls the reason?",
+}
+"""The properties that the published tests are about; there is never one score of all."""
+LEVELS = {
+    "model": "of trained models as a whole",
+    "state": "does the weight say how much the prediction takes from the encoder's state at a position?",
+    "word": "does the weight say how much the word at a position decides?",
+}
+"""What a claim is about. With an encoder that reads context a state tells of more than its own word: an attention can be
+right about states and wrong about words. Readers of heat maps mean words."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that the numbers of one data set and model can confirm.
+
+    Attributes:
+        name: in files and links, such as `random_is_worst`.
+        criterion: one of `CRITERIA`.
+        statement: the sentence, plain text, such as "A random order needs more items than attention's".
+        source: paper and section that make the claim, or define the test.
+        measure: the long table of one data set and model, of this probe (all seeds) → the number, oriented so that
+            the claim holds where it is *above* `threshold`; None where the table does not have what it needs. A function
+            that is not a `Measure` is given every metric without steps.
+        threshold: in the number's own unit.
+        quantity: what the number is, with its unit, such as "difference of the fractions removed, 0 to 1".
+        speaks: `for` reading attention as an explanation where the claim holds, or `neither` (a claim about the test
+            itself). Claims are worded so that yes never speaks against it.
+        level: one of `LEVELS`.
+        smallest: the smallest difference from the threshold that is of interest, in the number's own unit: the claim holds
+            only beyond it, and within it there is no relevant difference.
+        primary: the verdict on its criterion and level goes by this claim; others are shown as detail.
+        against: the measure of importance that attention is compared with; the claim is not asked where that measure does
+            not agree with itself over seeds (`attnprobe.evidence.claims`).
+    """
+
+    name: str
+    criterion: str
+    statement: str
+    source: str
+    measure: Callable[[pd.DataFrame], Evidence | None]
+    quantity: str
+    threshold: float = 0.0
+    speaks: str = "neither"
+    level: str = "model"
+    smallest: float = 0.0
+    primary: bool = False
+    against: str = ""
+
+    def __post_init__(self) -> None:
+        if self.criterion not in CRITERIA:
+            raise ValueError(f"criterion={self.criterion!r}: expected one of {', '.join(CRITERIA)}")
+        if self.speaks not in ("for", "neither"):
+            raise ValueError(
+                f"speaks={self.speaks!r}: expected for or neither; word a claim against attention the other way round"
+            )
+        if self.level not in LEVELS:
+            raise ValueError(f"level={self.level!r}: expected one of {', '.join(LEVELS)}")
+        if self.smallest < 0:
+            raise ValueError(f"smallest={self.smallest}: expected a difference of 0 or more")
+        if self.primary and self.speaks == "neither":
+            raise ValueError("primary=True: expected a claim that speaks for attention")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that its number is made of, names or patterns."""
+        return metrics_of(self.measure)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim after it was put to the test on one data set and model."""
+
+    claim: Claim
+    evidence: Evidence
+    data: str
+    model: str
+
+    @property
+    def verdict(self) -> str:
+        """What its interval alone says (`Evidence.exceeds`)."""
+        return self.evidence.exceeds(self.claim.threshold, self.claim.smallest)
+
+    @property
+    def p(self) -> float:
+        """See `Evidence.p`."""
+        return self.evidence.p(self.claim.threshold, self.claim.smallest)
+
+
+def put_to_test(claims: tuple[Claim, ...], table: pd.DataFrame) -> list[Finding]:
+    """Test claims on each data set and model of one probe's long table. Claims whose numbers are not there are left out."""
+    tested = []
+    for (data, model), rows in by_model(table):
+        for claim in claims:
+            evidence = claim.measure(rows)
+            if evidence is not None:
+                tested.append(Finding(claim, evidence, str(data), str(model)))
+    return tested
+
+
+# Does a measure of importance agree with itself over seeds? Of one that does not, no agreement with attention is claimed.
+
+
+CEILING = 0.2
+"""Kendall's τ-b of a measure with itself, or with another measure, below which it measures no one thing: no agreement can
+be asked of attention then."""
+TEXTS = 300
+"""Texts that are compared, evenly spread over those that all seeds have: beyond them the seeds are what varies."""
+MEASURES = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
+"""Probes that store a number for every word, under their own name."""
+
+Scores = dict[int, Float[np.ndarray, " words"]]
+
+
+def of_run(numbers: Numbers, measure: str) -> list[int]:
+    """The examples of which one run has the measure."""
+    ids = numbers.rows(measure, ("predicted_class",))["example_id"].unique()
+    return sorted(int(one) for one in ids)
+
+
+def scores(numbers: Numbers, measure: str, examples: Sequence[int]) -> Scores:
+    """The measure of every word of some examples of one run."""
+    rows = numbers.rows(measure, (), stepped=(measure,), example_ids=examples).sort_values(["example_id", "step"])
+    parts = (part for _, part in rows.groupby("example_id"))
+    return {int(part["example_id"].iloc[0]): part["value"].to_numpy(np.float64) for part in parts}
+
+
+def agreeing(first: Scores, second: Scores, examples: Sequence[int]) -> Float[np.ndarray, " texts"]:
+    """Kendall's τ-b of two runs' measures of each text, −1 to 1; NaN where one of them is constant."""
+    taus = []
+    for example in examples:
+        one, other = (run.get(example, np.zeros(0)) for run in (first, second))
+        defined = len(one) == len(other) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0
+        taus.append(float(stats.kendalltau(one, other).statistic) if defined else np.nan)
+    return np.array(taus)
+
+
+def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
+    """τ-b of a measure with itself in another seed, mean over the texts and over all pairs of runs, with an interval over
+    both; two runs have none. Of scores without meaning it is 0.
+
+    Args:
+        runs: those of one model from several seeds, each run's numbers by themselves.
+        measure: one of `MEASURES`.
+
+    Returns:
+        None where fewer than two of the runs have the measure.
+    """
+    having = [run for run in runs if measure in run.probes]
+    if len(having) < 2:
+        return None
+    shared = sorted(set.intersection(*(set(of_run(run, measure)) for run in having)))
+    examples = shared[:: max(1, -(-len(shared) // TEXTS))]
+    of_runs = [scores(run, measure, examples) for run in having]
+    taus = np.full((len(having), len(having), len(examples)), np.nan)
+    for base in range(len(having)):
+        for other in range(base):
+            taus[base, other] = taus[other, base] = agreeing(of_runs[base], of_runs[other], examples)
+    known = ~np.isnan(taus[~np.eye(len(having), dtype=bool)]).all(0)
+    if not known.any():
+        return None
+    return Evidence(*over_pairs(parts_of(taus[..., known]), low=-1, high=1), n=int(known.sum()))
+
+
+CLAIMS = {
+    measure: Claim(
+        name=f"{measure}_agrees_with_itself",
+        criterion="agreement",
+        statement=f"{words[0].upper()}{words[1:]} ranks a text's words alike whatever the seed of the training",
+        source="attnprobe: the reliability of a measure bounds its agreement with any other",
+        measure=lambda rows: None,
+        quantity=f"Kendall's τ-b of the measure with itself in another seed, −1 to 1, mean of texts and pairs of seeds; "
+        f"where it is below {CEILING} no agreement is asked of attention",
+        threshold=CEILING,
+        level="word",
+    )
+    for measure, words in MEASURES.items()
+}
+"""About the measure and not the attention; what they come to is the ceiling of `Claim.against`."""
+
+
+def with_ceilings(findings: Sequence[Finding], runs: Sequence[Numbers]) -> list[Finding]:
+    """The findings of one model, with how reliable each measure is that they compare attention with; those against a measure
+    that does not agree with itself are not asked."""
+    result = list(findings)
+    for measure in dict.fromkeys(one.claim.against for one in findings if one.claim.against):
+        evidence = reliability(runs, measure)
+        if evidence is None:
+            continue
+        first = next(one for one in findings if one.claim.against == measure)
+        if evidence.value < CEILING:
+            why = f"{MEASURES[measure]} hardly agrees with itself over seeds (τ = {evidence.value:.2f})"
+            result = [
+                replace(one, evidence=replace(one.evidence, unasked=why)) if one.claim.against == measure else one
+                for one in result
+            ]
+        result.append(Finding(CLAIMS[measure], evidence, first.data, first.model))
+    return result

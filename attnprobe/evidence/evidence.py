@@ -1,0 +1,346 @@
+"""From a long table to one number with its interval, and what may be decided by it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from attnprobe.evidence.statistics import (
+    FEWEST_NONZERO,
+    Statistic,
+    bernstein,
+    clopper_pearson,
+    is_too_rare,
+    mean_of_parts,
+    p_value,
+    paired_difference,
+    parts_of,
+    pseudovalues,
+    ratio_of,
+    resampled_runs,
+    student,
+    wilson,
+)
+from attnprobe.results.numbers import EVERY
+from attnprobe.results.pivot import per_example, runs_in
+
+MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = VERDICTS = (
+    "meets",
+    "fails",
+    "no relevant difference",
+    "cannot decide",
+    "too rare to say",
+    "not informative",
+    "not meaningful",
+    "not tested",
+)
+"""Every verdict that there is, of a claim as of a criterion. The first six follow from a number alone; a criterion is also
+`not meaningful` where the model guesses, and `not tested` without a number."""
+DECIDED = (MEETS, FAILS, NO_DIFFERENCE)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A number with its 95 % interval (NaN: there is none), and how many examples (or seeds) it is of.
+
+    Attributes:
+        rare: too few of the values are other than 0, or a few of them rule the mean; the interval is then only good for
+            being shown.
+        unasked: why the question cannot be asked of this model; empty where it can.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    rare: bool = False
+    unasked: str = ""
+
+    @classmethod
+    def of(cls, values: Any, *, reach: float | None = None) -> "Evidence":
+        """The mean over examples with its bootstrap interval; NaN values are left out.
+
+        Args:
+            reach: largest minus smallest value that there can be. Known, it gives skewed samples an interval that holds
+                whatever they are (Maurer & Pontil 2009); without it, or where the values are equal or fewer than 20 are
+                not 0, they decide nothing.
+        """
+        return cls.of_runs(np.asarray(values, np.float64)[None], reach=reach)
+
+    @classmethod
+    def of_runs(cls, values: Float[np.ndarray, "runs texts"], *, reach: float | None = None) -> "Evidence":
+        """As `of`, for the same texts in several runs; the interval is over texts and runs."""
+        known = ~np.isnan(values).all(0)
+        sample = np.nanmean(values[:, known], 0) if known.any() else np.zeros(0)
+        if np.isinf(sample).any():
+            raise ValueError("values hold an infinite number: expected finite ones, or NaN")
+        evidence = cls(*resampled_runs(parts_of(values), mean_of_parts), n=int(known.sum()))
+        return evidence.judged(sample, reach if len(values) == 1 else None)
+
+    def judged(self, sample: Float[np.ndarray, " n"], reach: float | None) -> "Evidence":
+        """The same, marked as too rare or with an interval for skewed values where the sample asks for it."""
+        if not is_too_rare(sample):
+            return self
+        bounded = None if reach is None else bernstein(sample, reach)
+        if bounded is None:
+            return replace(self, rare=True)
+        return replace(self, low=bounded[1], high=bounded[2])
+
+    @classmethod
+    def of_share(cls, values: Any) -> "Evidence":
+        """The mean of values from 0 to 1 as a share, with Wilson's interval; NaN values are left out."""
+        sample = np.asarray(values, np.float64)
+        sample = sample[~np.isnan(sample)]
+        return cls(*wilson(sample.sum(), len(sample)), n=len(sample))
+
+    @classmethod
+    def of_flips(cls, values: Any) -> "Evidence":
+        """The mean of paired differences, each −1, 0 or 1, with Tango's score interval. Fractions (of several seeds, or
+        several random items) have the bootstrap's."""
+        sample = np.asarray(values, np.float64)
+        sample = sample[~np.isnan(sample)]
+        if not np.isin(sample, (-1, 0, 1)).all():
+            return cls.of(sample)
+        difference = paired_difference(int((sample > 0).sum()), int((sample < 0).sum()), len(sample))
+        return cls(*difference, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
+
+    @classmethod
+    def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"], statistic: Statistic = ratio_of) -> "Evidence":
+        """A ratio of two means over texts, or another number of such sums; texts with a NaN are left out."""
+        parts = parts[:, ~np.isnan(parts).any((0, 2))]
+        evidence = cls(*resampled_runs(parts, statistic), n=parts.shape[1])
+        if np.isnan(evidence.low):
+            return evidence
+        return replace(evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), statistic).mean(0)))
+
+    @classmethod
+    def of_seeds(cls, values: Any, *, low: float = -np.inf, high: float = np.inf) -> "Evidence":
+        """The mean over seeds with Student's interval, which ends at what the number can be; one seed gives none."""
+        sample = np.asarray(values, np.float64)
+        return cls(*student(sample, low=low, high=high), n=len(sample))
+
+    def exceeds(self, threshold: float, smallest: float = 0.0) -> str:
+        """What the whole interval says of "above the threshold by more than the smallest difference of interest".
+
+        `meets` where all of it does; where none of it does, `no relevant difference` if all of it is that close to the
+        threshold, else `fails`. `cannot decide` where it reaches across, or there is none. `too rare to say` for a sample
+        of rare values, `not informative` where the question cannot be asked.
+        """
+        if self.unasked:
+            return NOT_INFORMATIVE
+        if self.rare:
+            return TOO_RARE
+        if self.low > threshold + smallest:
+            return MEETS
+        if self.high <= threshold + smallest:
+            return NO_DIFFERENCE if smallest > 0 and self.low >= threshold - smallest else FAILS
+        return CANNOT_DECIDE
+
+    def p(self, threshold: float, smallest: float = 0.0) -> float:
+        """Two-sided p-value of what `exceeds` decides, 0.05 where the interval only just decides it; NaN where there is
+        nothing to decide by."""
+        said = self.exceeds(threshold, smallest)
+        if said in (NOT_INFORMATIVE, TOO_RARE):
+            return np.nan
+        above = p_value(self.value, self.low, self.high, threshold + smallest)
+        if said != NO_DIFFERENCE:
+            return above
+        return max(above, p_value(self.value, self.low, self.high, threshold - smallest))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """From the long table of one data set, model and probe to a number; None where the table lacks what it needs.
+
+    `metrics`: those that it is made of, names or patterns; the table holds their rows and may lack all others.
+    """
+
+    metrics: tuple[str, ...]
+    number: Callable[[pd.DataFrame], Evidence | None]
+
+    def __call__(self, table: pd.DataFrame) -> Evidence | None:
+        """The number."""
+        return self.number(table)
+
+
+def metrics_of(measure: Callable[[pd.DataFrame], Evidence | None]) -> tuple[str, ...]:
+    """What a number is made of, names or patterns; every metric without steps where it does not say."""
+    return measure.metrics if isinstance(measure, Measure) else EVERY
+
+
+def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
+    """One row per run and example, one column per metric, of a table of one probe; None where it lacks one of them."""
+    if table.empty or not set(metrics) <= set(table["metric"].unique()):
+        return None
+    return per_example(table, str(table["probe"].iloc[0]), metrics)
+
+
+def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Series[float]":
+    """Each example's mean over the runs that have it, by split and example: several seeds are no further examples.
+
+    Args:
+        rows: as `values_of` gives them.
+        values: one for each row.
+    """
+    return pd.Series(values).groupby([rows["split"].astype(str), rows["example_id"]]).mean()
+
+
+def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "runs texts"]:
+    """The values of every run and example, by split and example; NaN where a run does not have an example.
+
+    Args:
+        rows: as `values_of` gives them.
+        values: one for each row.
+    """
+    if len(runs_in(rows)) <= 1:
+        return values[None]  # they are in order
+    index = pd.MultiIndex.from_frame(rows[["run_id", "split", "example_id"]])
+    return pd.Series(values, index).unstack(["split", "example_id"]).to_numpy(np.float64)
+
+
+def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None, reach: float | None = None) -> Measure:
+    """A measure: the mean over examples of `value(*columns)`, or of the one metric; bootstrap interval.
+
+    Examples pair by themselves: the difference of two metrics is taken within the example. NaN values are left out. Of
+    several seeds the interval is over examples and seeds.
+
+    Args:
+        reach: see `Evidence.of`.
+    """
+    return _over_examples(metrics, value, lambda rows, values: Evidence.of_runs(by_run(rows, values), reach=reach))
+
+
+def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """Values → 1 where they pass the test, 0 where not, NaN where they are NaN."""
+    return lambda values: np.where(np.isnan(values), np.nan, test(values))
+
+
+def share_of(*metrics: str, value: Callable[..., np.ndarray] | None = None) -> Measure:
+    """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
+    return _over_examples(metrics, value, lambda rows, values: Evidence.of_share(_pooled(rows, values)))
+
+
+def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
+    """As `mean_of` for paired differences of two things that are 1 or 0, with a score interval."""
+    return _over_examples(metrics, value, lambda rows, values: Evidence.of_flips(_pooled(rows, values)))
+
+
+def _pooled(rows: pd.DataFrame, values: np.ndarray) -> Any:
+    return values if len(runs_in(rows)) <= 1 else over_seeds(rows, values)
+
+
+def _over_examples(
+    metrics: tuple[str, ...],
+    value: Callable[..., np.ndarray] | None,
+    reduce: Callable[[pd.DataFrame, np.ndarray], Evidence],
+) -> Measure:
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        rows = values_of(table, *metrics)
+        if rows is None:
+            return None
+        columns = [rows[metric].to_numpy() for metric in metrics]
+        evidence = reduce(rows, columns[0] if value is None else np.asarray(value(*columns), np.float64))
+        return evidence if evidence.n else None
+
+    return Measure(metrics, measure)
+
+
+def least(*measures: Callable[[pd.DataFrame], Evidence | None]) -> Measure:
+    """A measure: the smallest of several numbers, for claims about all of them at once.
+
+    The interval reaches from the smallest lower to the smallest upper end: all exceed a threshold exactly when the
+    smallest lower end does, and one does not as soon as one upper end does not.
+    """
+
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        each_evidence = [evidence for evidence in (each(table) for each in measures) if evidence is not None]
+        if len(each_evidence) < len(measures):
+            return None
+        low, high = (float(np.min([getattr(evidence, end) for evidence in each_evidence])) for end in ("low", "high"))
+        smallest, fewest = min(one.value for one in each_evidence), min(one.n for one in each_evidence)
+        return Evidence(smallest, low, high, fewest, any(one.rare for one in each_evidence))
+
+    return Measure(tuple(metric for each in measures for metric in metrics_of(each)), measure)
+
+
+# Skill: where a number stands between that of an attention without meaning and the best there can be.
+
+
+LEAST_GAIN = 0.02
+"""Probability (or distance) by which the best possible attention must be ahead of a meaningless one, before skill is asked
+for: where nothing that attention could point at makes a difference, no pointing can be right or wrong."""
+
+
+def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -> Measure:
+    """A measure: (own − null) / (best − null) of the means of `<statistic>_own`, `_null`, `_best`, 0 for an attention
+    without meaning, 1 for the best there is.
+
+    Not asked where the best is not ahead of the null by `least`, by the whole interval of that difference.
+
+    Args:
+        reach: largest minus smallest value that the statistic can have, for the interval of a skill that is (nearly) the same
+            in all texts.
+    """
+
+    metrics = tuple(f"{statistic}_{kind}" for kind in ("own", "null", "best"))
+
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        rows = values_of(table, *metrics)
+        if rows is None:
+            return None
+        own, null, best = (by_run(rows, rows[name].to_numpy()) for name in metrics)
+        parts = np.stack([own - null, best - null], -1)
+        parts = parts[:, ~np.isnan(parts).any((0, 2))]
+        if not parts.shape[1]:
+            return None
+        skill, gain = Evidence.of_ratio(parts), Evidence.of_runs(parts[..., 1], reach=2.0)
+        if gain.high <= least or (gain.rare and gain.value <= least):
+            return replace(skill, unasked=f"nothing it could point at moves the prediction by {least:g}")
+        if len(parts) == 1 and (skill.rare or np.isnan(skill.low)):
+            return bounded_skill(skill, parts[0], reach, gain)
+        return skill
+
+    return Measure(metrics, measure)
+
+
+def bounded_skill(skill: Evidence, parts: Float[np.ndarray, "texts 2"], reach: float, gain: Evidence) -> Evidence:
+    """The same skill with an interval for texts of which nearly all are alike, where a bootstrap knows nothing of the others.
+
+    Where nearly all texts are at their best, or at the null, the share of those that are not is bounded exactly (Clopper &
+    Pearson), and each of them is taken to be as far away as can be; else the empirical Bernstein bound holds.
+    """
+    if not gain.low > 0:
+        return replace(skill, rare=True)
+    over_null, over = parts.T
+    others = {
+        1.0: int((np.abs(over - over_null) > 1e-9).sum()),  # texts that are not at their best
+        0.0: int((np.abs(over_null) > 1e-9).sum()),  # … not at the null
+    }
+    for at, count in others.items():
+        if count < FEWEST_NONZERO:
+            away = clopper_pearson(count, len(parts))[2] * reach / gain.low
+            low, high = (at - away, at) if at == 1 else (at - away, at + away)
+            return replace(skill, low=min(low, skill.value), high=max(high, skill.value), rare=False)
+    influence = over_null - skill.value * over
+    bounded = bernstein(influence, 2 * reach)
+    if bounded is None:
+        return replace(skill, rare=True)
+    half = (bounded[2] - bounded[0]) / gain.low
+    return replace(skill, low=skill.value - half, high=skill.value + half, rare=False)
+
+
+def beyond_chance(own: str, chance: str) -> Measure:
+    """A measure: (own − chance) / (1 − chance) of the means of two metrics from 0 to 1."""
+
+    def measure(table: pd.DataFrame) -> Evidence | None:
+        rows = values_of(table, own, chance)
+        if rows is None:
+            return None
+        reached, expected = (by_run(rows, rows[name].to_numpy()) for name in (own, chance))
+        evidence = Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1))
+        return evidence if evidence.n else None
+
+    return Measure((own, chance), measure)

@@ -1,0 +1,123 @@
+"""Published numbers next to ours. The numbers are CSV files in this folder; each file's head says what they are."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.evidence.reading import Headline, present
+from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.results.directory import WHOLE_SPLIT
+from attnprobe.results.numbers import Numbers, numbers_of
+from attnprobe.results.pivot import RUN, by_run
+
+FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
+REMARKS = {
+    "Jain & Wallace 2019": "pretrained word vectors; largest JSD among those with TVD <= 0.05",
+    "Serrano & Smith 2019": "other word vectors and splits; a ranking that never flips is counted as needing more",
+}
+"""What a reader must know before comparing, in a line of plain ASCII (the summary shows it)."""
+COLUMNS = [
+    *RUN, "probe", "metric", "title", "group", "n", "mean", "low", "high", "published", "difference", "source",
+]  # fmt: skip
+
+
+NUMBERS = Path(__file__).parent / "published_numbers"
+
+
+@cache
+def _everything() -> pd.DataFrame:
+    tables = []
+    for paper, name in FILES.items():
+        table = pd.read_csv(NUMBERS / name, comment="#")
+        tables.append(table.assign(source=paper + ", " + table["source"]))
+    return pd.concat(tables, ignore_index=True)
+
+
+def published(data: str, model: str) -> pd.DataFrame:
+    """What the papers report for a data set and model, under this project's names; empty where they report nothing.
+
+    Returns:
+        Columns `metric group value source`: `group` is `overall` or `class_0`, `class_1`, …; `source` names the paper
+        and where in it the number was read.
+    """
+    table = _everything()
+    rows = table[(table["data"] == data) & (table["model"] == model)]
+    return rows[["metric", "group", "value", "source"]].reset_index(drop=True)
+
+
+def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
+    """Every headline number of every run with its interval, the published value, and the difference.
+
+    Args:
+        results: the numbers of one run or several; a long table (`attnprobe.results.table.read_results`) will do.
+
+    Returns:
+        One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted class where the
+        headline asks for it). `mean`, with its 95 % interval `low`, `high` over the `n` examples: bootstrap for means
+        of per-example numbers, Wilson's for shares of the whole split (accuracy), NaN for other whole-split numbers
+        (macro F1, areas), which one run cannot give an interval for. `difference` = mean − published; NaN where
+        nothing is published.
+    """
+    numbers = numbers_of(results)
+    rows: list[dict[str, Any]] = []
+    for reading in present(numbers):
+        of_runs: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
+        for headline in reading.headlines_of(numbers.outline(reading.probe)):
+            table = numbers.rows(reading.probe, headline.metrics)
+            for key, own in by_run(table):
+                of_runs.setdefault(key, []).extend(_lines(key, reading.probe, headline, own))
+        rows += [line for key in sorted(of_runs) for line in of_runs[key]]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _lines(key: tuple[int | str, ...], probe: str, headline: Headline, run: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The rows of `compare` about one headline number of one run."""
+    identity = dict(zip(RUN, key, strict=True))
+    papers = published(str(identity["data"]), str(identity["model"]))
+    for group, n, (mean, low, high) in _aggregates(run, headline):
+        beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
+        value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
+        number = {"mean": mean, "low": low, "high": high, "published": value, "source": source}
+        fact = {"probe": probe, "metric": headline.key, "title": headline.title, "group": group, "n": n}
+        yield identity | fact | number | {"difference": mean - value}
+
+
+def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, tuple[float, float, float]]]:
+    """(group, n, (number, low, high)) of one headline in one run's table of one probe; empty if it has no such metric.
+
+    Of the whole split a share of a known count has an interval (Wilson's); a standard deviation has none.
+    """
+    rows = run[run["metric"] == headline.metric]
+    whole = rows.loc[rows["example_id"] == WHOLE_SPLIT, "value"]
+    if not whole.empty:
+        value = float(whole.iloc[0])
+        counts = run.loc[run["metric"] == (headline.proportion_of or "examples"), "value"]
+        n = 0 if counts.empty else int(counts.iloc[0])
+        known = headline.proportion_of is not None and n > 0 and not np.isnan(value)
+        return [("overall", n, (value, *(wilson(value * n, n)[1:] if known else (np.nan, np.nan))))]
+    values = headline.values(run)
+    if values.empty:
+        return []
+    groups = [("overall", values)]
+    if headline.by_class:
+        predicted = run[run["metric"] == "predicted_class"].set_index("example_id")["value"].reindex(values.index)
+        groups += [(f"class_{int(c)}", part) for c, part in values.groupby(predicted) if c >= 0]
+    return [
+        (
+            group,
+            int(part.notna().sum()),
+            (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else interval(part.to_numpy()),
+        )
+        for group, part in groups
+    ]
+
+
+def of_study(file: str, data: str) -> dict[str, float]:
+    """The numbers of a data set in one of this folder's files of whole studies (`data,metric,value`), by metric."""
+    table = pd.read_csv(NUMBERS / file, comment="#")
+    rows = table[table["data"] == data]
+    return {str(metric): float(value) for metric, value in zip(rows["metric"], rows["value"], strict=True)}

@@ -1,0 +1,349 @@
+"""How a probe is read: its headline numbers and its figures, declared in one file per probe.
+
+A probe's module holds a `READING`; it is found by being there. An installed package brings readings of
+its own probes by entry points of the group `attnprobe.readings` (docs/extending.md). The summary, the comparison with
+published numbers, W&B and the figures all go through the readings, so a new probe costs a new file and no edits.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import is_color_like
+from matplotlib.figure import Figure
+
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.results.numbers import EVERY, Numbers, numbers_of
+from attnprobe.results.pivot import facets, metrics_there, per_example
+from attnprobe.results.table import IMPORTANCES
+
+# What the report knows of importances: their titles, colours and signs, as the manifests of the runs say them.
+#
+# So one that an outside package brings appears in tables and figures under its own title, and nothing of that package, nor
+# torch, is imported.
+
+
+COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
+"""Of those that no manifest gives a colour."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """An importance's title in words, its colour, and whether its scores have a sign."""
+
+    title: str
+    colour: str
+    signed: bool = False
+
+    @property
+    def ascii_title(self) -> str:
+        """The title for a log file."""
+        return self.title.replace("×", "x").encode("ascii", "replace").decode("ascii")
+
+
+def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
+    """What the results' runs say of the importance that a probe files under this name; made of the name where they say
+    nothing.
+
+    >>> facts_of("my_own", pd.DataFrame(), "erasure").title
+    'my own'
+    """
+    said = results.attrs.get(IMPORTANCES, {}).get(probe, {}).get(name, {})
+    colour = COLOURS[sum(name.encode()) % len(COLOURS)]
+    own = said.get("colour", colour)
+    return Facts(
+        str(said.get("title", name.replace("_", " "))), own if is_color_like(own) else colour, bool(said.get("signed"))
+    )
+
+
+def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
+    """The names that follow `mark` in the metrics of a probe, in the order in which the probe took its importances; those
+    of which the runs say nothing follow in alphabetical order."""
+    there = {one.removeprefix(mark) for one in metrics_there(results, probe) if one.startswith(mark)}
+    said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
+    return [*said, *sorted(there.difference(said))]
+
+
+def importances_and_operators(results: pd.DataFrame, probe: str, mark: str) -> list[tuple[str, str]]:
+    """(importance, operator) of the metrics `<mark><importance>_by_<operator>` of a probe."""
+    ends = [re.fullmatch(r"(.+)_by_(\w+?)", end) for end in importances_in(results, probe, mark)]
+    return [(end[1], end[2]) for end in ends if end]
+
+
+def mean_table(
+    results: pd.DataFrame, probe: str, lines: Iterable[tuple[Mapping[str, object], Mapping[str, str]]]
+) -> pd.DataFrame:
+    """A row per data set and model and line: the line's cells, in how many texts its first metric is known (`n`), and each
+    metric's mean under its heading, with a 95 % bootstrap interval over the texts. Empty without lines.
+
+    Args:
+        results: a long table.
+        probe: whose metrics they are.
+        lines: (heading → cell, heading → metric), such as ({"importance": "gradient"}, {"AOPC": "aopc_gradient"}).
+    """
+    several = list(lines)
+    metrics = [metric for _, columns in several for metric in columns.values()]
+    rows = []
+    for facet in facets(per_example(results, probe, metrics)) if several else []:
+        for cells, columns in several:
+            known = int(facet.rows[next(iter(columns.values()))].notna().sum())
+            row: dict[str, object] = {"data and model": facet.title, **cells, "n": known}
+            for heading, metric in columns.items():
+                row |= mean_in_columns(heading, facet.rows[metric].to_numpy())
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def means_by_importance(results: pd.DataFrame, probe: str, mark: str, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """`mean_table` with a line per importance X: of each kind the metric `<kind>_X` under its heading."""
+    return mean_table(
+        results,
+        probe,
+        (
+            ({"importance": facts_of(name, results, probe).title},
+             {heading: f"{kind}_{name}" for kind, heading in kinds.items()})
+            for name in importances_in(results, probe, mark)
+        ),
+    )  # fmt: skip
+
+
+def colours_of(names: Iterable[str], results: pd.DataFrame, probe: str) -> dict[str, str]:
+    """Title → colour of these importances."""
+    return {facts.title: facts.colour for name in names if (facts := facts_of(name, results, probe))}
+
+
+Draw = Callable[[Any, pd.DataFrame | None], Figure]
+"""A long table and the examples' table → a figure."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One number that stands for a probe: the mean of a metric over the examples, or a number of the whole split.
+
+    The number is filed under `metric`, or under `name` where a metric has several. `transform` maps the examples'
+    values `[examples]` to those that are averaged (1 for significant, 0 for not; NaN stays NaN). `spread`: the
+    population standard deviation over the examples instead of their mean. `at_most`: (another metric, bound), to take
+    only the examples where it is no larger.
+    `title` is plain ASCII (it is printed into log files). `published` names the published metric that it is compared with
+    (`attnprobe.evidence.published`). `by_class` adds a row per predicted class. `proportion_of` names the metric
+    that holds the number of examples where a whole-split number is a share of them: such a number
+    gets Wilson's interval; any other whole-split number has none.
+    """
+
+    metric: str
+    title: str
+    published: str | None = None
+    by_class: bool = False
+    proportion_of: str | None = None
+    name: str | None = None
+    transform: Callable[[np.ndarray], np.ndarray] | None = None
+    spread: bool = False
+    at_most: tuple[str, float] | None = None
+
+    @property
+    def key(self) -> str:
+        """What the number is called in tables and loggers."""
+        return self.name or self.metric
+
+    def about(self, importance: str, title: str) -> "Headline":
+        """The same number of this importance, where the headline names it `{importance}` and `{title}`."""
+        return replace(
+            self,
+            metric=self.metric.replace("{importance}", importance),
+            name=self.name and self.name.replace("{importance}", importance),
+            title=self.title.replace("{title}", title),
+        )
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that it is made of."""
+        others = [self.at_most[0]] if self.at_most is not None else []
+        others += ["predicted_class"] if self.by_class else []
+        return (self.metric, *others, self.proportion_of or "examples")
+
+    def values(self, run: pd.DataFrame) -> "pd.Series[float]":
+        """The examples' values of this number, by example id; NaN where it is undefined.
+
+        Args:
+            run: rows without steps of one run and probe.
+        """
+
+        def metric(name: str) -> "pd.Series[float]":
+            rows = run[(run["metric"] == name) & (run["example_id"] >= 0)]
+            return rows.set_index("example_id")["value"]
+
+        values = metric(self.metric)
+        if self.at_most is not None:
+            other, bound = self.at_most
+            values = values[metric(other).reindex(values.index) <= bound]
+        if self.transform is None or values.empty:
+            return values
+        return pd.Series(self.transform(values.to_numpy()), values.index)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: `draw(results, examples)` → Figure, with the tables that it needs.
+
+    `metrics` lists (probe, metric) pairs without which it cannot be drawn. `words`: it shows the texts, so it needs the
+    examples' table, is drawn for each run by itself, and is left out where texts must not leave the machine.
+
+    It is given the rows of these metrics and of the `optional` ones that are there (None: of every metric without steps of
+    its probes; `("erasure", "regret_*")`: of all that begin so), not those of whole tables. `examples(results)` → ids:
+    those whose texts and rows with steps it shows, chosen by the rows without steps; None: of all examples.
+    """
+
+    name: str
+    draw: Draw
+    metrics: tuple[tuple[str, str], ...]
+    words: bool = False
+    optional: tuple[tuple[str, str], ...] | None = None
+    examples: Callable[[pd.DataFrame], Sequence[int]] | None = None
+
+    @property
+    def probes(self) -> list[str]:
+        """The probes whose tables it needs."""
+        return sorted({probe for probe, _ in self.metrics})
+
+
+@dataclass(frozen=True)
+class Tabulation:
+    """A table for a paper: `build(results)` → DataFrame, one row per line, its columns headed as they are to be read;
+    no rows where the results lack its numbers. `name` is the file's, `caption` plain text that says what is counted,
+    in which unit. `metrics`: names, or patterns such as `regret_*`, of those of its probe's metrics without steps that it
+    is made of.
+    """
+
+    name: str
+    caption: str
+    build: Callable[[Any], pd.DataFrame]
+    metrics: tuple[str, ...] = EVERY
+
+    def built(self, numbers: Numbers, probe: str) -> pd.DataFrame:
+        """The table of a probe's numbers."""
+        return self.build(numbers.rows(probe, self.metrics))
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A metric with a number per position, 0 to 1, that the page's browser and W&B show over the texts.
+
+    `about` says in a few words what the number is. `relative`: shaded relative to the text's largest number, where the
+    numbers do not share out a whole.
+    """
+
+    metric: str
+    title: str
+    about: str
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric with a number per example that the page's browser and W&B show next to the texts.
+
+    `sorts`: the list of examples can be sorted by it. `leads`: it comes first there, and W&B's examples are chosen by it.
+    `one_minus`: the number shown is 1 − the metric, large for disagreement. `truth`: it is 1 or 0, for yes or no. `digits`
+    after the point.
+    """
+
+    metric: str
+    title: str
+    digits: int = 3
+    one_minus: bool = False
+    sorts: bool = True
+    leads: bool = False
+    truth: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
+    probe's part of the report, and `about` says in a few sentences what it measures and how to read it. `noted` makes one
+    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest). `of_importance`,
+    `mark` and `closing`: see `headlines_of`. `maps` and `columns` are shown with the single examples."""
+
+    probe: str
+    headlines: tuple[Headline, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    tables: tuple[Tabulation, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    title: str = ""
+    about: str = ""
+    order: int = 100
+    noted: Callable[[Sequence[Mapping[str, float]]], str] | None = None
+    of_importance: tuple[Headline, ...] = ()
+    mark: str = ""
+    closing: Callable[[pd.DataFrame], tuple[Headline, ...]] | None = None
+    maps: tuple[HeatMap, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    def headlines_of(self, results: pd.DataFrame) -> tuple[Headline, ...]:
+        """`headlines`; those `of_importance` for every importance in the table (those that have a metric `mark` followed by
+        their name), with its name and title in the place of `{importance}` and `{title}`; and those that `closing` finds.
+
+        Args:
+            results: a long table of this probe, of any runs.
+        """
+        names = importances_in(results, self.probe, self.mark) if self.of_importance else ()
+        of_each = [
+            one.about(name, facts_of(name, results, self.probe).ascii_title)
+            for name in names
+            for one in self.of_importance
+        ]
+        return (*self.headlines, *of_each, *(() if self.closing is None else self.closing(results)))
+
+
+@cache
+def readings() -> dict[str, Reading]:
+    """Every probe's reading, by the probe's name, in the summary's order.
+
+    Raises:
+        UserError: an installed package brings a reading of a probe that has one.
+    """
+    package = importlib.import_module("attnprobe.probes")
+    names = [one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_")]
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    own = [module.READING for module in modules if hasattr(module, "READING")]
+    installed: list[Reading] = [entry.load() for entry in entry_points(group="attnprobe.readings")]
+    ordered = sorted([*own, *installed], key=lambda one: (one.order, one.probe))
+    names = [reading.probe for reading in ordered]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"{', '.join(sorted(twice))}: two readings of one probe; give your own probe another name")
+    return {reading.probe: reading for reading in ordered}
+
+
+def present(results: pd.DataFrame | Numbers) -> list[Reading]:
+    """The readings of those probes that there are numbers of."""
+    probes = set(numbers_of(results).probes)
+    return [reading for reading in readings().values() if reading.probe in probes]
+
+
+def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
+    """The heat maps that there are numbers of, with their probes."""
+    return [
+        (reading.probe, one)
+        for reading in readings().values()
+        for one in reading.maps
+        if one.metric in numbers.metrics(reading.probe)
+    ]
+
+
+def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:
+    """The columns that there are numbers of, with their probes: first those to sort by, leading ones before all."""
+    shown = [
+        (reading.probe, one)
+        for reading in readings().values()
+        for one in reading.columns
+        if one.metric in numbers.metrics(reading.probe)
+    ]
+    return sorted(shown, key=lambda pair: (not pair[1].sorts, not pair[1].leads))

@@ -1,0 +1,502 @@
+"""Intervals, and what may be decided by them: everything statistical of the report is in this room.
+
+`interval` and `resampled_runs`: means, F1 and other numbers made of sums over texts, by the bootstrap over
+texts, and over seeds as well where there are several. `over_pairs`: numbers of two runs each, every run a base in turn.
+`wilson`, `clopper_pearson`, `paired_difference`: shares. `p_value`, `holm`, `discovered`: many decisions at a time.
+`rank_biserial`: ranks. `is_too_rare`: when nothing may be said. How often their intervals hold the truth:
+tests/results/statistics/test_coverage.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from scipy import optimize, stats
+
+# Several decisions at once: p-values out of intervals, Holm's correction of them, and the rate of false discoveries.
+
+
+def p_value(value: float, low: float, high: float, against: float) -> float:
+    """Two-sided p-value for "the truth is `against`", from a number and its 95 % interval (Altman & Bland 2011).
+
+    It is 0.05 exactly where `against` is an end of the interval, whatever method made it; the two half-widths may differ.
+    NaN where there is no interval.
+
+    >>> round(p_value(1.0, 0.0, 2.0, 0.0), 3), round(p_value(1.0, 0.5, 3.0, 0.0), 5)
+    (0.05, 9e-05)
+    """
+    half = value - low if against < value else high - value
+    if np.isnan(half):
+        return np.nan
+    if against == value:
+        return 1.0
+    if half <= 0:
+        return 0.0
+    return float(2 * stats.norm.sf(abs(value - against) / half * stats.norm.ppf(0.975)))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values adjusted by Holm (1979), which keeps the chance of any false decision among them below the level of one;
+    NaN stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, float("nan"), 0.03])
+    [0.03, 0.06, nan, 0.06]
+    """
+    values = np.asarray(p, np.float64)
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    adjusted = np.full(len(values), np.nan)
+    raised = values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
+    return adjusted.tolist()
+
+
+def discovered(p: Float[np.ndarray, " examples"], level: float = 0.05) -> Float[np.ndarray, " examples"]:
+    """1 where an example is significant with the share of false discoveries among all of them held at `level`
+    (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
+    known = ~np.isnan(p)
+    result = np.full(len(p), np.nan)
+    if known.any():
+        result[known] = stats.false_discovery_control(p[known]) <= level
+    return result
+
+
+# When a sample is too rare or too skewed for any interval of its mean to be trusted.
+
+
+FEWEST_NONZERO = 20
+"""Values other than 0 below which the mean of a mostly zero sample is carried by too few texts: of an event in 1 % of the
+texts, 20 texts show none four times out of five, and a bootstrap then knows nothing of it."""
+FEWEST_PER_SKEWNESS = 25.0
+"""n / skewness² below which the largest values rule the mean (Cochran 1977, section 2.15): of 100 lognormal values with
+σ = 2, an interval holds the mean in 0.85 and not in 0.95 of the samples. The skewness is that of the sample and one standard
+error: of 20 lognormal values with σ = 1, one sample in ten looks less skewed than it is, and a third of these gave a false
+verdict."""
+
+
+def is_too_rare(values: Float[np.ndarray, " n"], *, any_skewness: bool = False) -> bool:
+    """Whether nothing should be decided from these values: all equal, fewer than 20 that are not 0, or so skewed that a few
+    of them carry the mean (`any_skewness`: that does not matter, for a method that holds whatever it is). NaN values do not
+    count.
+
+    >>> is_too_rare(np.zeros(400)), is_too_rare(np.r_[np.ones(5), np.zeros(395)]), is_too_rare(np.arange(30.0))
+    (True, True, False)
+    """
+    sample = values[~np.isnan(values)]
+    if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
+        return True
+    return not any_skewness and len(sample) < FEWEST_PER_SKEWNESS * most_skewness(sample) ** 2
+
+
+def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
+    """Whether all values are equal up to rounding (twelve digits)."""
+    return len(sample) == 0 or bool(np.ptp(sample) <= 1e-12 * np.abs(sample).max())
+
+
+def skewness(sample: Float[np.ndarray, " n"]) -> float:
+    """Third standardised moment, corrected for the size of the sample (Fisher's G₁)."""
+    return float(stats.skew(sample, bias=False))
+
+
+def most_skewness(sample: Float[np.ndarray, " n"]) -> float:
+    """How skewed the values may well be: the sample's skewness, and its standard error under normality (Joanes & Gill 1998).
+
+    >>> round(most_skewness(np.r_[-np.arange(1.0, 11), np.arange(1.0, 11)]), 3)  # n = 20: the error alone
+    0.512
+    """
+    n = len(sample)
+    error = np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+    return abs(skewness(sample)) + float(error)
+
+
+def bernstein(
+    values: Float[np.ndarray, " n"], reach: float, *, confidence: float = 0.95
+) -> tuple[float, float, float] | None:
+    """Mean with an interval that holds for any values within a known reach, however skewed (Maurer & Pontil 2009, theorem
+    4: the empirical Bernstein bound, here on both sides). It is wide; None where the values are equal or fewer than 20 are
+    other than 0, for these are no evidence of anything but how rare they are.
+
+    Args:
+        reach: largest minus smallest value that there can be.
+    """
+    sample = values[~np.isnan(values)]
+    if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
+        return None
+    n, mean, log = len(sample), float(sample.mean()), float(np.log(4 / (1 - confidence)))
+    half = float(np.sqrt(2 * sample.var(ddof=1) * log / n)) + 7 * reach * log / (3 * (n - 1))
+    return mean, mean - half, mean + half
+
+
+# Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.
+#
+# One engine for all: a text brings a few summands, a statistic makes a number of their sums, and the sums of a resample are
+# one row of a matrix product. One run: the studentised bootstrap over texts (Efron & Tibshirani 1993, section 12.5), which
+# holds better than BCa where values are skewed. Several runs on the same texts: texts and runs are both drawn at random in
+# what the number is about, so both add to the interval (crossed random effects, as readers and cases in Hillis 2007). Runs
+# are few, and a bootstrap over three of them is far too narrow: their part is Student's.
+
+
+RESAMPLES = 2000
+AT_ONCE = 1 << 18
+"""Resampling weights that are held at a time, three times over: 6 MB, whatever the number of texts."""
+KEPT = 10_000_000
+"""Resampling weights that are kept, a byte each: of up to 5,000 texts."""
+
+Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
+"""From sums over texts (last axis: the summands) to the number."""
+Interval = tuple[float, float, float]
+"""Number, low, high; NaN ends where there is no interval."""
+
+
+def mean_of_parts(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
+    """Sum of the values by their count."""
+    return _quotient(sums[..., 0], sums[..., 1])
+
+
+ratio_of = mean_of_parts
+"""Sum of the first by sum of the second: the ratio of two means."""
+
+
+def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
+    """F1 of true positives, false positives and false negatives; 0 where there is none of either."""
+    hits, extra, missed = sums[..., 0], sums[..., 1], sums[..., 2]
+    total = 2 * hits + extra + missed
+    return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0)
+
+
+def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where(b != 0, a / np.where(b != 0, b, 1), np.nan)
+
+
+def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
+    """Mean and its bootstrap interval over examples; NaN values are left out.
+
+    Raises:
+        ValueError: an infinite value, which has no mean.
+
+    Returns:
+        (mean, low, high); all NaN where there is no value. One value, or equal ones (to twelve digits), have no interval:
+        they do not say how others would spread.
+    """
+    sample = values if isinstance(values, np.ndarray) else np.array(list(values))
+    sample = sample.astype(np.float64, copy=False)
+    sample = sample[~np.isnan(sample)]
+    if np.isinf(sample).any():
+        raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
+    return resampled_runs(parts_of(sample)[None], mean_of_parts, confidence=confidence, seed=seed)
+
+
+def mean_in_columns(name: str, values: np.ndarray) -> dict[str, float]:
+    """The examples' mean and its 95 % bootstrap interval, as three columns of a table: `name`, `name, low`, `name, high`."""
+    return dict(zip((name, f"{name}, low", f"{name}, high"), interval(values), strict=True))
+
+
+def student(
+    values: Float[np.ndarray, " runs"], *, low: float = -np.inf, high: float = np.inf, confidence: float = 0.95
+) -> Interval:
+    """Mean over runs with Student's interval, cut to what the number can be; one run, or equal ones, give none."""
+    return student_of_groups([values], low=low, high=high, confidence=confidence)
+
+
+def student_of_groups(
+    groups: Sequence[Float[np.ndarray, " runs"]],
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    confidence: float = 0.95,
+) -> Interval:
+    """Mean of the groups' means, each group counting once however many runs it has, with Welch's interval over the runs of
+    each (Satterthwaite's degrees of freedom). A group of one run tells no spread, so that there is no interval."""
+    if not groups or not all(len(group) for group in groups):
+        return np.nan, np.nan, np.nan
+    mean = float(np.mean([group.mean() for group in groups]))
+    if min(len(group) for group in groups) < 2 or all(is_constant(group) for group in groups):
+        return mean, np.nan, np.nan
+    variances = np.array([group.var(ddof=1) / len(group) for group in groups]) / len(groups) ** 2
+    freedom = variances.sum() ** 2 / np.sum(
+        [v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)]
+    )
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
+    return mean, max(low, mean - half), min(high, mean + half)
+
+
+def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
+    """Summands of a mean: the value and 1, or twice 0 where it is NaN."""
+    known = ~np.isnan(values)
+    return np.stack([np.where(known, values, 0.0), known.astype(np.float64)], -1)
+
+
+def resampled_runs(
+    parts: Float[np.ndarray, "runs texts parts"],
+    statistic: Statistic,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """The mean over runs of a number, with an interval over texts and runs together.
+
+    Args:
+        parts: the summands of every text in every run; the runs have the same texts.
+        statistic: makes each run's number of its sums.
+        low, high: what the number can be; the interval ends there.
+
+    Returns:
+        (number, low, high). The ends are NaN where nothing varies, or a run's number is undefined.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        totals = parts.sum(1)
+        value = float(statistic(totals).mean()) if parts.size else float("nan")
+        if not np.isfinite(value) or parts.shape[1] < 2:
+            return value, np.nan, np.nan
+        influence = pseudovalues(parts, totals, statistic)
+        usable = np.isfinite(influence).all()
+        if not usable or is_constant(influence.ravel()):
+            return value, np.nan, np.nan
+        below, above = _over_texts(parts, statistic, influence.mean(0), value, confidence, seed)
+        if len(parts) > 1:
+            of_texts, of_runs = components(influence)
+            half = float(stats.t.ppf((1 + confidence) / 2, len(parts) - 1)) * of_runs
+            below, above = (float(np.hypot(of_texts * side, half)) for side in (below, above))
+    return value, max(low, value - below), min(high, value + above)
+
+
+def pseudovalues(
+    parts: Float[np.ndarray, "runs texts parts"], totals: Float[np.ndarray, "runs parts"], statistic: Statistic
+) -> Float[np.ndarray, "runs texts"]:
+    """The jackknife's: n times the number minus n − 1 times the number without the text. Of a mean, the values."""
+    n = parts.shape[1]
+    return n * statistic(totals)[:, None] - (n - 1) * statistic(totals[:, None] - parts)
+
+
+def _over_texts(
+    parts: Float[np.ndarray, "runs texts parts"],
+    statistic: Statistic,
+    influence: Float[np.ndarray, " texts"],
+    value: float,
+    confidence: float,
+    seed: int,
+) -> tuple[float, float]:
+    """How far the interval over texts reaches below and above the number."""
+    n = parts.shape[1]
+    error = float(influence.std(ddof=1)) / np.sqrt(n)
+    if error == 0:
+        return 0.0, 0.0
+    together = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
+    deviations = []
+    for weights in _resamples(n, seed):
+        sums = weights @ together
+        mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
+        spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
+        deviations.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
+    studentised = np.concatenate(deviations)
+    ends = np.nanquantile(studentised, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
+
+
+def _resamples(n: int, seed: int) -> Iterator[Float[np.ndarray, "size n"]]:
+    """How often each text is in each resample, in parts. Those of moderate sample sizes are kept from one number to the next:
+    a report has hundreds of intervals of the same texts, and drawing takes most of the time."""
+    if n * RESAMPLES > KEPT:
+        generator = np.random.default_rng(seed)
+        for size in _chunks(n):
+            yield _weights(generator, size, n)
+        return
+    drawn, start = _kept(n, seed), 0
+    for size in _chunks(n):
+        yield drawn[start : start + size].astype(np.float64)
+        start += size
+
+
+@lru_cache(maxsize=2)
+def _kept(n: int, seed: int) -> UInt8[np.ndarray, "resamples n"]:
+    generator, start = np.random.default_rng(seed), 0
+    # a text is some ten times in a resample at most
+    drawn = np.empty((RESAMPLES, n), np.uint8)
+    for size in _chunks(n):
+        drawn[start : start + size] = _weights(generator, size, n)
+        start += size
+    return drawn
+
+
+def _weights(generator: np.random.Generator, size: int, n: int) -> Float[np.ndarray, "size n"]:
+    """How often each text is in each resample."""
+    drawn = generator.integers(0, n, (size, n))
+    drawn += np.arange(size)[:, None] * n
+    return np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+
+
+def _chunks(n: int) -> Iterable[int]:
+    """How many resamples are drawn at a time; the draws do not depend on it. An even number, because BLAS adds up a row
+    that is left over in another order than a pair."""
+    left, at_once = RESAMPLES, max(2, AT_ONCE // n // 2 * 2)
+    while left:
+        yield min(left, at_once)
+        left -= min(left, at_once)
+
+
+def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
+    """What of the spread belongs to the texts and what to the runs, by the mean squares of a two-way layout.
+
+    Returns:
+        the factor for the reach of the interval over texts, 0 to 1, without the part that is each run's own (it is in the
+        runs' spread already); and the standard error of the mean over runs, which is never taken for less than what each
+        run's own part makes it.
+    """
+    runs, texts = influence.shape
+    of_run, of_text = influence.mean(1), influence.mean(0)
+    rest = influence - of_run[:, None] - of_text[None] + influence.mean()
+    of_texts = runs * float(of_text.var(ddof=1))
+    residual = float((rest**2).sum()) / ((runs - 1) * (texts - 1))
+    kept = max(of_texts - residual, 0.0) / of_texts if of_texts > 0 else 0.0
+    return float(np.sqrt(kept)), float(np.sqrt(max(of_run.var(ddof=1), residual / texts) / runs))
+
+
+# Numbers that belong to two runs each, such as the distance of two seeds' attention: every run is a base in turn.
+
+
+def over_pairs(
+    parts: Float[np.ndarray, "runs runs texts parts"],
+    statistic: Statistic = mean_of_parts,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """The number of all ordered pairs of different runs together, with an interval over texts and runs.
+
+    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's quantile: a base is in
+    many pairs, and its luck must not count as many observations. The texts' part is the bootstrap's over texts of the
+    pairs' mean summands.
+
+    Args:
+        parts: the summands of every text for each base and each other run; the diagonal is not used.
+        statistic: makes the number of their sums.
+
+    Returns:
+        (number, low, high); with two runs there is no interval, for one pair does not say how others would differ.
+    """
+    runs = len(parts)
+    different = ~np.eye(runs, dtype=bool)
+    value, lower, upper = resampled_runs(
+        parts[different].mean(0)[None], statistic, low=low, high=high, confidence=confidence, seed=seed
+    )
+    if runs < 3:
+        return value, np.nan, np.nan
+    without = []
+    for run in range(runs):
+        kept = different & (np.arange(runs) != run) & (np.arange(runs) != run)[:, None]
+        without.append(statistic(parts[kept].mean(0).sum(0)))
+    own = runs * value - (runs - 1) * np.asarray(without, np.float64)
+    half = float(stats.t.ppf((1 + confidence) / 2, runs - 1)) * float(own.std(ddof=1)) / np.sqrt(runs)
+    below, above = (0.0 if np.isnan(end) else abs(value - end) for end in (lower, upper))
+    return value, max(low, value - float(np.hypot(below, half))), min(high, value + float(np.hypot(above, half)))
+
+
+# Statistics of ranks.
+
+
+def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
+    """Matched-pairs rank-biserial correlation of differences, −1 to 1; those of 0 are left out.
+
+    >>> rank_biserial(np.array([1.0, 2.0, -3.0, 0.0]))
+    0.0
+    """
+    difference = difference[difference != 0]
+    if len(difference) == 0:
+        return float("nan")
+    ranks = stats.rankdata(np.abs(difference))
+    return float((ranks * np.sign(difference)).sum() / ranks.sum())
+
+
+# Intervals of shares, and of the difference of two shares of the same texts.
+
+
+def wilson(count: float, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where n is 0.
+
+    >>> tuple(round(one, 3) for one in wilson(10, 10))
+    (1.0, 0.722, 1.0)
+    """
+    return _share(count, n, confidence, "wilson")
+
+
+def clopper_pearson(count: float, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Share with its exact interval, which holds the truth at least as often as it says; NaN where n is 0.
+
+    >>> tuple(round(one, 3) for one in clopper_pearson(0, 60))
+    (0.0, 0.0, 0.06)
+    """
+    return _share(count, n, confidence, "exact")
+
+
+def _share(count: float, n: int, confidence: float, method: str) -> tuple[float, float, float]:
+    if n == 0:
+        return np.nan, np.nan, np.nan
+    interval = stats.binomtest(round(count), n).proportion_ci(confidence, method)
+    return float(count / n), float(interval.low), float(interval.high)
+
+
+def paired_difference(more: int, less: int, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Difference of two shares of the same n texts, with Tango's (1998) score interval.
+
+    Args:
+        more: texts of which the first is true and the second is not.
+        less: the other way round.
+        n: all texts, those on which both agree included.
+
+    Returns:
+        ((more − less) / n, low, high), −1 to 1; NaN where n is 0.
+
+    >>> tuple(round(one, 4) for one in paired_difference(0, 0, 44))  # Tango 1998, table V
+    (0.0, -0.0803, 0.0803)
+    >>> tuple(round(one, 3) for one in paired_difference(9, 3, 80))
+    (0.075, -0.011, 0.17)
+    """
+    if n == 0:
+        return np.nan, np.nan, np.nan
+    estimate, limit = (more - less) / n, float(stats.norm.ppf((1 + confidence) / 2))
+
+    def excess(difference: float, side: int) -> float:
+        return side * _score(difference, more, less, n) - limit
+
+    # the score falls from +∞ to −∞ between the ends of what a difference can be
+    low = -1.0 if more == 0 and less == n else float(optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
+    high = 1.0 if less == 0 and more == n else float(optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
+    return estimate, low, high
+
+
+def _score(difference: float, more: int, less: int, n: int) -> float:
+    """Tango's score statistic of this difference."""
+    b = -more - less + (2 * n - more + less) * difference
+    c = -less * difference * (1 - difference)
+    discordant = (np.sqrt(max(b * b - 8 * n * c, 0.0)) - b) / (4 * n)
+    variance = n * (2 * discordant + difference * (1 - difference))
+    gap = more - less - n * difference
+    if variance <= 0:
+        return 0.0 if gap == 0 else float(np.sign(gap)) * np.inf
+    return float(gap / np.sqrt(variance))
+
+
+__all__ = [
+    "bernstein",
+    "clopper_pearson",
+    "discovered",
+    "f1_of",
+    "holm",
+    "interval",
+    "is_too_rare",
+    "mean_of_parts",
+    "over_pairs",
+    "p_value",
+    "paired_difference",
+    "rank_biserial",
+    "ratio_of",
+    "resampled_runs",
+    "student",
+    "student_of_groups",
+    "wilson",
+]

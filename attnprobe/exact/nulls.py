@@ -1,0 +1,175 @@
+"""What a test says of the same model under attentions that mean nothing, and what it would say of the best one: without
+the first a number cannot be read, and with both it becomes a skill from 0 (meaningless) to 1 (as good as possible)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnprobe.core.readout import Readout
+from attnprobe.exact.checks import LEAST_MASS
+
+Weights = Float[Tensor, "batch seq"]
+Content = Bool[Tensor, "batch seq"]
+Samples = Float[Tensor, "samples batch seq"]
+Items = Int[Tensor, "samples batch"]
+
+# A text's own weights in another order.
+
+
+def permute_attention(attention: Weights, content: Content, noise: Samples) -> Samples:
+    """The attention weights of each example in other orders over its content positions.
+
+    Args:
+        attention: weights; those outside content stay where they are.
+        content: positions that take part.
+        noise: distinct numbers at the content positions; their order is the permutation. Independent uniform noise
+            gives every permutation the same probability.
+    """
+    # The content positions come first, in the noise's order …
+    shuffled = content_order(noise, content)
+    # … and the same positions in reading order, for the weights to move to.
+    reading = content_order(torch.zeros_like(noise[:1]), content).expand_as(shuffled)
+    weights = attention.expand_as(noise)
+    return weights.scatter(-1, reading, weights.gather(-1, shuffled))
+
+
+def content_order(noise: Samples, content: Content) -> Int[Tensor, "samples batch seq"]:
+    """Positions by ascending noise in [0, 1), those outside content last; equal noise in reading order.
+
+    Sorts whole numbers that hold the noise in their high and the position in their low bits: numpy sorts these ten times
+    faster than PyTorch finds a sorting order on a CPU, and this is nearly all the work of a permutation.
+    """
+    bits = max(1, (noise.shape[-1] - 1).bit_length())
+    position = torch.arange(noise.shape[-1], device=noise.device)
+    keys = (noise * 2**44).long().masked_fill_(~content, 2**44)
+    keys.bitwise_left_shift_(bits).bitwise_or_(position)
+    if keys.is_cuda:
+        keys = keys.sort(-1).values
+    else:
+        keys.numpy().sort(axis=-1)
+    return keys.bitwise_and_((1 << bits) - 1)
+
+
+# Attentions that carry no meaning, as peaked as the model's own.
+
+
+LEAST = 1e-12
+"""A weight below this counts as this much where its logarithm is taken."""
+
+
+class Drawn(NamedTuple):
+    """Attentions, and each one's top position: a random one of several that are level."""
+
+    attention: Samples
+    top: Items
+
+
+def permuted(attention: Weights, content: Content, noise: Samples, ties: Samples) -> Drawn:
+    """The text's own weights on other positions, all orders equally likely.
+
+    Args:
+        noise, ties: independent uniform numbers at the content positions.
+    """
+    weights = permute_attention(attention, content, noise)
+    return Drawn(weights, top_of(weights, content, ties))
+
+
+def random_like(attention: Weights, content: Content, noise: Samples) -> Drawn:
+    """The softmax of normal scores that spread as much as the logarithms of the text's own weights.
+
+    Args:
+        noise: independent standard normal numbers at the content positions.
+    """
+    weights = (spread_of(attention, content) * noise).masked_fill(~content, -torch.inf).softmax(-1)
+    return Drawn(weights, top_of(weights, content, noise))
+
+
+def spread_of(attention: Weights, content: Content) -> Float[Tensor, "batch 1"]:
+    """Standard deviation over the content of the weights' logarithms."""
+    count = content.sum(-1, keepdim=True).clamp(min=1)
+    logarithm = torch.where(content, attention.clamp(min=LEAST).log(), 0)
+    centred = torch.where(content, logarithm - logarithm.sum(-1, keepdim=True) / count, 0)
+    return (centred.square().sum(-1, keepdim=True) / count).sqrt()
+
+
+def even(content: Content) -> Weights:
+    """The same weight for every content position."""
+    return content.double() / content.sum(-1, keepdim=True).clamp(min=1)
+
+
+def top_of(attention: Samples, content: Content, ties: Samples) -> Items:
+    """The content position with the largest weight; of several, the one with the largest number of `ties`."""
+    level = is_top(attention, content)
+    return ties.masked_fill(~level, -torch.inf).argmax(-1)
+
+
+def is_top(attention: Float[Tensor, "*samples batch seq"], content: Content) -> Bool[Tensor, "*samples batch seq"]:
+    """Content positions whose weight is level with the largest, to nine digits: weights are stored in float32."""
+    inside = attention.masked_fill(~content, -1)
+    return content & (inside >= inside.amax(-1, keepdim=True) * (1 - 1e-9))
+
+
+def over_ties(values: Weights, level: Content) -> Float[Tensor, "batch"]:
+    """The mean of the values at the positions that are level."""
+    return torch.where(level, values, 0).sum(-1) / level.sum(-1)
+
+
+# What erasing an attention's top item does to the prediction made with that attention, in the frozen model.
+
+
+CHUNK = 4_000_000
+"""Attention weights at a time."""
+
+
+class Erased(NamedTuple):
+    """`drop`: probability that the decision loses, −1 to 1. `flip`: 1 where the decision is another one afterwards, else 0.
+    NaN where less than 1e-12 of the attention is left."""
+
+    drop: Float[Tensor, "*samples batch"]
+    flip: Float[Tensor, "*samples batch"]
+
+
+def erased(readout: Readout, attention: Samples, item: Items) -> Erased:
+    """Erase one item of each attention and renormalise the rest. The decision is that under this attention, whole."""
+    before = readout.logits(attention)
+    rest = attention.scatter(-1, item.unsqueeze(-1), 0)
+    mass = rest.sum(-1, keepdim=True)
+    defined = mass.squeeze(-1) >= LEAST_MASS
+    after = readout.logits(torch.where(mass > 0, rest / torch.where(mass > 0, mass, 1), attention))
+    decision = before.argmax(-1, keepdim=True)
+    lost = (before.softmax(-1) - after.softmax(-1)).gather(-1, decision).squeeze(-1)
+    lead = after.amax(-1) - after.gather(-1, decision).squeeze(-1)
+    flips = lead > LEAST_MASS * after.abs().nan_to_num(posinf=0).amax(-1).clamp(min=1)
+    return Erased(torch.where(defined, lost, torch.nan), torch.where(defined, flips.double(), torch.nan))
+
+
+def each_erased(readout: Readout, attention: Weights) -> Erased:
+    """Each position erased alone: `[batch, seq]`; NaN outside content."""
+    return _by_position(readout, attention, lambda place: attention.expand(len(place), -1, -1))
+
+
+def each_on_top(readout: Readout, attention: Weights, top: Int[Tensor, "batch"]) -> Erased:
+    """The largest weight put on each position in turn, in exchange for that position's own, and erased there:
+    `[batch, seq]`; NaN outside content. The best of them is the most that erasing the top item can do in this model with
+    these weights, wherever the largest one lies."""
+    largest = attention.gather(-1, top.unsqueeze(-1))
+
+    def exchanged(place: Int[Tensor, "samples"]) -> Samples:
+        at = place.view(-1, 1, 1).expand(-1, len(attention), 1)
+        swapped = attention.expand(len(place), -1, -1)
+        own = swapped.gather(-1, at)
+        swapped = swapped.scatter(-1, top.view(1, -1, 1).expand(len(place), -1, 1), own)
+        return swapped.scatter(-1, at, largest.expand(len(place), -1, -1))
+
+    return _by_position(readout, attention, exchanged)
+
+
+def _by_position(readout: Readout, attention: Weights, of: Callable[[Tensor], Tensor]) -> Erased:
+    parts = []
+    for place in torch.arange(attention.shape[1], device=attention.device).split(max(1, CHUNK // attention.numel())):
+        parts.append(erased(readout, of(place), place.unsqueeze(-1).expand(-1, len(attention))))
+    joined = (torch.cat(column).T for column in zip(*parts, strict=True))
+    return Erased(*(torch.where(readout.content, one, torch.nan) for one in joined))

@@ -1,0 +1,208 @@
+"""Two finished runs on the same texts: what changed in numbers (paired, with intervals), verdicts and examples."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.spatial.distance import jensenshannon
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import visible
+from attnprobe.evidence.evidence import NOT_TESTED
+from attnprobe.evidence.reading import present
+from attnprobe.evidence.statistics import interval
+from attnprobe.findings.groups import Run, read_runs
+from attnprobe.findings.studies.base import STUDY, read_study
+from attnprobe.findings.table import card, findings_of
+from attnprobe.results.directory import WHOLE_SPLIT, RunDirectory
+
+CORRECT = "correct"
+"""Share of right decisions, 0 to 1, of the texts that both runs have: unlike `accuracy` it has a value for each text."""
+SAME = {"accuracy", "exact_match"}
+"""What the tables call the same share, of all texts of each run and without an interval: not shown a second time."""
+MOST_WORDS = 25
+"""Words of a text that a table shows."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What changed from one run to another.
+
+    Attributes:
+        numbers: one row per headline number that both have: `probe metric title n first second change low high`; `change`
+            = second − first over the texts that both have, with its 95 % interval (paired bootstrap over the texts; NaN
+            for numbers of a whole split, which one run cannot give an interval for).
+        verdicts: one row per criterion that either was tested on: `criterion first second`, and the numbers that the verdicts
+            go by: `first_value second_value`.
+        sentences: what each run's own page says first of its attention.
+        examples: one row per text that both have: `example_id text label first second attention`, the classes that were
+            predicted, and the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over
+            different units); other predictions first, then the largest divergence.
+        shared, first_only, second_only: numbers of texts.
+    """
+
+    numbers: pd.DataFrame
+    verdicts: pd.DataFrame
+    sentences: tuple[str, str]
+    examples: pd.DataFrame
+    shared: int
+    first_only: int
+    second_only: int
+
+    @property
+    def flipped(self) -> int:
+        """Texts with another prediction."""
+        return int((self.examples["first"] != self.examples["second"]).sum())
+
+
+def run_at(place: str | os.PathLike) -> Run:
+    """The one finished run at a place: a run's directory, or a study's, whose examined run is meant.
+
+    Raises:
+        UserError: no finished run there, or several.
+    """
+    path = Path(place)
+    runs = read_runs(read_study(path).runs[:1] if (path / STUDY).exists() else [place])
+    if len(runs) > 1:
+        names = ", ".join(str(run.directory) for run in runs[:3])
+        raise UserError(f"{place} holds {len(runs)} finished runs ({names}, …): name the directory of one")
+    return runs[0]
+
+
+def compare_runs(first: Run, second: Run) -> Changes:
+    """Compare two runs text by text.
+
+    Raises:
+        UserError: they have no text in common, or other classes.
+    """
+    classes = [tuple(run.manifest.get("classes", ())) for run in (first, second)]
+    if classes[0] != classes[1]:
+        raise UserError(
+            f"{first.directory} has the classes {', '.join(classes[0])}, {second.directory} {', '.join(classes[1])}: only "
+            f"runs on the same classes can be compared"
+        )
+    tables = [examples_of(run) for run in (first, second)]
+    both = tables[0].index.intersection(tables[1].index)
+    if not len(both):
+        raise UserError(
+            f"{first.directory} and {second.directory} have no test text in common: both must have read the same file with "
+            f"the same data.split_seed"
+        )
+    one, other = (table.loc[both] for table in tables)
+    found = [findings_of(run) for run in (first, second)]
+    return Changes(
+        numbers=numbers_of(first, second, one, other),
+        verdicts=compared_verdicts(*found),
+        sentences=(found[0]["sentence"].iloc[0], found[1]["sentence"].iloc[0]),
+        examples=compared_examples(one, other, classes[0]),
+        shared=len(both),
+        first_only=len(tables[0]) - len(both),
+        second_only=len(tables[1]) - len(both),
+    )
+
+
+def examples_of(run: Run) -> pd.DataFrame:
+    """The probed texts, by number and words: the same number in another file would be another text."""
+    wanted = ["example_id", "label", "prediction", "tokens", "attention"]
+    table = RunDirectory(run.directory).examples(run.split, columns=wanted).to_pandas()
+    words = [" ".join(map(str, tokens)) for tokens in table["tokens"]]
+    return table.assign(words=words).set_index(["example_id", "words"], drop=False)
+
+
+def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Every headline number that both runs have, and how it changed."""
+    rows = []
+    right = [decided(table) == table["label"].map(plain) for table in (one, other)]
+    ids = one["example_id"].to_numpy()
+    rows.append(row("performance", CORRECT, "accuracy (same texts)", *(series.astype(float) for series in right)))
+    for reading in present(first.numbers):
+        for number in reading.headlines_of(first.numbers.outline(reading.probe)):
+            if number.spread or (reading.probe == "performance" and number.metric in SAME):
+                continue
+            tables = [run.numbers.rows(reading.probe, number.metrics) for run in (first, second)]
+            whole = [values_of_split(table, number.metric) for table in tables]
+            if not any(np.isnan(whole)):
+                rows.append(
+                    row(reading.probe, number.key, number.title, *(pd.Series([value]) for value in whole), whole=True)
+                )
+                continue
+            values = [number.values(table).reindex(ids) for table in tables]
+            if all(series.notna().any() for series in values):
+                rows.append(row(reading.probe, number.key, number.title, *values))
+    return pd.DataFrame(rows)
+
+
+def row(
+    probe: str, metric: str, title: str, first: "pd.Series[float]", second: "pd.Series[float]", *, whole: bool = False
+) -> dict[str, object]:
+    """One number of both runs and the mean of its paired differences; texts where either is undefined are left out."""
+    a, b = first.to_numpy(float), second.to_numpy(float)
+    there = ~np.isnan(a) & ~np.isnan(b)
+    change, low, high = interval(b[there] - a[there])
+    if whole:
+        low = high = float("nan")
+    return {
+        "probe": probe, "metric": metric, "title": title, "n": 0 if whole else int(there.sum()),
+        "first": float(a[there].mean()) if there.any() else float("nan"),
+        "second": float(b[there].mean()) if there.any() else float("nan"), "change": change, "low": low, "high": high,
+    }  # fmt: skip
+
+
+def values_of_split(table: pd.DataFrame, metric: str) -> float:
+    """A number of the whole split; NaN where there is none."""
+    values = table.loc[(table["metric"] == metric) & (table["example_id"] == WHOLE_SPLIT), "value"]
+    return float(values.iloc[0]) if len(values) else float("nan")
+
+
+def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """What each run's findings say of every criterion that either was tested on, with the number that it goes by."""
+    sides = [
+        card(table)[["verdict", "value"]].set_axis([name, f"{name}_value"], axis=1)
+        for name, table in (("first", first), ("second", second))
+    ]
+    both = sides[0].join(sides[1], how="outer", sort=False)
+    both = both.fillna({"first": NOT_TESTED, "second": NOT_TESTED})
+    both = both[(both[["first", "second"]] != NOT_TESTED).any(axis=1)]
+    return both.rename_axis("criterion").reset_index()[["criterion", "first", "second", "first_value", "second_value"]]
+
+
+def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str, ...]) -> pd.DataFrame:
+    """Every text with both predictions and the distance of the attentions."""
+    rows = pd.DataFrame(
+        {
+            "example_id": one["example_id"].to_numpy(),
+            "text": [visible(" ".join(words.split(" ")[:MOST_WORDS])) for words in one["words"]],
+            "label": [named(label, classes) for label in one["label"]],
+            "first": [named(label, classes) for label in one["prediction"]],
+            "second": [named(label, classes) for label in other["prediction"]],
+            "attention": [moved(a, b) for a, b in zip(one["attention"], other["attention"], strict=True)],
+        }
+    )
+    order = np.lexsort((-rows["attention"].fillna(0), rows["first"] == rows["second"]))
+    return rows.iloc[order].reset_index(drop=True)
+
+
+def moved(a: np.ndarray, b: np.ndarray) -> float:
+    """Jensen-Shannon divergence in nats, 0 to ln 2; NaN where the two are over different units."""
+    if len(a) != len(b):
+        return float("nan")
+    return float(np.nan_to_num(jensenshannon(a, b)) ** 2)  # scipy gives its root, and NaN for a rounding below 0
+
+
+def decided(table: pd.DataFrame) -> "pd.Series[str]":
+    """What is predicted, comparable with a label."""
+    return table["prediction"].map(plain)
+
+
+def plain(label: object) -> str:
+    """A class number, or the 0s and 1s of several labels, as text."""
+    return str([int(one) for one in label]) if isinstance(label, list | np.ndarray) else str(int(label))  # type: ignore[call-overload]
+
+
+def named(label: object, classes: tuple[str, ...]) -> str:
+    """The class's name, or the names of several."""
+    if isinstance(label, list | np.ndarray):
+        return ", ".join(name for name, one in zip(classes, label, strict=True) if one) or "none"
+    return classes[int(label)] if classes else str(label)  # type: ignore[call-overload]

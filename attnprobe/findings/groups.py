@@ -1,0 +1,164 @@
+"""The runs of a report, grouped by what may be pooled; their numbers are read when they are asked for."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnprobe.core.errors import UserError
+from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
+from attnprobe.results.files import DamagedRun
+from attnprobe.results.fingerprint import flattened
+from attnprobe.results.numbers import Numbers
+
+DOT = " · "
+EXAMINED = "test"
+"""The split of a run without probes."""
+MOST_DIFFERENCES = 3
+OF_THE_SEED = ("seed", "teacher")
+"""Settings that differ between the seeds of one model: each seed has its own teacher."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run. `numbers` are read when they are asked for; `identity` is of its first number, and `split` the one
+    whose examples were probed: training curves are of another one."""
+
+    directory: Path
+    manifest: Mapping[str, Any]
+    numbers: Numbers
+    identity: Mapping[str, Any]
+    split: str
+
+    @property
+    def run_id(self) -> str:
+        """Its name, unique among the runs of a report."""
+        return str(self.identity["run_id"])
+
+    @property
+    def data(self) -> str:
+        """The data set's name."""
+        return str(self.identity["data"])
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(self.identity["model"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of training and probes."""
+        return int(self.identity["seed"])
+
+    @property
+    def probes(self) -> list[str]:
+        """The probes that it has numbers of."""
+        return self.numbers.probes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but the seed. `note` says what sets them apart from others of the same data set and
+    model; empty where there are none."""
+
+    data: str
+    model: str
+    note: str
+    runs: tuple[Run, ...]
+
+    @property
+    def title(self) -> str:
+        """Data set, model and note."""
+        return DOT.join(part for part in (self.data, self.model, self.note) if part)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Small first."""
+        return sorted(run.seed for run in self.runs)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The runs' numbers together."""
+        return together(self.runs)
+
+
+def read_runs(places: Any) -> list[Run]:
+    """Every sound finished run at or below the places, by data set, model and seed; a warning names the others.
+
+    Raises:
+        UserError: no sound finished run there; two directories hold the same run; a run's tables hold no number.
+    """
+    runs, skipped = read_sound_runs(places)
+    warn_of(skipped)
+    return runs
+
+
+def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
+    """As `read_runs`: the sound runs, and what is wrong with those that were left out."""
+    read: dict[Path, Run] = {}
+
+    def check(run: RunDirectory) -> None:
+        run.verify(run.shown_files())
+        read[run.path] = read_run(run.path)
+
+    sound, skipped = sound_runs(places, check)
+    runs = [read[directory] for directory in sound]
+    seen: dict[str, Run] = {}
+    for run in runs:
+        other = seen.setdefault(run.run_id, run)
+        if other is not run:
+            raise UserError(
+                f"run {run.run_id} is there twice, in {other.directory} and {run.directory}: the same training. Name one "
+                f"of the two, for example `python -m attnprobe.report {run.directory}`"
+            )
+    return sorted(runs, key=lambda run: (run.data, run.model, run.seed, run.run_id)), skipped
+
+
+def read_run(directory: Path) -> Run:
+    """One finished run.
+
+    Raises:
+        UserError: its tables hold no number.
+    """
+    run = RunDirectory(directory)
+    numbers = Numbers.of([run])
+    if not numbers.runs:
+        raise UserError(f"the tables of {directory} hold no number: leave it out of the report, or probe it again")
+    return Run(directory, run.manifest(), numbers, numbers.runs[0], numbers.split or EXAMINED)
+
+
+def together(runs: Sequence[Run]) -> Numbers:
+    """The runs' numbers as one."""
+    return Numbers.together(run.numbers for run in runs)
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """The runs in groups: one per data set, model and settings, in which only the seed differs."""
+    groups = []
+    for data, model in dict.fromkeys((run.data, run.model) for run in runs):
+        alike = [run for run in runs if (run.data, run.model) == (data, model)]
+        noted = notes(alike)
+        groups += [
+            Group(data, model, note, tuple(run for run, own in zip(alike, noted, strict=True) if own == note))
+            for note in dict.fromkeys(noted)
+        ]
+    return groups
+
+
+def notes(runs: Sequence[Run]) -> list[str]:
+    """What sets each of these runs of one data set and model apart, the seed left aside.
+
+    The settings in which they differ, `training.epochs=8`; else the experiment; the end of the run's id where neither
+    tells two runs of one seed apart. All empty where they differ in nothing but the seed.
+    """
+    settings = [flattened(run.manifest.get("training", {})) for run in runs]
+    # a setting that one version wrote and another did not know is no difference that anybody chose
+    known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
+    told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
+    differences = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
+    experiments = [str(run.identity["experiment"]) for run in runs]
+    for noted in (differences, experiments):
+        if len({(run.seed, run.split, note) for run, note in zip(runs, noted, strict=True)}) == len(runs):
+            return noted
+    return [re.sub(r"^.*-seed\d+-", "", run.run_id) for run in runs]

@@ -1,0 +1,214 @@
+"""The runs of a study side by side: their numbers text by text, F1 over texts and seeds, and whether seeds attend alike."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Int
+
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import Evidence
+from attnprobe.evidence.statistics import f1_of, over_pairs, resampled_runs
+from attnprobe.results.directory import MANIFEST, RunDirectory, examples_file, table_file
+from attnprobe.results.files import damaged
+from attnprobe.results.table import read_results
+
+SPLIT = "test"
+
+
+def measured(run: Path, probe: str, metrics: Iterable[str]) -> pd.DataFrame:
+    """One row per text, by `example_id`, and one column per metric; without a row where the run was not asked.
+
+    Raises:
+        DamagedRun: the table lacks one of the metrics, or has two numbers of a text.
+    """
+    names = list(metrics)
+    if probe not in RunDirectory(run).probes():
+        return pd.DataFrame(columns=names)
+    path, rows = RunDirectory(run) / table_file(probe), read_results(run, probe=probe)
+    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0) & rows["metric"].isin(names)]
+    rows = rows.assign(metric=rows["metric"].astype(str))
+    if rows.duplicated(["metric", "example_id"]).any():
+        raise damaged(path, "it has two numbers of one metric for a text")
+    wide = rows.pivot(index="example_id", columns="metric", values="value").rename_axis(columns=None)
+    if missing := [name for name in names if name not in wide]:
+        raise damaged(path, f"it has no {missing[0]} of any text")
+    return wide
+
+
+def whole(run: Path, probe: str, metrics: Sequence[str]) -> "dict[str, pd.Series[float]]":
+    """Each metric's numbers that are about the whole split, by step (the class, the epoch).
+
+    Raises:
+        DamagedRun: the table lacks one of the metrics, or has two numbers for a step.
+    """
+    path, rows = RunDirectory(run) / table_file(probe), read_results(run, probe=probe)
+    found = {}
+    for metric in metrics:
+        own = rows[(rows["metric"] == metric) & (rows["example_id"] < 0)]
+        if own.empty or own["step"].duplicated().any():
+            raise damaged(path, f"it does not have one {metric} for each class or epoch")
+        found[metric] = own.set_index("step")["value"].sort_index()
+    return found
+
+
+def check_texts(runs: Iterable[Path]) -> None:
+    """Whether these runs were tested on the same texts, each of them once.
+
+    Raises:
+        UserError: one has no test texts.
+        DamagedRun: one was not, or has a text twice.
+    """
+    first: Int[np.ndarray, " texts"] | None = None
+    for run in runs:
+        ids = np.sort(RunDirectory(run).examples(SPLIT, columns=["example_id"])["example_id"].to_numpy())
+        path = RunDirectory(run) / examples_file(SPLIT)
+        if (np.diff(ids) == 0).any():
+            raise damaged(path, "it has a text twice")
+        if first is not None and not np.array_equal(ids, first):
+            raise damaged(path, "its texts are not those of the study's other runs")
+        first = ids
+
+
+# F1 of several trainings of one model, and of two models compared.
+
+
+Confusions = Mapping[int, Float[np.ndarray, "texts parts"]]
+"""Seed → what F1 is made of, text by text (`confusion`)."""
+
+
+def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
+    """True positives, false positives and false negatives of every text, in the order of their ids: of class 1, or of each
+    class in turn where these are not two.
+
+    Raises:
+        DamagedRun: the run does not say its classes.
+    """
+    directory = RunDirectory(run)
+    table = (
+        directory.examples(SPLIT, columns=["example_id", "label", "prediction"]).to_pandas().sort_values("example_id")
+    )
+    classes = np.arange(len(directory.manifest().get("classes", [])))
+    if len(classes) < 2:
+        raise damaged(directory / MANIFEST, "it does not say which classes there are")
+
+    def membership(column: "pd.Series[Any]") -> Bool[np.ndarray, "texts classes"]:
+        if len(column) and isinstance(
+            column.iloc[0], list | np.ndarray
+        ):  # several labels: the numbers of their classes
+            return np.array([np.isin(classes, one) for one in column])
+        return column.to_numpy()[:, None] == classes
+
+    given, said = membership(table["label"]), membership(table["prediction"])
+    parts = np.stack([given & said, ~given & said, given & ~said], -1).astype(np.float64)
+    parts = parts[:, 1:] if len(classes) == 2 else parts
+    return parts.reshape(len(parts), -1)
+
+
+def f1_over_classes(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
+    """Mean over the classes of F1 out of their sums, three for each."""
+    return f1_of(sums.reshape(*sums.shape[:-1], -1, 3)).mean(-1)
+
+
+def performance(of: Confusions) -> Evidence:
+    """Mean F1, its interval over texts and seeds, 0 to 1."""
+    if not of:
+        return Evidence(np.nan, np.nan, np.nan, 0)
+    parts = np.stack(list(of.values()))
+    return Evidence(*resampled_runs(parts, f1_over_classes, low=0, high=1), n=parts.shape[1])
+
+
+def difference(of: Confusions, to: Confusions) -> Evidence:
+    """F1 of one model minus that of another, paired by seed and text, −1 to 1. One seed says nothing of another training:
+    there is no interval then."""
+    paired = [np.concatenate([of[seed], to[seed]], 1) for seed in of if seed in to]
+    if not paired:
+        return Evidence(np.nan, np.nan, np.nan, 0)
+
+    def gain(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
+        half = sums.shape[-1] // 2
+        return f1_over_classes(sums[..., :half]) - f1_over_classes(sums[..., half:])
+
+    parts = np.stack(paired)
+    value, low, high = resampled_runs(parts, gain, low=-1, high=1)
+    return Evidence(value, *((low, high) if len(paired) > 1 else (np.nan, np.nan)), n=parts.shape[1])
+
+
+# Do the seeds of one model attend alike? Every seed is a base in turn, and a shuffled attention is the measure of unlike.
+
+
+SMALLEST = 0.1
+"""Smallest relevant difference, as a share of the way from a shuffled attention to the same one."""
+LEAST = 0.01
+"""Nats of JSD that a shuffled attention must be away for the question to be asked: shuffling an even one changes nothing."""
+
+Attentions = Sequence[Float[np.ndarray, " words"]]
+
+
+def halves(p: Float[np.ndarray, "*any"], q: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    """½ [p ln(2p/(p+q)) + q ln(2q/(p+q))]: the summands of the Jensen-Shannon divergence, in nats."""
+    total = np.where(p + q > 0, p + q, 1)
+    p_part, q_part = (x * np.log(np.where(x > 0, 2 * x / total, 1)) for x in (p, q))
+    return (p_part + q_part) / 2
+
+
+def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]:
+    """Per text: JSD of two attentions; the mean JSD of the one and all orders of the other's weights (exactly: a weight
+    meets every other one equally often); whether their top word is the same; and how likely that is by chance."""
+    rows = []
+    for p, q in zip(one, other, strict=True):
+        shuffled = halves(p[:, None], q[None]).sum() / len(p)
+        rows.append((halves(p, q).sum(), shuffled, float(p.argmax() == q.argmax()), 1 / len(p)))
+    return np.array(rows, np.float64).reshape(-1, 4)
+
+
+def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
+    """`compared`, for every run as the base of every other one; zeros on the diagonal.
+
+    Args:
+        runs: directories of runs on the same texts.
+
+    Raises:
+        DamagedRun: a text does not have as many weights in one run as in another.
+    """
+    weights: list[list[Float[np.ndarray, " words"]]] = []
+    for run in runs:
+        table = RunDirectory(run).examples(SPLIT, columns=["example_id", "attention"]).sort_by("example_id")
+        own = [np.array(one, np.float64) for one in table["attention"].to_pylist()]
+        if weights and list(map(len, own)) != list(map(len, weights[0])):
+            reason = f"its texts do not have as many weights as those of {runs[0]}"
+            raise damaged(RunDirectory(run) / examples_file(SPLIT), reason)
+        weights.append([one / one.sum() for one in own])
+    result = np.zeros((len(runs), len(runs), len(weights[0]), 4))
+    for base in range(len(runs)):
+        for other in range(base):
+            result[base, other] = result[other, base] = compared(weights[base], weights[other])
+    return result
+
+
+def nearness(sums: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any"]:
+    """1 − JSD to the other seed / JSD to a shuffle of it: 1 the same attention, 0 no nearer than a shuffle."""
+    return 1 - sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
+
+
+def stability(pairs: Float[np.ndarray, "runs runs texts 4"]) -> Evidence:
+    """`nearness` of all pairs with an interval over texts and runs; two runs have none."""
+    shuffled = pairs[~np.eye(len(pairs), dtype=bool)][..., 1].mean()
+    why = "attention is so even that a shuffle changes nothing" if shuffled < LEAST else ""
+    return Evidence(*over_pairs(pairs, nearness, high=1), n=pairs.shape[2], unasked=why)
+
+
+CLAIM = Claim(
+    name="seeds_attend_alike",
+    criterion="stability",
+    statement="Another seed attends to the same words: its attention is nearer than a shuffle of it",
+    source="attnprobe, after Wiegreffe & Pinter 2019, section 3.3",
+    measure=lambda rows: None,
+    quantity=f"1 − JSD(seeds) / JSD(a shuffled seed): 1 is the same attention, 0 no nearer than a shuffle, every seed a base "
+    f"in turn; up to {SMALLEST} is no relevant difference",
+    speaks="for",
+    smallest=SMALLEST,
+    primary=True,
+)

@@ -1,0 +1,319 @@
+"""Audit your own: from a file of labelled texts to the verdict, by the core tests of all three papers. Is attention needed,
+is it stable, and what to show instead?"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from omegaconf import DictConfig
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import duration, quoted
+from attnprobe.core.settings import Positive, Seed, Whole
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import MEETS, Evidence
+from attnprobe.evidence.reading import facts_of, readings
+from attnprobe.findings.studies.base import (
+    Compose,
+    Costs,
+    Done,
+    Member,
+    Plan,
+    Study,
+    StudyReading,
+    without_learned_attention,
+)
+from attnprobe.findings.studies.wiegreffe import Members, add, cite, seeds, uniform
+from attnprobe.probes.faithfulness import SOURCE, measured
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.pivot import per_example
+from attnprobe.results.table import read_results
+
+FEWEST = {"train": 2000, "test": 400}
+"""However short the time, no fewer examples than these are taken: fewer would leave every interval too wide to decide."""
+
+RELIABLE = ("gradient", "leave_one_out")
+"""What attention is compared with: asked of the further seeds too, to see whether it agrees with itself."""
+AGAIN = 0.1
+"""What these two cost, of all probes: `agreement` takes both again under ten attentions."""
+
+
+OWN_FIGURES = 4
+"""Figures of the study itself, and what a page costs without any, in figures."""
+
+
+@dataclass(frozen=True)
+class Audit(Study):
+    """Trains the command line's model, examines it with the core probes, and repeats the training with other seeds and
+    with uniform attention (is attention needed, is it stable?).
+
+    The time that all this takes is estimated first. Where it is more than `minutes`, rows are left out at random, of the
+    test split before the training split, and counted; the plan is kept, so that an interrupted audit goes on with it.
+
+    Attributes:
+        seeds: further seeds, in addition to the command line's.
+        probes: probes of the first run.
+        minutes: about what the audit may take on this machine.
+        epochs: of a training; 0: the model is trained already, and examined as it is.
+        model_class: of a whole model (`without_learned_attention`); None: one of three stages.
+    """
+
+    name: ClassVar[str] = "audit"
+    seeds: Sequence[Seed] = (1, 2)
+    probes: Sequence[str] = ()
+    minutes: Positive = 30.0
+    epochs: Whole = 1
+    model_class: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.probes:
+            raise UserError("study.probes is empty: name the probes of the audit, such as [permutation,adversarial]")
+
+    @property
+    def examined(self) -> str:
+        """The probes of the first run as an override."""
+        return f"probe=[{','.join(self.probes)}]"
+
+    @property
+    def repeated(self) -> str:
+        """The probes of the further seeds as an override: how far attention moved, and, where agreement is asked, what it is
+        compared with."""
+        return f"probe=[{','.join(['teacher', *self.again])}]"
+
+    @property
+    def again(self) -> list[str]:
+        """The probes of the first run that the further seeds repeat."""
+        return [one for one in RELIABLE if {one, "agreement"} <= set(self.probes)]
+
+    def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
+        """As many rows as the time allows, and what that means in words. This planning and the page are part of the time."""
+        began, config = perf_counter(), compose([self.examined])
+        costs, epochs = measure(config), int(config.training.epochs)
+        if epochs and self.again:
+            costs = replace(costs, probing=costs.probing * (1 + AGAIN * len(self.seeds)))
+        trainings = 2 * (1 + len(self.seeds)) if epochs else 0
+        figures = sum(len(reading.drawings) for name, reading in readings().items() if name in self.probes)
+        beside = costs.figure * (figures + OWN_FIGURES) + perf_counter() - began
+        kept = rows_within(costs, epochs, trainings, self.minutes * 60 - beside)
+        most = dict(config.data.most or {}) | kept
+        sizes = costs.rows | kept
+        estimate = beside + replace(costs, rows=sizes).seconds(epochs, trainings)
+        work = f"{trainings} trainings of {epochs} epochs on {sizes['train']:,} texts" if epochs else "nothing to train"
+        probing = f"{len(self.probes)} probes on {sizes['test']:,}"
+        words = f"{work}, {probing}: about {duration(estimate)} on this machine ({costs.device})"
+        if kept:
+            full = duration(beside + costs.seconds(epochs, trainings))
+            left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
+            words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
+        return Plan(most if kept else {}, words, estimate)
+
+    def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
+        """The examined run; the same with other seeds, and with uniform attention."""
+        further = [other for other in self.seeds if other != seed]
+        yield [Member("base", seed, (self.examined,))]
+        if not self.epochs:
+            return
+        base = f"teacher={quoted(str(done[0].directory))}"
+        yield [
+            *(Member("base", other, (self.repeated, base)) for other in further),
+            *(
+                Member("uniform", other, (without_learned_attention(self.model_class), "probe=[]"))
+                for other in [seed, *further]
+            ),
+        ]
+
+
+def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> dict[str, int]:
+    """How many rows of which split to take so that the estimate is within `seconds`; splits that keep all are left out.
+
+    >>> costs = Costs({"train": 10_000, "validation": 1000, "test": 5000}, training=0.001, probing=0.1, device="cpu")
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=3600)
+    {}
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=600)
+    {'test': 1200}
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=120)
+    {'test': 400, 'train': 2000}
+    """
+    if costs.seconds(epochs, trainings) <= seconds:
+        return {}
+    seconds -= costs.beside(trainings)
+    kept = {}
+    training = trainings * epochs * costs.rows["train"] * costs.training
+    test = max(FEWEST["test"], int((seconds - training) / costs.probing)) if costs.probing else costs.rows["test"]
+    if test < costs.rows["test"]:
+        kept["test"] = test
+    left = seconds - min(test, costs.rows["test"]) * costs.probing
+    row = trainings * epochs * costs.training
+    train = max(FEWEST["train"], int(left / row)) if row else costs.rows["train"]
+    if train < costs.rows["train"]:
+        kept["train"] = train
+    return kept
+
+
+# What to show instead of attention: the most faithful method on these texts, chosen on one half of them and measured on the
+# other, so that it is not called better for having been chosen.
+
+
+SMALLEST = 0.01
+"""Probability that is worth a word."""
+MEANINGLESS = ("random", "position")
+"""What nobody would show; random is the null."""
+TAKES_OUT = ("leave_one_out", "sufficient_subset", "occlusion")
+"""Methods that take words out themselves, as the metric does."""
+CAPTION = "What to show instead: fall of the prediction without each method's top words (deleted), and beside attention"
+
+CLAIM = Claim(
+    name="another_method_is_more_faithful",
+    criterion="erasure",
+    statement="Without the top words of another method a text loses more of its prediction than without attention's",
+    source=SOURCE,
+    measure=lambda rows: None,
+    quantity="comprehensiveness (AOPC, words deleted), the method chosen on the other texts minus attention, −2 to 2",
+    smallest=SMALLEST,
+)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The method that looked best on one half of the texts, and what it is on the other.
+
+    Attributes:
+        gain: its comprehensiveness minus attention's, words deleted.
+        null: minus that of a random order.
+        others: gains over attention where words go in another way, by operator.
+    """
+
+    title: str
+    name: str
+    own: Evidence
+    gain: Evidence
+    null: Evidence
+    others: dict[str, Evidence]
+
+    @property
+    def better(self) -> bool:
+        """Whether it is, by every whole interval: than random, than attention by more than `SMALLEST`, and at all where words
+        go in another way. Where they went in no other way nothing confirms it: deleting words favours what deletes them."""
+        return (
+            self.looks_better and bool(self.others) and all(one.exceeds(0.0) == MEETS for one in self.others.values())
+        )
+
+    @property
+    def looks_better(self) -> bool:
+        """Whether it is where words are deleted, whatever other ways of taking them out say."""
+        return self.gain.exceeds(0.0, SMALLEST) == MEETS and self.null.exceeds(0.0) == MEETS
+
+
+def instead(reading: StudyReading, results: pd.DataFrame) -> None:
+    """Add a table of every method beside attention, and what to show; nothing where faithfulness was not measured."""
+    pairs = measured(results)
+    names = list(dict.fromkeys(name for name, operator in pairs if operator == "delete"))
+    if not {"attention", "random"} <= set(names) or len(names) < 3:
+        return
+    inputs = [one for one in dict.fromkeys(operator for _, operator in pairs) if one not in ("delete", "attention")]
+    frame = per_example(results, "faithfulness", [f"comprehensiveness_{name}_by_{one}" for name, one in pairs])
+    reading.tables[CAPTION] = beside_attention(frame, results, names)
+    candidates = [name for name in names if name not in ("attention", *MEANINGLESS)]
+    if not candidates or len(frame) < 4:
+        return
+    found = chosen(frame, results, candidates, inputs)
+    caution = " It takes words out itself, as this test does, which favours it." if found.name in TAKES_OUT else ""
+    if found.better:
+        words = (
+            f"Instead of attention, show {found.title}: without its top words the predicted class loses {cite(found.own)} "
+            f"of its probability, {cite(found.gain)} more than without attention's, on {found.gain.n} texts that had no "
+            f"part in choosing it.{caution}"
+        )
+    elif found.looks_better and not found.others:
+        words = (
+            f"Nothing to show instead of attention is confirmed: without the top words of {found.title} the predicted class "
+            f"loses {cite(found.gain)} more of its probability than without attention's, on {found.gain.n} texts that had "
+            f"no part in choosing it, but words were only deleted. Another way of taking them out has to agree: "
+            f"probe.faithfulness.operators=[delete,zeros].{caution}"
+        )
+    else:
+        words = (
+            f"Nothing to show instead of attention is shown to be better: {found.title} looked best on half of the texts, "
+            f"and on the other {found.gain.n} its top words cost the prediction {cite(found.gain)} more than attention's do."
+        )
+    add(reading, CLAIM, found.gain, words)
+
+
+def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], inputs: list[str]) -> Chosen:
+    """The best of the candidates on the texts with even places, measured on the others."""
+    rank = pd.factorize(frame["example_id"], sort=True)[0]
+    first, second = frame[rank % 2 == 0], frame[rank % 2 == 1]
+    means = {name: first[f"comprehensiveness_{name}_by_delete"].mean() for name in candidates}
+    best = max(means, key=lambda name: (means[name], -candidates.index(name)))
+
+    # a table that lost an operator of one of the two says nothing of it
+    paired = [
+        operator
+        for operator in inputs
+        if {f"comprehensiveness_{name}_by_{operator}" for name in (best, "attention")} <= set(frame)
+    ]
+
+    def minus(other: str, operator: str = "delete") -> Evidence:
+        own = second[f"comprehensiveness_{best}_by_{operator}"] - second[f"comprehensiveness_{other}_by_{operator}"]
+        return Evidence.of(own.to_numpy(), reach=4.0)
+
+    return Chosen(
+        title=facts_of(best, results, "faithfulness").title,
+        name=best,
+        own=Evidence.of(second[f"comprehensiveness_{best}_by_delete"].to_numpy(), reach=2.0),
+        gain=minus("attention"),
+        null=minus("random"),
+        others={operator: minus("attention", operator) for operator in paired},
+    )
+
+
+def beside_attention(frame: pd.DataFrame, results: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Each method's comprehensiveness and how far it is from attention's, on all texts."""
+    attention = frame["comprehensiveness_attention_by_delete"].to_numpy()
+    rows = []
+    for name in names:
+        values = frame[f"comprehensiveness_{name}_by_delete"].to_numpy()
+        own, apart = Evidence.of(values, reach=2.0), Evidence.of(values - attention, reach=4.0)
+        none = name == "attention"
+        rows.append(
+            {
+                "method": facts_of(name, results, "faithfulness").title,
+                "texts": own.n,
+                "loss": own.value, "loss low": own.low, "loss high": own.high,
+                "more than attention": np.nan if none else apart.value,
+                "more than attention low": np.nan if none else apart.low,
+                "more than attention high": np.nan if none else apart.high,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows).sort_values("loss", ascending=False).reset_index(drop=True)
+
+
+def read(directory: Path, content: dict[str, Any]) -> StudyReading:
+    """The questions that need several runs or several methods; the other tests are in the first run's tables."""
+    members = Members(directory, content)
+    data, model = str(content["data"]), str(content["model"])
+    reading = StudyReading(
+        title=f"Audit of {data}, {model}: may this attention be read as an explanation?",
+        about=(
+            "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
+            "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "
+            "are over texts and seeds together, those of distances are bootstrapped over examples."
+        ),
+        data=data,
+        model=model,
+        directory=directory,
+        findings=[],
+        runs=list(members.of("base")["path"]),
+        notes=[f"Planned: {content['plan']}."] if content.get("plan") else [],
+    )
+    if not members.of("uniform").empty:
+        uniform(reading, members, {})
+    seeds(reading, members)
+    base = members.of("base")["path"].iloc[0]
+    if "faithfulness" in RunDirectory(base).manifest()["tables"]:
+        instead(reading, read_results(base, probe="faithfulness"))
+    return reading

@@ -1,0 +1,251 @@
+"""What a study is: several runs that refer to each other (its plan), and what they say together (its reading).
+
+A study is one file with both: a `Study` that names its members in stages, where a stage may look at the runs of the stages
+before it, and `read(directory, content)` → `StudyReading`, by which its tables, figures and statements are drawn from its
+members' tables. Every member is an ordinary run in its ordinary directory. `attnprobe.runs.studies` carries them out.
+An installed package names the `read` of a study of its own in the entry points' group `attnprobe.studies`.
+"""
+
+import importlib
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+from omegaconf import DictConfig
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Checked
+from attnprobe.evidence.claims import Finding
+from attnprobe.plots.style import paper_style
+from attnprobe.results.directory import RunDirectory, directories_with, named_places
+from attnprobe.results.files import damaged
+from attnprobe.results.saved_settings import read_members
+
+STUDY = "study.json"
+"""Written last and atomically: without it a study is not finished."""
+
+READERS = {
+    "audit": "attnprobe.findings.studies.audit",
+    "wiegreffe": "attnprobe.findings.studies.wiegreffe",
+    "calibration": "research.calibration.study",
+    "methods": "research.methods",
+    "sanity": "research.sanity",
+}
+"""Study → the module that reads it; those of research/ are in a checkout alone."""
+
+Compose = Callable[[Sequence[str]], DictConfig]
+"""Command-line arguments → the configuration that they give."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a study.
+
+    Attributes:
+        role: what it is in the study, such as `base`; its tables are filed under the experiment `<study>_<role>`.
+        seed: the run's seed.
+        overrides: how it differs from the user's command line.
+        parameter: the number that tells the members of one role apart, such as λ.
+    """
+
+    role: str
+    seed: int
+    overrides: tuple[str, ...] = ()
+    parameter: float | None = None
+
+    def __str__(self) -> str:
+        """`adversary 0.01, seed 3`."""
+        return f"{self.role}{'' if self.parameter is None else f' {self.parameter:g}'}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A member and its finished run's directory."""
+
+    member: Member
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the data, the model and a page cost on this machine.
+
+    Attributes:
+        rows: examples per split.
+        training: seconds per training example and epoch, validation included.
+        probing: seconds per test example, all probes together.
+        device: where it was measured.
+        each: seconds that a run takes to read its data and build its model.
+        figure: seconds of a figure of a page.
+    """
+
+    rows: dict[str, int]
+    training: float
+    probing: float
+    device: str
+    each: float = 0.0
+    figure: float = 0.0
+
+    def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
+        """An estimate for a number of trainings, and for how many of them are probed."""
+        training = trainings * epochs * self.rows["train"] * self.training
+        return self.beside(trainings) + training + probed * self.rows["test"] * self.probing
+
+    def beside(self, trainings: int) -> float:
+        """What so many runs take that have a row or thousands; one run where nothing is trained."""
+        return max(1, trainings) * self.each
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study decides before it begins: how many rows its members take, and a sentence that says so.
+
+    Attributes:
+        rows: split → at most that many of its rows (`data.most`), for all members; empty: as the command line says.
+        words: the sentence.
+        seconds: what the whole study is expected to take, its page included; None where nobody measured, or not now.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    words: str = ""
+    seconds: float | None = None
+
+    @property
+    def overrides(self) -> list[str]:
+        """The same as the members' command line says it."""
+        limits = ", ".join(f"{split}: {count}" for split, count in self.rows.items())
+        return [f"data.most={{{limits}}}"] if limits else []
+
+    def beside(self, seconds: float) -> str:
+        """The estimate beside what it took, as a line; empty where nothing was estimated.
+
+        >>> Plan(seconds=180).beside(192)
+        'took 3.2 minutes; 3.0 were expected'
+        """
+        return "" if self.seconds is None else f"took {seconds / 60:.1f} minutes; {self.seconds / 60:.1f} were expected"
+
+
+class Study(metaclass=Checked):
+    """An experiment of several runs. Subclasses are dataclasses with their settings as fields."""
+
+    settings_place: ClassVar[str] = "study"
+    name: ClassVar[str]
+
+    def plan(self, compose: Compose, measure: Callable[[DictConfig], Costs]) -> Plan:
+        """Decide once what all members share; a resumed study keeps its plan.
+
+        Args:
+            compose: changes to the command line → the configuration that it then gives.
+            measure: times a run's parts on a few batches (`attnprobe.runs.forecasts.measured_costs`).
+        """
+        return Plan()
+
+    @abstractmethod
+    def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
+        """Yield lists of members; `done` grows while they are carried out, and later stages may read it. The members of one
+        stage do not need each other: they may run at the same time.
+
+        Args:
+            seed: the seed of the command line.
+            model: name of the model that the command line describes.
+        """
+
+
+def without_learned_attention(model_class: str | None) -> str:
+    """How a member differs that attends to everything alike.
+
+    Args:
+        model_class: of a whole model, which has no stage to exchange: the layer that is examined is made even; None: of one
+            of three stages.
+    """
+    return "model/attention=uniform" if model_class is None else "model.uniform=last"
+
+
+@dataclass(frozen=True)
+class StudyReading:
+    """What a finished study says.
+
+    Attributes:
+        title: of its part of the report.
+        about: a few sentences on what was done.
+        data: the data set.
+        model: the base's model.
+        directory: where it was read from.
+        findings: its statements, each with a number, an interval and a verdict.
+        runs: directories of the runs whose own tests belong beside it, on a page about this study alone.
+        readings: two sentences in words for each finding, by the claim's name.
+        tables: caption → table, ready to be shown; numbers as numbers.
+        figures: (name, caption, figure).
+        notes: what else a reader has to know.
+        answer: one sentence, where the study is not about the attention of one model: its page begins with it.
+    """
+
+    title: str
+    about: str
+    data: str
+    model: str
+    directory: Path
+    findings: list[Finding]
+    runs: list[Path] = field(default_factory=list)
+    readings: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    figures: list[tuple[str, str, Figure]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    answer: str = ""
+
+
+def find_studies(
+    places: str | os.PathLike | Iterable[str | os.PathLike],
+) -> tuple[list[StudyReading], list[UserError]]:
+    """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others; none is
+    no error."""
+    studies, skipped = [], []
+    for directory in directories_with(STUDY, named_places(places)):
+        try:
+            studies.append(read_study(directory))
+        except UserError as error:
+            skipped.append(error)
+    return studies, skipped
+
+
+def read_study(directory: str | os.PathLike) -> StudyReading:
+    """One finished study.
+
+    Raises:
+        UserError: it is not finished, or nothing here knows how to read it.
+        DamagedRun: its study.json or one of its runs is not as it was written.
+    """
+    directory = Path(directory)
+    path = directory / STUDY
+    if not path.exists():
+        raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
+    content = read_members(path)
+    for member in content["members"]:
+        run = RunDirectory(directory / member["directory"])
+        if run.manifest().get("run_id") != member["run_id"]:
+            raise damaged(run.path, f"{path} expects the run {member['run_id']} there")
+        run.verify(run.shown_files())
+    study = content["study"]
+    installed = {entry.name: entry for entry in entry_points(group="attnprobe.studies")}
+    if study not in READERS and study not in installed:
+        raise UserError(
+            f"{path} is of the study {study!r}: expected one of {', '.join(sorted([*READERS, *installed]))}"
+        )
+    try:
+        read = importlib.import_module(READERS[study]).read if study in READERS else installed[study].load()
+    except ModuleNotFoundError as error:
+        if error.name != "research":
+            raise
+        raise UserError(
+            f"{path} is of the study {study!r}, whose reading is in research/ of attnprobe's repository and not in an "
+            f"installed package: read it in a checkout"
+        ) from None
+    with paper_style():  # the figures are made here
+        reading: StudyReading = read(directory, content)
+    return reading

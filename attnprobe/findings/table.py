@@ -1,0 +1,220 @@
+"""Decide once: every claim about every model of some runs, as one table that page, terminal, trackers and CI only show.
+
+One row per group of runs (data set × model × settings, seeds pooled) and claim, and one for each criterion and level that
+nothing was tested for. `columns`:
+
+data, model, group    whose; `group` is the title, unique in a table: data, model and what sets the settings apart
+sentence              what to know first of this group's attention; the same in all of its rows
+criterion, level      what is asked, and of what
+claim, statement      the claim's name and sentence; empty where nothing was tested
+value, low, high, n   its number, 95 % interval (NaN: none), examples or seeds
+threshold, smallest   asked for: more than their sum
+verdict, reason       one of `attnprobe.evidence.evidence.VERDICTS`, and why it is not decided
+p                     of a primary claim, adjusted for the card's others (Holm)
+track_record          how often this verdict was right where the truth is known
+interval_verdict      what the number says alone, before the card's corrections
+primary               the verdict on this criterion and level goes by it: these rows are the card
+speaks, quantity, source, section   of the claim, and the part of the page that shows it; `across`: it compares two models
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attnprobe.evidence.claims import Finding, put_to_test, with_ceilings
+from attnprobe.evidence.reading import present, readings
+from attnprobe.findings.comparisons import compare_models
+from attnprobe.findings.groups import DOT, Group, Run, grouped, read_runs, together
+from attnprobe.findings.studies.base import StudyReading
+from attnprobe.findings.verdicts import (
+    CALIBRATION,
+    UNTESTED,
+    encoder_of,
+    first_sentence,
+    guessing,
+    judge,
+    mechanism_of,
+    row_of,
+)
+from attnprobe.results.files import record_of, write_table
+from attnprobe.results.fingerprint import fingerprint
+
+FILE = "findings.parquet"
+"""The stored table, in a run's, a study's or a report's folder."""
+VERSION = 1
+"""Raised with every change of the rules or of the columns; claims and track record are compared by their content."""
+ACROSS = "across"
+OF, MADE_BY = b"attnprobe.of", b"attnprobe.version"
+COLUMNS = ("data", "model", "group", "sentence", *UNTESTED)
+
+
+def findings(
+    runs: Any, studies: Sequence[StudyReading] = (), *, tell: Callable[[str], None] = lambda _: None
+) -> pd.DataFrame:
+    """Put every claim about these runs to the test.
+
+    Args:
+        runs: read runs (`attnprobe.findings.groups.read_runs`); or where they are: directories, or glob patterns.
+        studies: what studies found of some of them, such as necessity and stability; these are rows like others.
+        tell: called with a line about every step.
+
+    Raises:
+        UserError: no finished run there.
+    """
+    known: list[Run] = list(runs) if _are_read(runs) else read_runs(runs)
+    groups, tables = grouped(known), []
+    for group in groups:
+        tell(f"claims on {group.title}")
+        tested = tested_claims(group)
+        for place, study in enumerate(studies, start=1):
+            if group_of(study, groups) is group:
+                tested += [(f"study-{place}", finding) for finding in study.findings]
+        tables.append(_of_group(group, tested))
+    for note in dict.fromkeys(group.note for group in groups):
+        alike = together([run for group in groups if group.note == note for run in group.runs])
+        for finding in compare_models(alike):
+            model = DOT.join([finding.model, note]) if note else finding.model
+            rows = pd.DataFrame([row_of(ACROSS, finding)])
+            tables.append(_named(rows, finding.data, model, f"{finding.data}{DOT}{model}", ""))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _are_read(runs: Any) -> bool:
+    return not isinstance(runs, str | os.PathLike) and all(isinstance(one, Run) for one in runs)
+
+
+def tested_claims(group: Group) -> list[tuple[str, Finding]]:
+    """Every claim of every probe on one group, each with the part of the page that shows it.
+
+    Claims about agreement with a measure that does not agree with itself over the group's seeds are not asked.
+    """
+    tested = []
+    for reading in present(group.numbers):
+        own = [
+            finding
+            for claim in reading.claims
+            for finding in put_to_test((claim,), group.numbers.rows(reading.probe, claim.metrics))
+        ]
+        own = with_ceilings(own, [run.numbers for run in group.runs])
+        tested += [(f"test-{reading.probe}", finding) for finding in own]
+    return tested
+
+
+def _of_group(group: Group, tested: Sequence[tuple[str, Finding]]) -> pd.DataFrame:
+    first, guessed = group.runs[0].manifest, guessing(group.runs)
+    rows = judge(tested, guessing=guessed, encoder=encoder_of(first))
+    sentence = first_sentence(rows, guessing=guessed, mechanism=mechanism_of(first))
+    return _named(rows, group.data, group.model, group.title, sentence)
+
+
+def _named(rows: pd.DataFrame, data: str, model: str, group: str, sentence: str) -> pd.DataFrame:
+    return rows.assign(data=data, model=model, group=group, sentence=sentence)[list(COLUMNS)]
+
+
+def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:
+    """The group with the first of a study's own runs, which the others refer to; None where it is not there.
+
+    Names would not do: two studies of one data set and model may differ in their settings.
+    """
+    bases = {Path(run).resolve() for run in study.runs[:1]}
+    return next((group for group in groups if any(run.directory.resolve() in bases for run in group.runs)), None)
+
+
+# What is kept: a table says which version made it, and of which runs and claims.
+
+
+def kept_findings(
+    runs: Sequence[Run],
+    folder: Path,
+    studies: Sequence[StudyReading] = (),
+    *,
+    again: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> pd.DataFrame:
+    """The table of these runs, as it is stored in the folder, or with the one run or study that it is about; computed where
+    there is none of this version and these runs. It is in the folder afterwards.
+
+    Args:
+        again: compute it whatever is stored.
+    """
+    places = [folder, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
+    own = _identity(runs, studies)
+    found = None if again else next((one for place in places if (one := _stored(place / FILE, own)) is not None), None)
+    table = findings(runs, studies, tell=tell) if found is None else found
+    stored = pa.Table.from_pandas(table, preserve_index=False)
+    stored = stored.replace_schema_metadata({MADE_BY: str(VERSION).encode(), OF: own.encode()})
+    write_table(stored, folder / FILE)
+    return table
+
+
+def findings_of(run: Run) -> pd.DataFrame:
+    """The table of one run: what is stored with it, computed (and not stored) where that is of another version."""
+    found = _stored(run.directory / FILE, _identity([run], []))
+    return findings([run]) if found is None else found
+
+
+def findings_of_study(reading: StudyReading) -> pd.DataFrame:
+    """The rows about the model of one finished study: what it found together with what its own runs' probes did."""
+    runs = read_runs(reading.runs)
+    group = group_of(reading, grouped(runs))
+    assert group is not None  # the study is made of these runs
+    table = kept_findings(runs, reading.directory, [reading])
+    return table[table["group"] == group.title]
+
+
+def _stored(path: Path, own: str) -> pd.DataFrame | None:
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        if (metadata.get(MADE_BY), metadata.get(OF)) != (str(VERSION).encode(), own.encode()):
+            return None
+        return pq.read_table(path, page_checksum_verification=True).to_pandas()
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
+    """What the table depends on: the claims, the track record, the runs' content, and what the studies found."""
+    claims = [
+        {name: value for name, value in vars(claim).items() if name != "measure"}
+        for reading in readings().values()
+        for claim in reading.claims
+    ]
+    known = record_of(CALIBRATION)["sha256"] if CALIBRATION.exists() else ""
+    of_runs = [[run.run_id, run.manifest["files"], run.manifest.get("training")] for run in runs]
+    places = {run.directory.resolve(): run.run_id for run in runs}
+    of_studies = [
+        [
+            [places.get(Path(run).resolve()) for run in study.runs[:1]],
+            [[one.claim.name, one.claim.smallest, asdict(one.evidence)] for one in study.findings],
+        ]
+        for study in studies
+    ]
+    return fingerprint([VERSION, claims, known, of_runs, of_studies])
+
+
+# By name: what a condition of `--fail-if`, or a comparison, calls the numbers and verdicts of one group.
+
+
+def card(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a group's card by the name that conditions and comparisons use: the criterion, `erasure.word` where several
+    levels are asked."""
+    rows = table[table["primary"]]
+    levels = rows.groupby("criterion")["level"].transform("nunique")
+    return rows.set_index(rows["criterion"].where(levels == 1, rows["criterion"] + "." + rows["level"]))
+
+
+def named_verdicts(table: pd.DataFrame) -> dict[str, tuple[float, str]]:
+    """The number and the verdict of every line and claim that was tested, of a table of one group: `agreement`,
+    `erasure.word`, and `criterion.claim`."""
+    tested = table[table["claim"] != ""]
+    names = tested["criterion"] + "." + tested["claim"]
+    by_claim = dict(zip(names, zip(tested["value"], tested["verdict"], strict=True), strict=True))
+    lines = card(table)
+    lines = lines[lines["claim"] != ""]
+    return by_claim | dict(zip(lines.index, zip(lines["value"], lines["verdict"], strict=True), strict=True))

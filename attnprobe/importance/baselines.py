@@ -1,0 +1,162 @@
+"""The attention itself, and what an importance must beat: orders that read no word, and counts of the training texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from spacy.lang.en.stop_words import STOP_WORDS
+from torch import Tensor
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.data.batching import document_counts, log_odds_ratios
+from attnprobe.data.module import TextDataModule
+from attnprobe.exact.erasure import decision_margin
+from attnprobe.importance.base import Importance, Subject
+
+
+@dataclass(frozen=True)
+class Attention(Importance):
+    """α_t, 0 to 1."""
+
+    name, title, colour = "attention", "attention", "#E69F00"
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.readout.attention
+
+
+@dataclass(frozen=True)
+class Ascending(Importance):
+    """The attention upside down: what an importance must beat by far."""
+
+    name, title, colour = "ascending", "lowest attention", "#56B4E9"
+    signed = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return -subject.readout.attention
+
+
+@dataclass(frozen=True)
+class Position(Importance):
+    """1 / (number of the position from 1), 0 to 1: the first item first."""
+
+    name, title, colour = "position", "position, first first", "#777777"
+    shares = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        content = subject.outputs.content
+        return (1 / content.long().cumsum(-1).clamp(min=1).double()).masked_fill(~content, 0)
+
+
+@dataclass(frozen=True)
+class Random(Importance):
+    """Uniform numbers that belong to (seed, example): what an order without meaning gets."""
+
+    name, title, colour = "random", "random", "#222222"
+    shares = drawn = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return Draws(subject.seed, self.name).uniform(1, subject.readout.content, subject.readout.example_id)[0]
+
+
+@dataclass(frozen=True)
+class Contribution(Importance):
+    """α_t (z_t[decision] − z_t[runner-up]), z the position logits, signed.
+
+    With two classes this is the order of the smallest flipping set.
+    """
+
+    name, title, colour = "contribution", "contribution", "#999933"
+    signed = True
+
+    def is_defined(self, subject: Subject) -> bool:
+        return subject.readout.position_logits is not None
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.readout.attention * decision_margin(subject.readout)
+
+
+@dataclass(frozen=True)
+class TrainingWords(Importance):
+    """An importance that is a table of the vocabulary's words, filled from the training texts before anything is trained."""
+
+    of_words: ClassVar[bool] = True
+    _table: list[Float[Tensor, "vocabulary columns"]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
+        """The score of each word of the vocabulary, in one column, or in one per class."""
+        raise NotImplementedError
+
+    def prepare(self, data: TextDataModule, split: str) -> None:
+        self._table[:] = [torch.from_numpy(self.table(data))]
+
+    def prepare_texts(self, texts: object, tokens: object) -> None:
+        """Refuse: a run that is loaded does not hold its training texts.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"importance {self.name} counts the training texts, which a loaded run does not hold: it is known for a run's "
+            f"own test texts, as its tables have it"
+        )
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        """The words' scores; of a table with a column per class that of the predicted one."""
+        table = self._table[0].to(subject.batch.ids.device)
+        column = torch.zeros_like(subject.batch.example_id)
+        if table.shape[1] > 1:
+            column = subject.outputs.logits.argmax(-1)
+        return table[subject.batch.ids, column.unsqueeze(-1)]
+
+
+@dataclass(frozen=True)
+class Idf(TrainingWords):
+    """Inverse document frequency in the training texts, ln((1 + N) / (1 + n)) + 1, 1 or more; n of N texts have the word."""
+
+    name, title, colour = "idf", "rarity (idf)", "#AAAA00"
+    shares = True
+
+    def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
+        train = data.splits["train"]
+        counts = document_counts(train, len(data.vocabulary))
+        return (np.log((1 + len(train)) / (1 + counts)) + 1)[:, None]
+
+
+@dataclass(frozen=True)
+class LogOdds(TrainingWords):
+    """Log-odds ratio of the word for the predicted class against all other classes, in the training texts, signed.
+
+    ln of the odds that a text of the class has the word, over the odds that a text of another class has it, each count
+    with ½ added (Haldane 1956). A lexicon as Jain & Wallace's (2019, section 4) last model attends by.
+    """
+
+    name, title, colour = "log_odds", "log-odds of the word", "#44BB99"
+    signed = True
+
+    def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
+        return log_odds_ratios(data.splits["train"], len(data.vocabulary), len(data.classes))
+
+
+def is_function_word(words: Sequence[str], function_words: Sequence[str] | None = None) -> Bool[Tensor, "vocabulary"]:
+    """Whether each word is a function word or holds neither a letter nor a digit.
+
+    Args:
+        words: the vocabulary in the order of its ids.
+        function_words: lower case; None: spaCy's English stop words (326, "not" and "n't" among them).
+    """
+    return _marked(tuple(words), None if function_words is None else tuple(function_words))
+
+
+@cache
+def _marked(words: tuple[str, ...], function_words: tuple[str, ...] | None) -> Bool[Tensor, "vocabulary"]:
+    excluded = STOP_WORDS if function_words is None else set(function_words)
+    return torch.tensor(
+        [word.lower() in excluded or not any(letter.isalnum() for letter in word) for word in words], dtype=torch.bool
+    )

@@ -1,0 +1,296 @@
+"""Importances by the derivatives of the prediction: by words, vectors, states and attention weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from captum.attr import GradientShap as CaptumGradientShap
+from captum.attr import InputXGradient, NoiseTunnel
+from captum.attr import IntegratedGradients as CaptumIntegratedGradients
+from captum.attr import Saliency as CaptumSaliency
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnprobe.core.batch import Batch, Task, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.settings import Count, NotNegative, Positive
+from attnprobe.importance.attribution import Attribution, Explained, Perturbation, per_word, texts_at_once
+from attnprobe.importance.base import Importance, Note, Subject
+from attnprobe.models.base import Model, Unit
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """|input · ∂ŷ/∂input| per position, 0 or more, not normalised; 0 outside content.
+
+    Attributes:
+        embedding: of the word vectors, the attention held fixed (the paper's).
+        embedding_through_attention: the same, the attention reacting too.
+        hidden: of the encoder's states, the attention held fixed: |α_t ∂ŷ/∂v · h_t| with v the attended vector; NaN where
+            the model shows no states on the way to its prediction.
+        hidden_through_attention: the same, the attention reacting too.
+    """
+
+    embedding: Float[Tensor, "batch seq"]
+    embedding_through_attention: Float[Tensor, "batch seq"]
+    hidden: Float[Tensor, "batch seq"]
+    hidden_through_attention: Float[Tensor, "batch seq"]
+
+
+def gradients(classifier: Model, batch: Batch) -> Gradients:
+    """Gradient × input at the word vectors and at the hidden states, with the attention held fixed and without.
+
+    ŷ is the probability of class 1 of two; of more classes (or labels) each one's probability in turn, the absolute
+    values summed; for an instance with a question the probability of the predicted class. Works where gradients are
+    switched off, and touches neither the parameters nor their `.grad`.
+
+    Raises:
+        UserError: the model attends to something else than single tokens.
+
+    Note:
+        The paper's code runs in train mode. For the hidden states it stores Σ_k ∂ŷ/∂h_tk with the attention held fixed,
+        which is α_t times a number that does not depend on t, so that its rank correlation with the attention is 1 for
+        every model; here it is gradient × state.
+    """
+    if classifier.unit is not Unit.WORD:
+        raise UserError("gradients of words need a model that attends to words; this one attends to larger units")
+    with torch.enable_grad():
+        # input · gradient is the derivative by a factor of the input
+        scale, reacting = classifier.scaled(batch)
+        held = classifier.under(batch, scale, reacting, reacting.attention.detach())
+        result = []
+        for outputs in (held, reacting):
+            probability, hidden = probabilities(outputs.logits, classifier.task), outputs.hidden
+            of_embedding = torch.zeros_like(outputs.content, dtype=scale.dtype)
+            of_hidden = of_embedding.clone()
+            for target in targets(probability, batch, classifier.task):
+                chosen = probability.gather(-1, target.unsqueeze(-1)).sum()
+                # a model whose states are not on the way to its prediction has none to differentiate
+                wanted = (scale, hidden) if hidden.requires_grad else (scale,)
+                at_input, *at_hidden = torch.autograd.grad(chosen, wanted, retain_graph=True)
+                of_embedding += classifier.per_position(batch, at_input).abs().detach()
+                of_hidden += (at_hidden[0] * hidden).sum(-1).abs().detach() if at_hidden else torch.nan
+            outside = ~outputs.content
+            result.append((of_embedding.masked_fill(outside, 0), of_hidden.masked_fill(outside, 0)))
+    (fixed, hidden_fixed), (through, hidden_through) = result
+    return Gradients(fixed, through, hidden_fixed, hidden_through)
+
+
+def targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Task) -> list[Int[Tensor, "batch"]]:
+    """The classes whose probabilities are differentiated, one per example and pass."""
+    predicted = probability.argmax(-1)
+    if batch.question is not None:
+        return [predicted]
+    classes = probability.shape[-1]
+    # p₀ = 1 − p₁: the second pass would give the same numbers again
+    first = 1 if classes == 2 and task is Task.SINGLE_LABEL else 0
+    return [torch.full_like(predicted, number) for number in range(first, classes)]
+
+
+def gradients_of(subject: Subject) -> Gradients:
+    """The batch's gradients."""
+    return gradients(subject.classifier, subject.batch)
+
+
+@dataclass(frozen=True)
+class Gradient(Importance):
+    """|word vector · ∂ŷ/∂word vector|, the attention held fixed, 0 or more: see `gradients`."""
+
+    name, title, colour = "gradient", "gradient", "#882255"
+    shares = of_words = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.cached(gradients_of).embedding.double()
+
+
+@dataclass(frozen=True)
+class GradientInput(Attribution):
+    """Word vector · ∂target/∂word vector, signed, the attention reacting too (captum; Shrikumar et al. 2016).
+
+    Note:
+        The importance `gradient` is Jain & Wallace's: of probabilities, absolute, the attention held fixed.
+    """
+
+    name, title, colour = "gradient_input", "gradient × input", "#88CCEE"
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        explained = subject.cached(self.explained)
+        inputs = explained.inputs.clone().requires_grad_()
+        return self.per_word(
+            InputXGradient(explained).attribute(inputs, additional_forward_args=explained.texts), subject
+        )
+
+
+@dataclass(frozen=True)
+class GradientAttention(Importance):
+    """α_t ∂p/∂α_t, p the probability of the predicted class, signed (Serrano & Smith 2019, section 4)."""
+
+    name, title, colour = "gradient_attention", "gradient × attention", "#D55E00"
+    signed = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.scores("attention_gradient") * subject.scores("attention")
+
+
+@dataclass(frozen=True)
+class GradientThroughAttention(Importance):
+    """|word vector · ∂ŷ/∂word vector|, the gradient through the attention as well: see `attnprobe.importance.gradients`."""
+
+    name, title, colour = "gradient_through_attention", "gradient through attention", "#44AA99"
+    shares = of_words = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.cached(gradients_of).embedding_through_attention.double()
+
+
+@dataclass(frozen=True)
+class AttentionGradient(Importance):
+    """∂p/∂α_t, p the probability of the predicted class, signed: see `Readout.gradient`."""
+
+    name, title, colour = "attention_gradient", "weight gradient", "#009E73"
+    signed = True
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        return subject.readout.gradient().double()
+
+
+@dataclass(frozen=True)
+class Saliency(Attribution):
+    """‖∂target/∂word vector‖, 0 or more, the attention reacting too (captum; Simonyan et al. 2014)."""
+
+    name, title, colour = "saliency", "gradient norm", "#CC6677"
+    shares = True
+    signed = False
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        explained = subject.cached(self.explained)
+        inputs = explained.inputs.clone().requires_grad_()
+        attributions = CaptumSaliency(explained).attribute(inputs, abs=False, additional_forward_args=explained.texts)
+        return per_word(attributions.detach().double().square().sum(-1), subject).sqrt()
+
+
+@dataclass(frozen=True)
+class GradCam(Attribution):
+    """ReLU(Σ_k w_k h_tk), w_k the mean over the positions of ∂target/∂h_tk, 0 or more, the attention reacting too.
+
+    h are the states that are attended to: of words, or of sentences.
+    """
+
+    name, title, colour = "grad_cam", "Grad-CAM", "#EE8866"
+    shares = True
+    signed = of_words = False
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        explained, content = subject.cached(self.explained), subject.outputs.content.unsqueeze(-1)
+        with torch.enable_grad():
+            outputs = subject.classifier.outputs_from(subject.batch, explained.inputs.clone().requires_grad_())
+            (gradient,) = torch.autograd.grad(explained.number_of(outputs.logits).sum(), outputs.hidden)
+        weight = (gradient * content).sum(1, keepdim=True) / content.sum(1, keepdim=True)
+        return (weight * outputs.hidden.detach() * content).sum(-1).clamp(min=0).double()
+
+
+@dataclass(frozen=True)
+class SmoothGrad(Perturbation):
+    """Mean of gradient × input over `samples` copies of the text with noise on its vectors, signed (captum).
+
+    Attributes:
+        samples: noisy copies.
+        noise: standard deviation of the noise, as a share of the range of the text's own vectors (the paper's 10 to 20 %).
+    """
+
+    name, title, colour = "smooth_grad", "SmoothGrad", "#DDCC77"
+    samples: Count = 25
+    noise: Positive = 0.1
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        inputs = explained.inputs.clone().requires_grad_()
+        spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
+        with torch.enable_grad():
+            attributions = NoiseTunnel(InputXGradient(explained)).attribute(
+                inputs, nt_samples=self.samples, stdevs=max(spread, 1e-12), additional_forward_args=explained.texts
+            )
+        at_words = explained.model.per_position(explained.batch, attributions.detach().sum(-1))
+        return at_words[0, explained.batch.content[0]]
+
+
+@dataclass(frozen=True)
+class IntegratedGradients(Attribution):
+    """∫ gradient × (text − baseline), signed; the scores of a text add up to target(text) − target(baseline) (captum).
+
+    The steps are doubled for the texts whose sum is farther off than `gap`, as long as there are no more than `most_steps`.
+    What is left is in the tables (`completeness_gap_…`), and the largest in the manifest.
+
+    Attributes:
+        steps: of the quadrature (Gauss and Legendre), to begin with.
+        most_steps: at most this many.
+        gap: in units of the logit.
+    """
+
+    name, title, colour = "integrated_gradients", "integrated gradients", "#004488"
+    complete = True
+    steps: Count = 32
+    most_steps: Count = 256
+    gap: Positive = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.steps > self.most_steps:
+            raise UserError(
+                f"importance.{self.name}.steps={self.steps}: expected no more than most_steps={self.most_steps}"
+            )
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        explained, total = subject.cached(self.explained), subject.cached(self.total)
+        scores, steps = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=total.device), self.steps
+        left, method = explained.texts, CaptumIntegratedGradients(explained)
+        at_once = texts_at_once(subject.classifier, explained.inputs.shape[1])
+        while True:
+            at_vectors = method.attribute(
+                explained.inputs[left],
+                explained.baseline[left],
+                additional_forward_args=left,
+                n_steps=steps,
+                internal_batch_size=max(len(left), at_once),
+            )
+            scores[left] = at_vectors.detach().sum(-1).double()
+            left = left[(scores[left].sum(-1) - total[left]).abs() > self.gap]
+            if 2 * steps > self.most_steps or not len(left):
+                return per_word(scores, subject)
+            steps *= 2
+
+    def notes(self, subject: Subject) -> Iterator[Note]:
+        gap = (subject.cached(self.scores).sum(-1) - subject.cached(self.total)).abs()
+        yield Note(f"largest_gap_{self.name}", float(gap.max()), max)
+
+
+@dataclass(frozen=True)
+class GradientShap(Perturbation):
+    """Mean of gradient × (text − baseline) at points drawn evenly on the line between them, signed (captum). Scores of a text
+    add up to target(text) − target(baseline) as the number of points grows.
+
+    Note:
+        There is one baseline, as for every method here, and not a sample of texts; without noise this is integrated
+        gradients by drawing.
+
+    Attributes:
+        samples: points that are drawn.
+        noise: standard deviation of the noise on the text's vectors, as a share of the range of these; 0: none.
+    """
+
+    name, title, colour = "gradient_shap", "GradientSHAP", "#6F4E37"
+    complete = True
+    samples: Count = 50
+    noise: NotNegative = 0.0
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        inputs = explained.inputs.clone().requires_grad_()
+        spread = float((explained.inputs.max() - explained.inputs.min()) * self.noise)
+        with torch.enable_grad():
+            attributions = CaptumGradientShap(explained).attribute(
+                inputs,
+                explained.baseline,
+                n_samples=self.samples,
+                stdevs=spread,
+                additional_forward_args=explained.texts,
+            )
+        at_words = explained.model.per_position(explained.batch, attributions.detach().sum(-1))
+        return at_words[0, explained.batch.content[0]]

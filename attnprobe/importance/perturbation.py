@@ -1,0 +1,129 @@
+"""Importances by what the prediction loses when words are replaced by a baseline."""
+
+from dataclasses import dataclass
+
+import torch
+from captum._utils.models.linear_model import SkLearnRidge
+from captum.attr import KernelShap as CaptumKernelShap
+from captum.attr import Lime as CaptumLime
+from captum.attr import Occlusion as CaptumOcclusion
+from captum.attr import ShapleyValueSampling
+from captum.attr._core.lime import get_exp_kernel_similarity_function
+from jaxtyping import Float
+from torch import Tensor
+
+from attnprobe.core.settings import Count, Positive
+from attnprobe.importance.attribution import Explained, Perturbation, TextByText
+
+
+@dataclass(frozen=True)
+class Occlusion(TextByText):
+    """target(text) − target(text without the window), signed, mean over the windows that hold the word (captum).
+
+    Attributes:
+        window: words in a row that are replaced together; a shorter text is replaced as a whole.
+    """
+
+    name, title, colour = "occlusion", "occlusion", "#6699CC"
+    window: Count = 1
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
+        window = (min(self.window, words),)
+        attribute = CaptumOcclusion(explained.keeping).attribute
+        return attribute(whole, window, baselines=0.0, perturbations_per_eval=words)[0]
+
+
+@dataclass(frozen=True)
+class Lime(Perturbation):
+    """Coefficients of a ridge regression of the target on which words are kept, signed (captum).
+
+    Each of `samples` texts keeps every word with probability 1/2; texts count by exp(−d² / 2 width²), d their cosine
+    distance from the whole text.
+
+    Attributes:
+        samples: texts that are drawn.
+        width: of the kernel (the authors' code for text: 25 on distances of 0 to 100).
+        alpha: of the ridge (the authors' code: 1).
+    """
+
+    name, title, colour = "lime", "LIME", "#BB5566"
+    samples: Count = 500
+    width: Positive = 0.25
+    alpha: Positive = 1.0
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
+        method = CaptumLime(
+            explained.keeping,
+            SkLearnRidge(alpha=self.alpha),
+            get_exp_kernel_similarity_function("cosine", kernel_width=self.width),
+        )
+        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[0]
+
+
+@dataclass(frozen=True)
+class KernelShap(Perturbation):
+    """Estimates of the Shapley values of the words, signed (captum).
+
+    Attributes:
+        samples: sets of words that are drawn, the empty and the whole one among them.
+    """
+
+    name, title, colour = "kernel_shap", "KernelSHAP", "#AA4499"
+    complete = True
+    samples: Count = 500
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
+        if words == 1:  # nothing to draw: a set of its own would be empty or whole
+            return explained.keeping(whole) - explained.keeping(whole * 0)
+        method = CaptumKernelShap(explained.keeping)
+        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=self.samples)[0]
+
+
+@dataclass(frozen=True)
+class ShapleySampling(Perturbation):
+    """Mean contribution of each word over `samples` random orders in which the words are added, signed (captum).
+
+    Attributes:
+        samples: orders that are drawn; each takes as many predictions as the text has words.
+    """
+
+    name, title, colour = "shapley_sampling", "Shapley, sampled", "#997700"
+    complete = True
+    samples: Count = 25
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        whole = torch.ones(1, words, device=explained.inputs.device, dtype=torch.float64)
+        method = ShapleyValueSampling(explained.keeping)
+        return method.attribute(whole, n_samples=self.samples, perturbations_per_eval=words)[0]
+
+
+@dataclass(frozen=True)
+class SufficientSubset(TextByText):
+    """Backward selection: at every step the word goes without which the target stays highest; the last one left is the most
+    important. Scores are the step at which a word went over the number of words, above 0 to 1.
+
+    The first words from the top that keep the target above a threshold are a sufficient input subset (algorithm 1 to 3).
+    Takes n (n + 1) / 2 predictions of a text of n words.
+    """
+
+    name, title, colour = "sufficient_subset", "backward selection (SIS)", "#225522"
+    signed = False
+
+    def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
+        return backward_selection(explained, words)
+
+
+def backward_selection(explained: Explained, words: int) -> Float[Tensor, "words"]:
+    """The step, from 1, at which each word of one text goes, over their number; of equal words the first goes first."""
+    kept = torch.ones(words, dtype=torch.float64, device=explained.inputs.device)
+    went = torch.zeros_like(kept)
+    for step in range(1, words + 1):
+        left = kept.nonzero()[:, 0]
+        without = kept.repeat(len(left), 1)
+        without[torch.arange(len(left)), left] = 0
+        gone = left[explained.keeping(without).argmax()]
+        kept[gone], went[gone] = 0, step / words
+    return went

@@ -1,0 +1,124 @@
+"""What a model predicts once words are gone, for each way in which they can be made to go. All on ids: no text is put
+together and tokenised again."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnprobe.core.batch import Axis, Batch, Outputs, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
+from attnprobe.data.vocabulary import PADDING
+from attnprobe.models.base import Model
+
+OPERATORS = {
+    "delete": "the word is taken out, and the text closes up",
+    "mask": "the model's mask takes its place: a tokenizer's mask token, or the unknown word",
+    "zeros": "the zero vector takes its vector's place",
+    "mean": "the mean vector of the text's words takes its vector's place",
+    "attention": "its attention is set to 0, and the rest renormalised; its state stays",
+}
+"""Ways in which a word goes."""
+
+
+def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], classifier: Model) -> None:
+    """Refuse the operator `mask` where the model's tokenizer has no mask token.
+
+    Raises:
+        UserError: naming the setting and what can be taken instead.
+    """
+    if "mask" in operators and getattr(classifier, "mask", 0) is None:
+        *others, last = (one for one in known if one != "mask")
+        raise UserError(
+            f"probe.{probe}.operators: mask: this model's tokenizer has no mask token; take {', '.join(others)} or {last}"
+        )
+
+
+def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+    """The texts without some of their words, padded at the end to the longest that is left (of few words a pass then costs
+    little); what a teacher said of the whole texts is left out."""
+    order = gone.long().argsort(dim=-1, stable=True)
+    count = (batch.mask & ~gone).sum(-1, keepdim=True)
+    padding = torch.arange(order.shape[1], device=order.device) >= count
+    alone = replace(batch, teacher_attention=None, teacher_probability=None)
+    shorter = alone.changed(lambda axis, column: column.gather(1, order) if axis is Axis.TOKENS else column)
+    sentence = None if shorter.sentence is None else shorter.sentence.masked_fill(padding, -1)
+    return replace(
+        without_pieces(shorter, batch, gone),
+        ids=shorter.ids.masked_fill(padding, PADDING),
+        mask=shorter.mask & ~padding,
+        content=shorter.content & ~padding,
+        sentence=sentence,
+    ).cut(int(count.max()))
+
+
+def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
+    """The same with the pieces of these words gone as well, the others moved up."""
+    if batch.pieces is None or batch.piece_word is None or batch.piece_kind is None:
+        return shorter
+    word = batch.piece_word
+    of_gone = gone.gather(1, word.clamp(min=0)) & (word >= 0)
+    order = of_gone.long().argsort(dim=1, stable=True)
+    filled = of_gone.gather(1, order)
+    moved = word - torch.where(word >= 0, gone.long().cumsum(-1).gather(1, word.clamp(min=0)), 0)
+    return replace(
+        shorter,
+        pieces=batch.pieces.gather(1, order).masked_fill(filled, 0),
+        piece_word=moved.gather(1, order).masked_fill(filled, -2),
+        piece_kind=batch.piece_kind.gather(1, order).masked_fill(filled, 0),
+    )
+
+
+def predictions_keeping(
+    model: Model, batch: Batch, readout: Readout, keep: Bool[Tensor, "batch tokens"], operator: str
+) -> Float[Tensor, "batch classes"]:
+    """Class probabilities of the texts with some of their words gone.
+
+    Args:
+        model: attends to words.
+        batch: the texts.
+        readout: of the model and these texts.
+        keep: the words that stay; markers and padding always do.
+        operator: one of `OPERATORS`.
+
+    Returns:
+        float64; NaN where no word is left and the operator needs one (`delete`, `attention`).
+    """
+    needs_one = operator in ("delete", "attention")
+    undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
+    gone = batch.content & ~keep & ~undefined
+    with torch.no_grad():
+        if operator == "attention":
+            left = readout.attention.masked_fill(gone, 0)
+            predicted = readout.predict(left / left.sum(-1, keepdim=True))
+        else:
+            predicted = probabilities(outputs_without(model, batch, gone, operator).logits, model.task)
+    return torch.where(undefined, torch.nan, predicted.double())
+
+
+def outputs_without(model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str) -> Outputs:
+    """What the model makes of the texts with some of their words gone, by an operator that changes the text."""
+    if operator == "delete":
+        return model(deleted(batch, gone))
+    if operator == "mask":
+        return model(model.masked(batch, gone))
+    inputs, word = model.inputs(batch), model.word_of(batch)
+    words = (word >= 0).unsqueeze(-1)
+    mean = (inputs * words).sum(1, keepdim=True) / words.sum(1, keepdim=True).clamp(min=1)
+    replacement = mean if operator == "mean" else torch.zeros_like(mean)
+    at_parts = (gone.gather(1, word.clamp(min=0)) & (word >= 0)).unsqueeze(-1)
+    return model.outputs_from(batch, torch.where(at_parts, replacement, inputs))
+
+
+def top_words(
+    scores: Float[Tensor, "batch tokens"], content: Bool[Tensor, "batch tokens"], share: float
+) -> Bool[Tensor, "batch tokens"]:
+    """The highest-scored words, that share of each text's, rounded up; of equal ones the earlier first."""
+    order = scores.masked_fill(~content, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    rank = order.argsort(dim=-1)
+    # rounding of share × n must not add a word
+    count = (share * content.sum(-1, keepdim=True).double() - 1e-9).ceil()
+    return (rank < count) & content

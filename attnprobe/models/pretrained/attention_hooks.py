@@ -1,0 +1,264 @@
+"""The two ways in to the attention of a network of `transformers`, and the check that what they lead to is what the network
+computes with.
+
+Most families call an attention function of the library's registry: ours calls the family's own and may exchange its weights.
+The others end their attention in a dropout module, whose hook may exchange what it returns. (Read in transformers 5.)
+"""
+
+import sys
+from collections.abc import Callable, Container
+from contextlib import ExitStack
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from attnprobe.core.errors import UserError
+from attnprobe.models.pretrained.site import Queries
+
+NAME = "attnprobe"
+"""Under which our function is registered."""
+LIMITS = {torch.float32: 1e-5, torch.float64: 1e-9}
+"""Largest difference of two logits, relative to the largest of the network's (at least 1)."""
+
+Weights = Float[Tensor, "batch heads queries keys"]
+
+
+class Seen(NamedTuple):
+    """One attention of a pass: its weights, what they are multiplied with (None: not seen, through a dropout module), and the
+    module that computed them."""
+
+    weights: Tensor
+    values: Float[Tensor, "batch heads keys size"] | None
+    module: nn.Module
+
+
+class Pass:
+    """What happens to the attention in one pass of a network: within `with Pass(…)`, its attentions ask this one.
+
+    Attributes:
+        call: which of the pass's attentions is meant, from 0; None: none is.
+        replace: the weights of that attention → those to be used instead; None: they are only recorded.
+        result: given instead of every attention's result `[batch, 1, heads, size]`, whatever its weights.
+        count: attentions so far.
+        recorded: the attention that was meant.
+        seen: batch, heads, queries and keys of every attention.
+        keep: told of every attention in turn; None: only the one that is meant is recorded.
+        first: the number, in a whole pass, of this one's first attention.
+        even: the numbers, in a whole pass, of attentions that give all that they may see the same weight.
+    """
+
+    def __init__(
+        self,
+        call: int | None = None,
+        replace: Callable[[Tensor], Tensor] | None = None,
+        result: Tensor | None = None,
+        keep: Callable[[Seen], None] | None = None,
+        first: int = 0,
+    ) -> None:
+        self.call, self.replace, self.result, self.keep, self.first = call, replace, result, keep, first
+        self.even: Container[int] = ()
+        self.count = 0
+        self.recorded: Seen | None = None
+        self.seen: list[torch.Size] = []
+
+    def __enter__(self) -> "Pass":
+        self._token = _CURRENT.set(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _CURRENT.reset(self._token)
+
+    def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
+        """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
+        number, self.count = self.count, self.count + 1
+        if number + self.first in self.even:
+            there = (own > 0).to(own.dtype)  # what is masked has no weight at all
+            own = there / there.sum(-1, keepdim=True).clamp_min(1)
+        self.seen.append(own.shape)
+        one = Seen(own, values, module)
+        if self.keep is not None:
+            self.keep(one)
+        if number != self.call:
+            return own
+        self.recorded = one
+        return own if self.replace is None else self.replace(own)
+
+
+_CURRENT: ContextVar[Pass | None] = ContextVar("attnprobe_pass", default=None)
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
+) -> tuple[Tensor, Tensor | None]:
+    """The attention function that is registered: the family's own one, its weights shown to the current pass."""
+    now = _CURRENT.get()
+    if now is not None and now.result is not None:
+        now.count += 1
+        return now.result, None
+    own = vars(sys.modules[type(module).__module__])["eager_attention_forward"]
+    result, weights = own(module, query, key, value, attention_mask, **settings)
+    if now is None:
+        return result, weights
+    values = value.repeat_interleave(weights.shape[1] // value.shape[1], 1)  # heads may share their values
+    used = now.weights(weights, module, values)
+    if used is not weights:
+        result = (used @ values).transpose(1, 2).contiguous()
+    return result, used
+
+
+def _exchange(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor | None:
+    """The hook of a dropout module: None leaves the output as it is."""
+    now = _CURRENT.get()
+    used = output if now is None else now.weights(output, module)
+    return None if used is output else used
+
+
+def _open_interface(network: Any) -> bool:
+    """Make the network call `_attention`; False where its family does not use the registry, or not in a way we know."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    families = {sys.modules[type(module).__module__] for module in network.modules()}
+    if not any(hasattr(family, "eager_attention_forward") for family in families):
+        return False
+    # a name without a mask function gets no mask at all, silently
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, eager_mask)
+    try:
+        network.set_attn_implementation(NAME)
+    except ValueError:
+        return False
+    return bool(network.config._attn_implementation == NAME)
+
+
+def _open_dropouts(network: nn.Module, run: Callable[[], Any]) -> None:
+    """Hook the dropout modules that are given attention weights: every row of what comes in sums to 1 (in eval mode)."""
+    opened: list[nn.Module] = []
+
+    def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        weights = given[0]
+        if weights.ndim == 4:
+            sums = weights.sum(-1)[:, :, 0]
+            if torch.allclose(sums, torch.ones((), dtype=weights.dtype), atol=1e-4):
+                opened.append(module)
+
+    with ExitStack() as hooks:
+        for module in network.modules():
+            if isinstance(module, nn.Dropout):
+                hooks.enter_context(module.register_forward_hook(look))
+        run()
+    for module in dict.fromkeys(opened):
+        if _exchange not in module._forward_hooks.values():
+            module.register_forward_hook(_exchange)
+
+
+Run = Callable[[Pass], Tensor]
+"""One pass of the network over the batch: its logits."""
+
+
+@dataclass
+class Found:
+    """How a network's attention is got at, and what was seen of it.
+
+    Attributes:
+        door: `interface` or `dropout`.
+        calls: attentions in one pass.
+        heads: of each of them.
+        queries: whose rows reach the prediction from the last attention.
+        differences: largest |Δlogit| of what must be equal, by name.
+        remarks: what else a reader should know.
+    """
+
+    door: str
+    calls: int
+    queries: Queries
+    heads: list[int] = field(default_factory=list)
+    differences: dict[str, float] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"door": self.door, "attentions": self.calls, "queries": str(self.queries),
+                "differences": self.differences, "remarks": self.remarks}  # fmt: skip
+
+    def agrees(self, name: str, one: Tensor, whole: Tensor, precision: torch.dtype) -> bool:
+        """Note by how much these logits differ from those of the whole network, and say whether rounding explains it."""
+        apart = self.differences[name] = float((one - whole).abs().max())
+        return apart <= LIMITS[precision] * max(1.0, float(whole.abs().max()))
+
+
+def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str) -> Found:
+    """Open a door to the attention, and look whether it is one.
+
+    Args:
+        network: in eval mode.
+        run: a pass over a batch with padding.
+        mask: its pieces that are not padding.
+        family: for the messages.
+
+    Raises:
+        UserError: there is no door, or what it leads to is not what the network computes with.
+    """
+    refused = f"the attention of {family} cannot be examined: "
+    with torch.no_grad():
+        if network.config._attn_implementation == NAME:
+            network.set_attn_implementation("eager")
+        own = run(Pass())  # by the library's own code
+        first, door = Pass(), "interface"
+        if _open_interface(network):
+            run(first)
+        if not first.count:
+            _open_dropouts(network, lambda: run(Pass()))
+            first, door = Pass(), "dropout"
+            run(first)
+        calls = first.count
+        if not calls:
+            raise UserError(
+                f"{refused}it neither uses the attention interface of transformers nor ends in a dropout module whose rows "
+                f"sum to 1"
+            )
+        last, again = Pass(calls - 1), Pass(calls - 1, torch.clone)
+        logits = {"recorded": run(last), "replaced": run(again)}
+    if {last.count, again.count} != {calls}:
+        raise UserError(f"{refused}{calls} attentions in one pass, and {last.count} in the next")
+    assert last.recorded is not None
+    weights = last.recorded.weights
+    if weights.shape[-1] != mask.shape[1]:
+        raise UserError(f"{refused}its last one is over {weights.shape[-1]} places, and the text has {mask.shape[1]}")
+    queries = mask if weights.shape[-2] == mask.shape[1] else mask[:, :1]
+    sums = weights.sum(-1).transpose(1, 2)[queries]
+    if (sums - 1).abs().max() > 1e-3:
+        raise UserError(f"{refused}its rows sum to {float(sums.min()):.3g} to {float(sums.max()):.3g}, and not to 1")
+    given = (weights * queries[:, None, :, None]).amax((1, 2))
+    if not mask.all() and float(given[~mask].max()) > 1e-6:
+        raise UserError(f"{refused}it gives weight to padding")
+    found = Found(door, calls, Queries.ALL, [shape[1] for shape in last.seen])
+    for name, one in logits.items():
+        if not found.agrees(name, one, own, own.dtype):
+            apart = found.differences[name]
+            raise UserError(f"{refused}with its weights {name} the logits differ from its own by {apart:.2g}")
+    reaching = _reaching(run, calls - 1, weights)
+    if reaching is None:
+        raise UserError(f"{refused}replacing its last attention changes nothing")
+    place = torch.arange(reaching.shape[1], device=reaching.device)
+    if torch.equal(reaching, (place == 0).expand_as(reaching)):
+        found.queries = Queries.FIRST
+    elif torch.equal(reaching, place == mask.sum(1, keepdim=True) - 1):
+        found.queries = Queries.LAST
+    return found
+
+
+def _reaching(run: Run, call: int, weights: Weights) -> Bool[Tensor, "batch queries"] | None:
+    """Which queries' rows of an attention reach the prediction: those with a gradient; None where none has."""
+    with torch.enable_grad():
+        free = weights.detach().clone().requires_grad_()
+        logits = run(Pass(call, lambda _: free))
+        sign = torch.linspace(1, 2, logits.shape[-1], dtype=logits.dtype, device=logits.device)
+        (gradient,) = torch.autograd.grad((logits * sign).sum(), free, allow_unused=True)
+    if gradient is None or not gradient.abs().max() > 0:
+        return None
+    return gradient.abs().amax((1, 3)) > 0

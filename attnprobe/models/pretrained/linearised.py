@@ -1,0 +1,261 @@
+"""What the layers of a network do to their vectors, from one pass that is watched: every linear module and normalisation,
+what went in and what came out. Nothing is taken on trust: a part belongs where its numbers fit (`same`), or it is not
+known."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnprobe.models.base import Layers
+from attnprobe.models.linearised_layers import (
+    Affine,
+    Block,
+    Inner,
+    Linearised,
+    Mixing,
+    Norm,
+    Stage,
+    affine_of,
+    norm_of,
+    ratio,
+)
+from attnprobe.models.pretrained.attention_hooks import Pass, Seen
+from attnprobe.models.pretrained.partial_passes import UpperPart
+
+
+@dataclass
+class _Event:
+    """A call of a linear module or of a normalisation."""
+
+    module: nn.Module
+    given: Tensor
+    result: Tensor
+
+    @property
+    def is_norm(self) -> bool:
+        return type(self.module).__name__.endswith("Norm")
+
+    @property
+    def affine(self) -> Affine:
+        return affine_of(self.module, turned=type(self.module).__name__ == "Conv1D")
+
+    @property
+    def norm(self) -> Norm:
+        """What this normalisation does.
+
+        Raises:
+            LookupError: it is of another kind.
+        """
+        norm, given = norm_of(self.module, self.given), self.given.double()
+        expected = norm.scale * (given - given.mean(-1, keepdim=True)) / norm.spread.unsqueeze(-1) + norm.shift
+        if not _same(self.result, expected.to(self.result.dtype)):
+            raise LookupError(f"{type(self.module).__name__} is no layer normalisation")
+        return norm
+
+
+@dataclass
+class _Call:
+    """A call of a layer: what happened before its attention and after it."""
+
+    state: Tensor
+    before: list[_Event] = field(default_factory=list)
+    seen: Seen | None = None
+    after: list[_Event] = field(default_factory=list)
+    result: Tensor | None = None
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two vectors of a pass are one, but for rounding."""
+    if one is None or other is None or one.shape != other.shape:
+        return False
+    tolerance = 1e-4 if one.dtype == torch.float32 else 1e-9
+    return bool((one - other).abs().max() <= tolerance * max(1.0, float(other.abs().max())))
+
+
+@contextmanager
+def _watched(network: nn.Module, layers: Sequence[nn.Module], calls: list[_Call], rest: list[_Event]) -> Iterator[None]:
+    """Within it the calls of these layers are kept, and what else of the network comes after the first of them."""
+
+    def begin(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        calls.append(_Call(given[0] if given else named["hidden_states"]))
+
+    def end(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        calls[-1].result = output if isinstance(output, Tensor) else output[0]
+
+    def look(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
+        if calls:
+            now = calls[-1]
+            where = rest if now.result is not None else now.before if now.seen is None else now.after
+            where.append(_Event(module, given[0], output))
+
+    with ExitStack() as hooks:
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))
+            hooks.enter_context(layer.register_forward_hook(end))
+        for module in network.modules():
+            name = type(module).__name__
+            if isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm"):
+                hooks.enter_context(module.register_forward_hook(look))
+        yield
+
+
+def linearise(
+    network: nn.Module, run: Callable[[Pass], Tensor], kept: Sequence[Seen], every: Layers, order: Sequence[int]
+) -> Linearised | str:
+    """The network's layers on a batch; else why it is not known, in a few words.
+
+    Args:
+        run: a pass over the batch: the logits of the data's classes.
+        kept: the attentions of such a pass.
+        every: the same as layers.
+        order: the network's output for each of the data's classes.
+    """
+    if any(one.values is None for one in kept):
+        return "its values are not seen through a dropout module"
+    calls: list[_Call] = []
+    rest: list[_Event] = []
+
+    def keep(seen: Seen) -> None:
+        calls[-1].seen = seen
+
+    try:
+        layers = list(dict.fromkeys(UpperPart(network, one.module).layer for one in kept))
+        with torch.no_grad(), _watched(network, layers, calls, rest):
+            logits = run(Pass(keep=keep))
+        if len(calls) != len(kept) or any(one.seen is None for one in calls):
+            raise LookupError("not every layer has one attention")
+        unknown: list[str] = []
+        blocks = [_block(one, unknown) for one in calls]
+        if any(not _same(one.result, other.state) for one, other in pairwise(calls)):
+            raise LookupError("something comes between its layers")
+    except LookupError as error:
+        return str(error)
+    head: Sequence[Stage] = []
+    if not unknown:
+        try:
+            head = _head(calls[-1], rest, every.row, logits, order)
+        except LookupError as error:
+            unknown.append(str(error))
+    return Linearised(blocks, every.row, every.mask, head, "; ".join(dict.fromkeys(unknown)))
+
+
+def _block(call: _Call, unknown: list[str]) -> Block:
+    """One layer; what of it is not known is added to `unknown`.
+
+    Raises:
+        LookupError: what its attention gives is not added to its input.
+    """
+    assert call.seen is not None
+    assert call.seen.values is not None
+    weights, values = call.seen.weights, call.seen.values
+    side_by_side = (weights @ values).transpose(1, 2).flatten(2)
+    affine = [one for one in call.after if not one.is_norm]
+    output = next((one for one in affine if _same(one.given, side_by_side)), None)
+    if output is None:
+        raise LookupError("no linear module takes what its attention gives")
+    total = call.state + output.result
+    normed = next((one for one in call.after if one.is_norm and _same(one.given, total)), None)
+    if normed is None:
+        raise LookupError("what its attention gives is not simply added to its input")
+    later = affine[affine.index(output) + 1 :]
+    if not later or call.result is None:
+        raise LookupError("no feed-forward network follows its attention")
+    last = next((one for one in call.after if one.is_norm and _same(one.given, normed.result + later[-1].result)), None)
+    if _same(call.result, total + later[-1].result):
+        after, result = None, total
+        norms: tuple[_Event | None, _Event | None] = (normed, None)
+    elif last is not None and _same(call.result, last.result):
+        after, result, norms = normed.norm, normed.result, (None, last)
+    else:
+        raise LookupError("its layers do not end in the sum of a feed-forward network and its input")
+    before, value = _value(call, values, unknown)
+    inner = _inner(normed, later, norms, unknown)
+    state, result = call.state.double(), result.double()
+    mixing = Mixing(state, before, value, weights.double(), values.double(), output.affine, after, True, result)
+    return Block(mixing, inner)
+
+
+def _value(call: _Call, values: Tensor, unknown: list[str]) -> tuple[Norm | None, Affine | None]:
+    """How the values come from the layer's state: a normalisation or none, and a linear map."""
+    flat = values.transpose(1, 2).flatten(2)
+    size = flat.shape[-1]
+    for one in call.before:
+        if one.is_norm or one.result.ndim != 3:
+            continue
+        for start in range(0, one.result.shape[-1] - size + 1, size):
+            if not _same(one.result[..., start : start + size], flat):
+                continue
+            weight, bias = one.affine
+            value = Affine(weight[start : start + size], bias[start : start + size])
+            if _same(one.given, call.state):
+                return None, value
+            norm = next((other for other in call.before if other.is_norm and _same(other.result, one.given)), None)
+            if norm is not None and _same(norm.given, call.state):
+                try:
+                    return norm.norm, value
+                except LookupError as error:
+                    unknown.append(str(error))
+                    return None, None
+    unknown.append("its values are no linear map of a layer's input")
+    return None, None
+
+
+def _inner(
+    normed: _Event, later: list[_Event], norms: tuple[_Event | None, _Event | None], unknown: list[str]
+) -> Inner | None:
+    """The feed-forward network of a layer."""
+    try:
+        if len(later) != 2 or not _same(later[0].given, normed.result):
+            raise LookupError("its feed-forward networks are not two linear modules with an activation between them")
+        before, after = (None if one is None else one.norm for one in norms)
+        ratios = _activation(later[0].result, later[1].given)
+        return Inner(before, later[0].affine, ratios, later[1].affine, after)
+    except LookupError as error:
+        unknown.append(str(error))
+        return None
+
+
+def _activation(given: Tensor, result: Tensor) -> Tensor:
+    """act(x) / x for one of the library's activation functions.
+
+    Raises:
+        LookupError: it is none of them.
+    """
+    from transformers.activations import ACT2FN
+
+    if given.shape == result.shape:
+        for name in ACT2FN:
+            if name in ("xielu", "prelu"):  # has weights of its own
+                continue
+            if _same(ACT2FN[name](given), result):
+                return ratio(given, result)
+    raise LookupError("between two linear modules there is no activation function that is known")
+
+
+def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]) -> Sequence[Stage]:
+    """From the deciding state to the logits.
+
+    Raises:
+        LookupError: it is no chain of linear modules, normalisations and activation functions on one state.
+    """
+    if row is None:
+        raise LookupError("its prediction averages the states")
+    assert last.result is not None
+    text = torch.arange(len(row), device=row.device)
+    now = last.result[text, row]
+    stages: list[Stage] = []
+    for event in rest:
+        given, result = (one if one.ndim == 2 else one[text, row] for one in (event.given, event.result))
+        if not _same(given, now):
+            stages.append(_activation(now, given))
+        stages.append(_Event(event.module, given, result).norm if event.is_norm else event.affine)
+        now = result
+    output = stages.pop() if stages else None
+    if not isinstance(output, Affine) or not _same(now[:, order], logits):
+        raise LookupError("its logits are not what its last linear module gives")
+    return [*stages, Affine(output.weight[order], output.bias[order])]

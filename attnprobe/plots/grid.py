@@ -1,0 +1,212 @@
+"""Small multiples: a grid of equal panels with shared axes, and the legend and labels around it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Patch
+
+from attnprobe.plots.style import (
+    CLASS_COLOURS,
+    COLUMN_WIDTH,
+    INK,
+    LETTERS,
+    TEXT_WIDTH,
+    drawable,
+    new_figure,
+    text_width,
+)
+
+DOT = " · "
+TITLE_WIDTH = 1.8 * 72
+"""Points of text that fit above a third of the text width."""
+TITLE_SIZE, LABEL_SIZE, NOTE_SIZE = LETTERS, LETTERS, 5.5
+"""Sizes of letters in every figure, in points."""
+TITLE_LINE = 0.125
+"""Inches that a line of a title takes."""
+TALLEST = 9.0
+"""Inches of all panels together, titles and legend aside: what a page holds. More rows than fit are drawn lower."""
+LOWEST = 0.7
+"""Inches of the lowest row: below this nothing can be read, and the figure grows."""
+LEGEND_GAP = 0.06
+"""Inches between the legend and the panels."""
+_MEASURE = RendererAgg(8, 8, 100)
+
+
+def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0.3) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels with shared axes, at most `columns` in a row, in reading order; `around` finishes it.
+
+    Args:
+        count: how many panels.
+        panel_height: inches per row, less where the rows together would be taller than a page.
+        columns: most panels in a row; four panels make a square. One panel alone takes a column, two take
+            80 % of the text width.
+        margin: inches added below for the label of the x-axis.
+    """
+    across = min(count, columns) if count != 4 else 2
+    down = -(-count // columns)
+    width = {1: COLUMN_WIDTH, 2: 0.8 * TEXT_WIDTH}.get(across, TEXT_WIDTH)
+    height = max(LOWEST, min(panel_height, TALLEST / down))
+    figure = new_figure(width, down * height + margin)
+    axes: np.ndarray = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    panels = list(axes.flat)
+    for number, panel in enumerate(panels):
+        panel.label_outer()
+        if number >= count:
+            panel.set_visible(False)
+        elif number + across >= count:
+            panel.tick_params(labelbottom=True)  # the last panel of a column, also above a hole in the grid
+    return figure, panels[:count]
+
+
+def title(panel: Axes, text: str, width: float = TITLE_WIDTH) -> None:
+    """A left-aligned panel title, broken at its dots where it is wider than that many points, and cut where a part of it
+    still is; the words may come from data."""
+    lines = [""]
+    for word in drawable(text).split(DOT):
+        while text_width(word, TITLE_SIZE) > width:
+            word = word.rstrip("…")[:-1] + "…"
+        longer = lines[-1] + DOT + word if lines[-1] else word
+        fits = text_width(longer, TITLE_SIZE) <= width
+        lines = [*lines[:-1], longer] if fits else [*lines, word]
+    panel.set_title("\n".join(lines), loc="left")
+
+
+def counted(text: str, number: int, *more: str) -> str:
+    """A panel's title with the number of its examples, and whatever else is to be said of them."""
+    return DOT.join([text, f"n = {number:,}", *more])
+
+
+def from_zero(panels: Sequence[Axes]) -> None:
+    """Let the shared y-axis begin at 0 and end above all that is drawn in any panel. For the time when all are drawn:
+    limits that one panel sets hold for those that come later."""
+    top = max(panel.dataLim.y1 for panel in panels)
+    panels[0].set_ylim(0, 1.04 * top if np.isfinite(top) and top > 0 else 1)
+
+
+def around(
+    figure: Figure, *, x: str = "", y: str = "", handles: Sequence[Artist] = (), heading: str | None = None
+) -> None:
+    """Label the axes that all panels share, and put a legend above the panels. The figure grows by the legend's height and
+    by the further lines of the panels' titles, so that the panels keep the size that they were given.
+
+    Args:
+        figure: its panels are drawn and have their titles.
+        x: below all panels.
+        y: left of all panels.
+        handles: the legend's entries, in as many columns as fit; no legend if there are none.
+        heading: of the legend.
+    """
+    lines: dict[float, int] = {}
+    for panel in figure.axes:
+        place = panel.get_subplotspec()
+        row = 0.0 if place is None else round(place.get_position(figure).y0, 3)
+        lines[row] = max(lines.get(row, 0), panel.get_title("left").count("\n"))
+    below = figure.get_figheight() + TITLE_LINE * sum(lines.values())
+    above = _legend(figure, handles, heading) if handles else 0.0
+    figure.set_figheight(below + above)
+    if x:
+        figure.supxlabel(x, fontsize=LABEL_SIZE)
+    if y:
+        figure.supylabel(y, fontsize=LABEL_SIZE, y=below / 2 / (below + above))
+
+
+def interval_figure(
+    table: pd.DataFrame,
+    by: str | list[str],
+    colours: Mapping[str, str],
+    measures: Mapping[str, str],
+    *,
+    x: str,
+    zero: float | None = 0,
+    handles: Sequence[Artist] = (),
+) -> tuple[Figure, dict[str, Axes]]:
+    """A panel per group of a table, a line of it per importance, the first on top: each measure's mean as a dot on its 95 %
+    interval. The figure, and its panels by their headings.
+
+    Args:
+        table: with `importance`, `n`, and of each measure `<measure>`, `<measure>, low` and `<measure>, high`.
+        by: the column, or columns, whose values are a panel's heading.
+        colours: title of an importance → its colour; others are left out.
+        measures: heading of the columns → colour of the inside of the dots, empty for that of the importance.
+        x: below all panels.
+        zero: where a vertical line is drawn.
+        handles: of the legend.
+    """
+    names, groups = list(colours), list(table.groupby(by, sort=False))
+    figure, axes = grid(len(groups), panel_height=0.5 + 0.2 * len(names), columns=2)
+    panels = {}
+    for panel, (key, rows) in zip(axes, groups, strict=True):
+        for row in rows[rows["importance"].isin(names)].to_dict("records"):
+            at, colour = len(names) - 1 - names.index(row["importance"]), colours[row["importance"]]
+            for measure, inside in measures.items():
+                panel.plot([row[f"{measure}, low"], row[f"{measure}, high"]], [at, at], color=colour, lw=0.8)
+                panel.plot(row[measure], at, "o", ms=4, color=colour, mfc=inside or colour)
+        panel.set_yticks(range(len(names)), names[::-1])
+        panel.set_ylim(-0.6, len(names) - 0.4)
+        if zero is not None:
+            panel.axvline(zero, lw=0.5, color=INK, zorder=0)
+        heading = DOT.join(map(str, key)) if isinstance(key, tuple) else str(key)
+        panels[heading] = panel
+        title(panel, counted(heading, int(rows["n"].max())))
+    around(figure, x=x, handles=handles)
+    return figure, panels
+
+
+def cells(
+    panel: Axes,
+    values: np.ndarray,
+    shown: Callable[[float], str],
+    *,
+    size: float,
+    dark: float | None = None,
+    **image: Any,
+) -> AxesImage:
+    """A matrix as an image with its numbers in it, `size` points tall, in white from |number| > `dark` on."""
+    drawn = panel.imshow(np.ma.masked_invalid(values), aspect="auto", **image)
+    for (y, x), value in np.ndenumerate(values):
+        if not np.isnan(value):
+            colour = None if dark is None else "white" if abs(value) > dark else "black"
+            panel.annotate(shown(value), (x, y), ha="center", va="center", fontsize=size, color=colour)
+    panel.tick_params(length=0)
+    return drawn
+
+
+def in_cell(value: float) -> str:
+    """A number in as few characters as it needs, so that those of neighbouring cells do not touch.
+
+    >>> in_cell(-0.018), in_cell(0.754), in_cell(-0.001), in_cell(-1.0)
+    ('−.02', '.75', '0', '−1')
+    """
+    rounded = round(value, 2) + 0.0  # none is called −0
+    words = f"{rounded:.0f}" if rounded == int(rounded) else f"{rounded:.2f}".replace("0.", ".", 1)
+    return words.replace("-", "−")
+
+
+def class_handles(names: Sequence[str]) -> list[Patch]:
+    """Legend entries for the predicted classes in the colours of the panels; none where all examples are one group."""
+    if len(names) < 2:
+        return []
+    return [Patch(color=colour, alpha=0.6, label=name) for name, colour in zip(names, CLASS_COLOURS, strict=False)]
+
+
+def _legend(figure: Figure, handles: Sequence[Artist], heading: str | None) -> float:
+    """Draw it with the most columns that fit; its height in inches."""
+    room = figure.bbox.width - 8
+    for rows in range(1, len(handles) + 1):
+        columns = -(-len(handles) // rows)
+        legend = figure.legend(
+            handles=list(handles), title=heading, loc="outside upper left", ncols=columns, columnspacing=1.2,
+            alignment="left",
+        )  # fmt: skip
+        box = legend.get_window_extent(_MEASURE)
+        if box.width <= room or rows == len(handles):
+            break
+        legend.remove()
+    return float(box.height) / figure.dpi + LEGEND_GAP

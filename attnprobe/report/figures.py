@@ -1,0 +1,221 @@
+"""All figures that the tables of finished runs allow: as files, and as pictures of the page."""
+
+import base64
+import inspect
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attnprobe.evidence.reading import Drawing, Reading, readings
+from attnprobe.findings.groups import DOT, Group, together
+from attnprobe.plots.style import class_names, paper_style, rendered, save
+from attnprobe.results.directory import RunDirectory, find_runs
+from attnprobe.results.numbers import EVERY, Numbers
+
+MOST_WITH_TEXTS = 4
+"""The page shows figures with texts for the first run of this many groups; every run's is a PDF."""
+LARGEST = 250_000
+"""Bytes of an SVG in the page. A larger one (thousands of points, or texts drawn as outlines) is shown as pixels."""
+PIXELS = 120
+"""CSS pixels of the page per inch of paper: print is small on a screen."""
+
+
+def draw_figures(
+    run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike, *, words: bool = True
+) -> list[Path]:
+    """Draw every figure whose numbers are in the tables.
+
+    Figures of several runs show a panel per data set and model, with seeds pooled. Those that show texts are drawn
+    once per run, with the run's id in the file's name where there are several.
+
+    Args:
+        run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
+        directory: where the figures go; made if it is not there.
+        words: False leaves out the figures that show texts, and the names of the classes.
+
+    Returns:
+        The files written, `<figure>.pdf` and `<figure>.png`, in the order of the probes.
+
+    Raises:
+        UserError: no finished run there.
+    """
+    runs = [RunDirectory(run) for run in find_runs(run_dirs)]
+    return save_figures(runs, Numbers.of(runs), directory, words=words)
+
+
+def save_figures(
+    runs: Sequence[RunDirectory], numbers: Numbers, directory: str | os.PathLike, *, words: bool = True
+) -> list[Path]:
+    """As `draw_figures`, of runs whose numbers are known: those of each run, in the same order."""
+    named = numbers.named([class_names(run.path) if words else [] for run in runs])
+    endings = [""] if len(runs) == 1 else [f"-{file_name(run.path.name)}" for run in runs]
+    figures = all_figures(readings().values(), runs, named, endings, words=words)
+    return [path for figure in figures for path in save(figure.made, Path(directory), figure.file)]
+
+
+class DrawnFigure(NamedTuple):
+    """A figure in the house style: what it was drawn by, the stem of its files' names, and the run whose texts it shows
+    (None: it shows none)."""
+
+    drawing: Drawing
+    made: Figure
+    file: str
+    run: RunDirectory | None = None
+
+
+def all_figures(
+    several: Iterable[Reading],
+    runs: Sequence[RunDirectory],
+    numbers: Numbers,
+    endings: Sequence[str],
+    *,
+    words: bool = True,
+) -> Iterator[DrawnFigure]:
+    """Every figure of these readings whose numbers are there, one at a time.
+
+    Args:
+        several: the readings.
+        runs: the runs.
+        numbers: theirs, in the same order, the classes called as the figures are to call them.
+        endings: of each run what the files of its own figures, those with texts, end in.
+        words: False leaves out the figures that show texts.
+    """
+    for drawing in (drawing for reading in several for drawing in reading.drawings):
+        if not drawing.words:
+            figure = drawn(drawing, numbers)
+            if figure is not None:
+                yield DrawnFigure(drawing, figure, drawing.name)
+            continue
+        for run, own, ending in zip(runs, numbers.each(), endings, strict=True) if words else ():
+            figure = drawn(drawing, own.named([class_names(run.path)]), run)
+            if figure is not None:
+                yield DrawnFigure(drawing, figure, f"{drawing.name}{ending}", run)
+
+
+def drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
+    """One figure in the house style; None where the numbers lack a metric that it cannot do without.
+
+    Args:
+        drawing: the figure.
+        numbers: of all runs, or of one whose texts it shows.
+        run: that one.
+    """
+    if any(metric not in numbers.metrics(probe) for probe, metric in drawing.metrics):
+        return None
+    shown: list[int] | None = None
+    if drawing.examples is not None:  # chosen by their numbers without steps; those with steps are read of these alone
+        without_steps = rows_of(drawing, numbers, ())
+        if without_steps.empty:
+            return None
+        shown = list(drawing.examples(without_steps))
+    results = rows_of(drawing, numbers, shown)
+    examples = None if run is None else run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
+    return draw(drawing, results, examples)
+
+
+def rows_of(drawing: Drawing, numbers: Numbers, shown: Sequence[int] | None) -> pd.DataFrame:
+    """The rows that a figure is drawn from: those without steps, and of the metrics that it cannot do without also those
+    with steps, of the examples `shown` (None: of all)."""
+    parts = []
+    for probe in drawing.probes:
+        needed = [metric for owner, metric in drawing.metrics if owner == probe]
+        also: tuple[str, ...] = EVERY
+        if drawing.optional is not None:
+            also = (*needed, *(metric for owner, metric in drawing.optional if owner == probe))
+        parts.append(numbers.rows(probe, also, stepped=needed, example_ids=shown))
+    if len(parts) == 1:
+        return parts[0]
+    results = pd.concat([part.astype({"probe": str, "metric": str}) for part in parts], ignore_index=True)
+    results.attrs = dict(numbers.attrs)
+    return results
+
+
+def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
+    """One figure in the house style."""
+    with paper_style():
+        return drawing.draw(results, examples)
+
+
+def file_name(text: str) -> str:
+    """The text with everything but letters, digits, dots, dashes and underscores made a dash.
+
+    >>> file_name("lr=0.1,seed=3 (b)")
+    'lr-0.1-seed-3-b'
+    """
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in the page.
+
+    Attributes:
+        title: which run it is of; empty where it is of all.
+        caption: what it shows.
+        file: the PDF's name in the report's folder.
+        source: the drawing as a `data:` address, which no script can run from; empty where there is only the PDF.
+        width, height: in CSS pixels.
+    """
+
+    title: str
+    caption: str
+    file: str
+    source: str
+    width: int
+    height: int
+
+    @property
+    def alternative(self) -> str:
+        """What a screen reader says instead."""
+        of = f" ({self.title})" if self.title else ""
+        return f"Figure{of}: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
+
+
+def pictures(reading: Reading, groups: Sequence[Group], directory: Path, *, words: bool) -> list[Picture]:
+    """Every figure of a probe's reading that the numbers allow, written to `directory` as PDF too.
+
+    Args:
+        reading: of the probe.
+        groups: the runs.
+        directory: for the PDFs.
+        words: False leaves out the figures that show texts.
+    """
+    runs = {run.directory: run for group in groups for run in group.runs}
+    numbers = together(list(runs.values())).named([class_names(place) for place in runs])
+    endings = [f"-{file_name(run.run_id)}" for run in runs.values()]
+    shown = {group.runs[0].run_id for group in groups[:MOST_WITH_TEXTS]}
+    made = []
+    for one in all_figures([reading], [RunDirectory(place) for place in runs], numbers, endings, words=words):
+        run = None if one.run is None else runs[one.run.path]
+        title = "" if run is None else DOT.join([run.data, run.model, f"seed {run.seed}"])
+        caption = prose(one.drawing.draw)
+        made.append(picture(one.made, one.file, caption, directory, title, shown=run is None or run.run_id in shown))
+    return made
+
+
+def picture(
+    figure: Figure, name: str, caption: str, directory: Path, title: str = "", *, shown: bool = True
+) -> Picture:
+    """The figure for the page; its PDF is written. `shown`: False for the PDF alone."""
+    source = ""
+    if shown:
+        kind, content = "svg+xml", rendered(figure, "svg")
+        if len(content) > LARGEST:
+            kind, content = "png", rendered(figure, "png")
+        source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    (path,) = save(figure, directory, name, ["pdf"])
+    width, height = (round(float(inches) * PIXELS) for inches in figure.get_size_inches())
+    return Picture(title, caption, path.name, source, width, height)
+
+
+def prose(function: object) -> str:
+    """A function's docstring up to its arguments and exceptions, as one paragraph, without references to code."""
+    text = re.split(r"\n\s*(?:Args|Raises|Returns|Note):", inspect.getdoc(function) or "")[0]
+    text = re.sub(r":? see `\w+`| \(`\w+`\)", "", text)
+    return re.sub(r"\s+", " ", text.replace("`", "")).strip()

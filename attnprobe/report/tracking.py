@@ -1,0 +1,518 @@
+"""A finished run directory on Weights & Biases: numbers, tables, figures and files, read from the run's own files."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import wandb
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import Scale
+from attnprobe.evidence.evidence import NOT_TESTED
+from attnprobe.evidence.published import compare
+from attnprobe.evidence.reading import columns_in, maps_in
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.quality import quality_of
+from attnprobe.findings.table import findings_of
+from attnprobe.plots.example_selection import select_examples
+from attnprobe.report.figures import draw_figures
+from attnprobe.report.notebook import Strip, attention_strips, floats, page, strips_html
+from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, words_of
+from attnprobe.report.terminal import headline
+from attnprobe.results.directory import (
+    CONFIG,
+    MANIFEST,
+    PIPELINE,
+    TRAINED,
+    UNTESTED,
+    VOCABULARY,
+    WEIGHTS,
+    WHOLE_SPLIT,
+    RunDirectory,
+    examples_file,
+    table_file,
+)
+from attnprobe.results.files import record_of, write_sealed, write_table
+from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
+from attnprobe.results.pivot import RUN, class_of, per_example
+from attnprobe.results.saved_settings import read_settings
+
+WORDS = ("text", "tokens", "words", "question", "candidates")
+"""The columns of the examples' table that hold somebody's words."""
+WORDS_OF_MANIFEST = ("classes", "counts", "data_section")
+"""What the manifest says in the data's own words: names of classes, above all."""
+WORDLESS, WITH_WORDS = (WEIGHTS, CONFIG, TRAINED), (VOCABULARY, PIPELINE)
+"""Files of the checkpoint; those of the second kind hold words: the vocabulary, and the names of the classes."""
+ROWS = 10_000
+"""Rows of a probe's table: W&B shows no more."""
+LEFT_OUT, HEATMAPS = "left_out", "heatmaps"
+"""Keys of a table's `attrs`: how many examples it does not show, and which columns hold heat maps."""
+NO_PROBES = ("training", "performance")
+"""Tables that every run has."""
+EXAMPLES = 200
+"""Rows of the examples' table, unless said otherwise."""
+UNNAMED = "name not logged"
+Mode = Literal["online", "offline", "disabled"]
+
+
+def open_run(
+    identity: Mapping[str, Any],
+    probes: Sequence[str],
+    config: dict[str, Any],
+    directory: Path,
+    *,
+    project: str,
+    entity: str | None = None,
+    mode: Mode = "online",
+    group: str | None = None,
+    resumed: bool = False,
+) -> "wandb.Run":
+    """Start a W&B run; the caller ends it with `wandb.finish()`.
+
+    Its id is the run's id, so that the same training is the same W&B run, whenever and from wherever it is logged. Its
+    name is the run's id and the probes. Tags: data, model, seed, probes. Group and job type: see `group`.
+
+    Args:
+        identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
+        probes: names of its probes; those that the directory's manifest lists join them.
+        config: the resolved settings.
+        directory: the run's directory; W&B's own files go into its folder `wandb/`.
+        project: W&B project.
+        entity: W&B user or team; None takes the account's default.
+        mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
+        group: W&B group; None takes the environment's WANDB_RUN_GROUP, and the experiment's name where that is not set
+            either. Neither depends on data, model, seed or time, so the jobs of a sweep, of the same sweep
+            resumed, and of a later one with more seeds are in one group. The job type, `data-model`, puts the seeds of a
+            data set and model together.
+        resumed: the training is finished, and what W&B has of it is added to. Otherwise (W&B holds the beginning of a
+            training that was killed) it is overwritten.
+
+    Raises:
+        UserError: W&B cannot be reached or does not know the user.
+    """
+    named = {name: str(value) for name, value in identity.items()}
+    done = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
+    probes = [name for name in dict.fromkeys([*done, *probes]) if name not in NO_PROBES]
+    try:
+        return wandb.init(
+            project=project,
+            entity=entity,
+            mode=mode,
+            dir=directory,
+            id=identifier(named["run_id"]),
+            resume="allow" if mode == "online" and resumed else None,
+            name=limited(": ".join(filter(None, [named["run_id"], ", ".join(probes)])), 128),
+            group=limited(group or os.environ.get("WANDB_RUN_GROUP") or named["experiment"], 128),
+            job_type=limited(f"{named['data']}-{named['model']}", 64),
+            tags=tags(named, probes),
+            config=config,
+            reinit="finish_previous",
+            settings=wandb.Settings(console="off", silent=True),
+        )
+    except wandb.Error as error:
+        raise UserError(
+            f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later with "
+            f"logger.mode=offline and send it with `wandb sync {directory}/wandb/offline-run-*`"
+        ) from error
+
+
+def tags(identity: Mapping[str, str], probes: Sequence[str]) -> list[str]:
+    """Data, model, seed and probes, without doubles (W&B refuses those)."""
+    words = [identity["data"], identity["model"], f"seed-{identity['seed']}", *probes]
+    return list(dict.fromkeys(limited(word, 64) for word in words if word))
+
+
+def limited(text: str, most: int) -> str:
+    """W&B refuses longer groups (128), tags and job types (64)."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def identifier(run_id: str) -> str:
+    """The run's id in the characters that W&B allows; a long one loses its beginning, for its end tells runs apart.
+
+    >>> identifier("sst/lstm additive#1")
+    'sst-lstm-additive-1'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", run_id)[-64:]
+
+
+def read_config(run_dir: Path) -> dict[str, Any]:
+    """The run's settings as plain data; empty where the directory has none.
+
+    Raises:
+        UserError: the file is damaged, or holds a reference such as to a variable of the environment.
+    """
+    try:
+        return read_settings(run_dir)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def log_run(
+    run_dir: str | os.PathLike,
+    *,
+    project: str,
+    entity: str | None = None,
+    mode: Mode = "online",
+    group: str | None = None,
+    log_text: bool = True,
+    log_model: bool = True,
+    examples: int = EXAMPLES,
+) -> None:
+    """Send one finished run to W&B; arguments as in `open_run` and `log_results`.
+
+    Raises:
+        UserError: no finished run there, or W&B cannot be reached or does not know the user.
+    """
+    run_dir = Path(run_dir)
+    RunDirectory(run_dir).manifest()
+    runs = read_numbers(run_dir).runs
+    if not runs:
+        raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
+    identity = {name: str(runs[0][name]) for name in RUN}
+    where: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "group": group}
+    run = open_run(identity, [], read_config(run_dir), run_dir, resumed=True, **where)
+    try:
+        log_results(run, run_dir, log_text=log_text, log_model=log_model, examples=examples)
+    finally:
+        # without it the next run of this process would go into this one
+        wandb.finish()
+
+
+def log_results(
+    run: "wandb.Run", run_dir: Path, *, log_text: bool = True, log_model: bool = True, examples: int = EXAMPLES
+) -> None:
+    """Log what a finished run found.
+
+    - headline numbers as scalars and summary (with their interval's ends and the published value as `<number>_low`,
+      `_high`, `_published`); the training's curves, unless they were logged while training
+    - a `wandb.Table` per probe with one row per example (the first 10,000; `<table>_rows_left_out` of the summary says how
+      many more there are), one of every metric's unit, range and direction, one of chosen examples with heat maps, and
+      published versus measured; the figures as images
+    - two artifacts: the checkpoint (type `model`) and the long tables (type `results`). Online the checkpoint is an
+      input of this W&B run and the results its output, so that the lineage leads from one to the other. W&B declares no
+      inputs offline; there both are outputs, and the results' metadata name the checkpoint and its SHA-256, as always.
+
+    What an earlier offline run of this directory holds and nobody has sent is in this one too, so that one is removed.
+
+    Args:
+        run: an open W&B run.
+        run_dir: the finished run's directory.
+        log_text: False leaves out all words of the data: texts, tokens, vocabulary, the names of the classes, and every
+            figure that shows texts.
+        log_model: False leaves out the checkpoint.
+        examples: rows of the examples' table (`chosen_examples`).
+
+    Raises:
+        UserError: a number of examples below 0.
+    """
+    if examples < 0:
+        raise UserError(f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200")
+    results, directory = read_numbers(run_dir), RunDirectory(run_dir)
+    classes = [str(name) for name in directory.manifest().get("classes", [])] if log_text else []
+    for curves in ("train/*", "validation/*"):
+        run.define_metric(curves, step_metric="epoch")
+    run.define_metric("verdict/*", summary="last")  # whatever is logged again
+    if "train/loss" not in dict(run.summary):
+        for epoch, rows in results.rows("training", stepped=("*",)).groupby("step", sort=True):
+            values = zip(rows["metric"].astype(str), rows["value"], strict=True)
+            run.log({"epoch": epoch} | {curve(name.replace("_", "/", 1), classes): float(v) for name, v in values})
+    compared, found = compare(results), findings_to_send(run_dir, log_text=log_text)
+    logged: dict[str, Any] = {name: float(value) for name, value in headline(results).items()}
+    summary = summary_of(run_dir, compared, found, classes, log_text=log_text)
+    for name, table in tables(directory, results, compared, found, classes, log_text=log_text, examples=examples):
+        logged[name] = as_wandb(table)
+        if table.attrs.get(LEFT_OUT):
+            summary[f"{name}_rows_left_out"] = table.attrs[LEFT_OUT]
+    with tempfile.TemporaryDirectory() as folder:
+        # W&B copies an image when it is logged, so the folder must last until then
+        figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
+        logged |= {f"figures/{path.stem}": wandb.Image(str(path)) for path in figures if path.suffix == ".png"}
+        run.log(logged)
+        run.summary.update(summary)
+        run.notes = found["sentence"].iloc[0]
+        if log_model:
+            checkpoint = model_artifact(directory, log_text=log_text)
+            (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
+        run.log_artifact(results_artifact(directory, Path(folder), log_text=log_text))
+    for earlier in run_dir.glob(f"wandb/offline-run-*-{run.id}"):
+        # sent after this one, it would put older results over it
+        if earlier.resolve() != Path(run.dir).parent.resolve() and not any(earlier.glob("*.synced")):
+            shutil.rmtree(earlier)
+
+
+# Numbers
+
+
+def summary_of(
+    run_dir: Path, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool
+) -> dict[str, Any]:
+    """The run's summary.
+
+    Every headline, with its interval and the published value where there are such, a predicted class called by its name
+    where `classes` has one, else by its number (`class_1`). The share of the largest class, with which accuracy is to be
+    compared, and a warning where the classifier is no better. Every line of the run's card that was tested:
+    `verdict/erasure/word` = `meets`, and its number with the interval's ends as `…_value`, `…_low`, `…_high`.
+    """
+    summary: dict[str, Any] = {}
+    rows: list[Any] = compared.to_dict("records")
+    for row in rows:
+        name = f"{row['probe']}/{row['metric']}"
+        if row["group"] != "overall":
+            name += "/" + (section_free(class_of(row["group"], classes)) if classes else row["group"])
+        parts = {"": row["mean"], "_low": row["low"], "_high": row["high"], "_published": row["published"]}
+        summary |= {name + end: float(value) for end, value in parts.items() if end == "" or not pd.isna(value)}
+    measured = quality_of(run_dir)
+    if measured is not None:
+        said = measured if log_text or measured.only is None else replace(measured, only=UNNAMED)
+        summary |= {"performance/majority": measured.majority, "performance/warning": said.warning}
+    for line in found[found["primary"] & (found["verdict"] != NOT_TESTED)].to_dict("records"):
+        name = f"verdict/{line['criterion']}/{line['level']}"
+        ends = {f"{name}_{end}": line[end] for end in ("value", "low", "high") if not pd.isna(line[end])}
+        summary |= {name: line["verdict"]} | ends
+    return summary
+
+
+def curve(name: str, classes: Sequence[str]) -> str:
+    """The name of a training curve; that of a class's F1 has the class's name, where there are names.
+
+    >>> curve("validation/f1_1", ["no", "yes/maybe"]), curve("validation/loss", ["no"]), curve("validation/f1_1", [])
+    ('validation/f1_yes-maybe', 'validation/loss', 'validation/f1_1')
+    """
+    start, mark, number = name.rpartition("/f1_")
+    if not mark or not number.isdecimal() or int(number) >= len(classes):
+        return name
+    return start + mark + section_free(classes[int(number)])
+
+
+def section_free(name: str) -> str:
+    """A name without slashes, which W&B takes for sections."""
+    return name.replace("/", "-")
+
+
+def findings_to_send(run_dir: Path, *, log_text: bool) -> pd.DataFrame:
+    """The findings on a run; without words, a class that the classifier says of every text is not named."""
+    table = findings_of(read_run(run_dir))
+    measured = None if log_text else quality_of(run_dir)
+    if measured is None or measured.only is None:
+        return table
+    said = {name: [text.replace(measured.only, UNNAMED) for text in table[name]] for name in ("sentence", "reason")}
+    return table.assign(**said)
+
+
+# Tables
+
+
+def tables(
+    run: RunDirectory,
+    results: Numbers,
+    compared: pd.DataFrame,
+    found: pd.DataFrame,
+    classes: Sequence[str],
+    *,
+    log_text: bool,
+    examples: int,
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The run's tables with their names: one per probe, verdicts and findings, units and ranges, chosen examples, and
+    published versus measured."""
+    for probe in sorted(results.probes):
+        table = probe_table(results, probe)
+        if not table.empty:
+            yield f"tables/{probe}", table
+    yield "tables/verdicts", found.loc[found["primary"], VERDICT_COLUMNS]
+    yield "tables/findings", found.loc[found["verdict"] != NOT_TESTED, FINDING_COLUMNS]
+    directions = {True: "higher", False: "lower"}
+    metrics = [
+        {"metric": f"{probe}/{metric}", "unit": said["unit"], "range": Scale.of(said).range, "step": said["step"]}
+        | {"better": directions.get(said.get("higher_is_better"), "")}
+        for probe, entry in run.manifest()["tables"].items()
+        for metric, said in entry.get("metrics", {}).items()
+    ]
+    yield "tables/metrics", pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
+    split = results.split
+    if split is not None:
+        yield f"tables/examples_{split}", example_table(results, run, split, most=examples, log_text=log_text)
+        global_view = words_of(run, results, split) if log_text else pd.DataFrame()
+        if len(global_view):
+            yield "tables/word_table", global_view
+    groups = [group if group == "overall" else class_of(group, classes) for group in compared["group"]]
+    yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
+
+
+def probe_table(results: pd.DataFrame | Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:
+    """One row per example of a run, the first ones by id, and a column per metric of one probe; numbers with a step (a
+    weight per position) are left to the run directory. Whole-split metrics are headlines, not rows.
+
+    Returns:
+        The table; its `attrs` say under `LEFT_OUT` how many examples are not in it.
+    """
+    rows = numbers_of(results).rows(probe)
+    rows = rows[rows["example_id"] != WHOLE_SPLIT]
+    table = per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
+    table.attrs[LEFT_OUT] = max(0, len(table) - most)
+    return table.head(most)
+
+
+def as_wandb(table: pd.DataFrame) -> wandb.Table:
+    """W&B's own table of the same cells, its heat maps as HTML."""
+    heatmaps = table.attrs.get(HEATMAPS, ())
+    if not heatmaps:
+        return wandb.Table(dataframe=table)
+
+    def html(cell: str) -> wandb.Html | None:
+        # inject would have every cell fetch a stylesheet of W&B's
+        return wandb.Html(cell, inject=False, data_is_not_path=True) if cell else None
+
+    columns = [[html(cell) for cell in table[name]] if name in heatmaps else table[name].tolist() for name in table]
+    return wandb.Table(columns=[*map(str, table)], data=[list(row) for row in zip(*columns, strict=True)])
+
+
+def example_table(
+    results: pd.DataFrame | Numbers, run: RunDirectory, split: str, *, most: int, log_text: bool
+) -> pd.DataFrame:
+    """The `chosen_examples`, one row each: `example_id`, `chosen`, `label`, `prediction`, `probability`, the words (`text`),
+    `max_attention`; of the readings the columns to sort by, called by their metrics; and as HTML the `attention` and the
+    readings' maps, called by their titles.
+
+    Args:
+        results: the numbers of the run; its long table will do.
+        run: has the examples.
+        split: whose examples.
+        most: rows at most.
+        log_text: False leaves out the words; the heat maps then show the positions' numbers.
+    """
+    numbers = numbers_of(results)
+    picked = chosen_examples(numbers, run, split, most)
+    examples = run.examples(split, example_ids=picked["example_id"]).to_pandas()
+    chosen = picked.merge(examples, on="example_id", validate="one_to_one")
+    table = chosen[["example_id", "chosen"]].reset_index(drop=True)
+    for name in ("label", "prediction", "probability"):
+        table[name] = [cell(value) for value in chosen[name]]
+    if log_text:
+        table["text"] = [" ".join(tokens) for tokens in chosen["tokens"]]
+    table["max_attention"] = [max(floats(weights), default=float("nan")) for weights in chosen["attention"]]
+    for probe, column in columns_in(numbers):
+        if column.sorts:
+            values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"]
+            table[column.metric] = table["example_id"].map(values)
+
+    def heatmap(strips: list[Strip]) -> str:
+        """One cell, a page by itself."""
+        return f'<!doctype html><meta charset="utf-8">{page([strips_html(strips)])}'
+
+    rows: list[Any] = chosen.to_dict("records")
+    table["attention"] = [heatmap(attention_strips(row, shows_words=log_text)) for row in rows]
+    heatmaps = ["attention"]
+    for probe, shown in maps_in(numbers):
+        stepped = numbers.rows(probe, (), stepped=(shown.metric,), example_ids=table["example_id"].tolist())
+        weights = {number: part.set_index("step")["value"] for number, part in stepped.groupby("example_id")}
+        cells: list[str] = []
+        for row in rows if weights else ():
+            own = weights.get(row["example_id"])
+            known = [] if own is None else floats(own.reindex(range(len(row["attention"]))))
+            tokens = list(row["tokens"]) if log_text else None
+            cells.append(heatmap([Strip(shown.title, known, tokens)]) if known else "")
+        if cells:
+            table[shown.title] = cells
+            heatmaps.append(shown.title)
+    table.attrs = {HEATMAPS: heatmaps}
+    return table
+
+
+def chosen_examples(numbers: Numbers, run: RunDirectory, split: str, most: int) -> pd.DataFrame:
+    """At most that many examples, `example_id`, and why each is `chosen` (`select_examples`).
+
+    Extremes are the `largest` in each predicted class by the first of the readings' leading columns that the run has (the
+    largest JSD at which the prediction stays: the adversarial probe's optimum, or what the gradient adversary found); by the
+    largest attention weight where there is none (a text of one position, whose weight is always 1, comes last).
+    """
+    table = run.examples(split, ["example_id", "prediction", "attention"])
+    ids = table["example_id"].to_numpy()
+    score = np.array([max(weights) if len(weights) > 1 else 0.0 for weights in table["attention"].to_pylist()], float)
+    for probe, column in columns_in(numbers):
+        values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"].reindex(ids)
+        if column.leads and values.notna().any():
+            score = values.to_numpy()
+            break
+    decided = np.array([str(cell(value)) for value in table["prediction"].to_pylist()], object)
+    chosen = select_examples(ids, most, scores={"largest": score}, groups=decided)
+    return pd.DataFrame({"example_id": list(chosen), "chosen": list(chosen.values())})
+
+
+def cell(value: Any) -> Any:
+    """Numbers as they are; a list as the text of one cell, with three digits.
+
+    >>> cell(np.array([0.25, 0.75])), cell(1)
+    ('[0.25, 0.75]', 1)
+    """
+    return "[" + ", ".join(f"{item:.3g}" for item in value) + "]" if pd.api.types.is_list_like(value) else value
+
+
+# Files
+
+
+def artifact_of(kind: str, manifest: dict[str, Any]) -> wandb.Artifact:
+    """An empty artifact, with what says where it comes from, the checkpoint's SHA-256 above all: the same at every logging.
+
+    Its name is in the characters and the length (128) that W&B allows; the run id's end tells runs apart.
+    """
+    named = ("run_id", "experiment", "data", "model", "seed", "chosen_epoch", "training_fingerprint", "versions")
+    known = {key: manifest[key] for key in named if key in manifest}
+    if WEIGHTS in manifest["files"]:
+        known["checkpoint_sha256"] = manifest["files"][WEIGHTS]["sha256"]
+    run_id = re.sub(r"[^A-Za-z0-9_.-]+", "-", manifest["run_id"])[-110:]
+    if kind == "results":
+        known["model_artifact"] = f"model-{run_id}"
+    return wandb.Artifact(f"{kind}-{run_id}", kind, metadata=known)
+
+
+def model_artifact(run: RunDirectory, *, log_text: bool) -> wandb.Artifact:
+    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent.
+
+    The weights are uploaded from where they are and must stay there until then; W&B keeps its own copy of the rest.
+    """
+    artifact = artifact_of("model", run.verify())
+    for file in WORDLESS + (WITH_WORDS if log_text else ()):
+        if (run / file).exists():
+            policy: Any = "immutable" if file == WEIGHTS else "mutable"
+            artifact.add_file(str(run / file), policy=policy, skip_cache=True)
+    return artifact
+
+
+def results_artifact(run: RunDirectory, folder: Path, *, log_text: bool) -> wandb.Artifact:
+    """The long tables, the examples and the manifest; with `model_artifact`'s files in one folder, a run directory.
+
+    Args:
+        run: the finished run.
+        folder: for what is sent without its words; W&B has its copies when this returns.
+        log_text: False leaves out words, the names of the classes, the counts per class and what was found in the data.
+    """
+    manifest = run.verify()
+    artifact = artifact_of("results", manifest)
+    sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in WORDS_OF_MANIFEST}
+    in_model = WORDLESS + (WITH_WORDS if log_text else ())
+    files = {name: record for name, record in manifest["files"].items() if name in in_model}
+    for one in map(table_file, manifest["tables"]):
+        artifact.add_file(str(run.file(one)), one, skip_cache=True)
+        files[one] = manifest["files"][one]
+    for split in (split for split in run.splits() if split not in UNTESTED):
+        one = examples_file(split)
+        path = run.file(one)
+        if not log_text:
+            table = run.examples(split)
+            table = table.drop_columns([column for column in WORDS if column in table.column_names])
+            path = folder / path.name
+            # pandas describes the columns that it knew, by name only
+            write_table(table.replace_schema_metadata(None), path)
+        artifact.add_file(str(path), one, skip_cache=True)
+        files[one] = record_of(path)
+    write_sealed(sent | {"files": files}, folder / MANIFEST)
+    artifact.add_file(str(folder / MANIFEST), skip_cache=True)
+    return artifact

@@ -1,0 +1,158 @@
+"""The numbers of runs as the report reads them: a few metrics of one probe at a time, never all tables at once."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnprobe.results.directory import RunDirectory, find_runs, table_file
+from attnprobe.results.pivot import RUN, with_classes
+from attnprobe.results.table import IMPORTANCES, Contents, Told, contents_of, frame_of, read_rows, told
+
+WHOLE_SPLITS = ("training", "performance")
+"""The tables that every run has. They are about a whole split: no probe's, and no example's."""
+EVERY = ("*",)
+"""The pattern of all metrics."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of some runs, read when they are asked for.
+
+    Attributes:
+        tables: of each run its tables, by probe: a file, or rows in memory such as a notebook works with.
+        attrs: what else is known of them, as in a table's `attrs`: the facts of importances
+            (`attnprobe.results.table.IMPORTANCES`) and the names of the classes (`attnprobe.results.pivot.CLASSES`).
+    """
+
+    tables: tuple[Mapping[str, Path | pd.DataFrame], ...]
+    attrs: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runs: Iterable[RunDirectory]) -> "Numbers":
+        """The numbers of finished runs."""
+        several = list(runs)
+        tables = tuple({probe: run.file(table_file(probe)) for probe in run.probes()} for run in several)
+        return cls(tables, {IMPORTANCES: told(run.manifest() for run in several)})
+
+    @classmethod
+    def together(cls, several: Iterable["Numbers"]) -> "Numbers":
+        """All these numbers; of what they say of one importance the first counts."""
+        parts = list(several)
+        facts = Told()
+        for probe, by_name in (pair for one in parts for pair in one.attrs.get(IMPORTANCES, {}).items()):
+            facts[probe] = by_name | facts.get(probe, {})
+        return cls(tuple(table for one in parts for table in one.tables), {IMPORTANCES: facts})
+
+    def each(self) -> list["Numbers"]:
+        """The numbers of each run by themselves."""
+        return [replace(self, tables=(one,)) for one in self.tables]
+
+    def named(self, classes: Sequence[Sequence[str]]) -> "Numbers":
+        """The same numbers, with the names of the classes of each run (`attnprobe.results.pivot.with_classes`)."""
+        return replace(self, attrs=with_classes(self.attrs, classes))
+
+    def _filled(self) -> Iterator[tuple[Mapping[str, Any], str, Contents]]:
+        """The tables that have rows: of which run, their probe, and what is in them."""
+        for each in self.tables:
+            for probe, table in each.items():
+                there = _contents(table)
+                if there.identity is not None:
+                    yield each, probe, there
+
+    @property
+    def probes(self) -> list[str]:
+        """The probes that there are numbers of, in the order of the runs' tables."""
+        return list(dict.fromkeys(probe for _, probe, _ in self._filled()))
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """What identifies each run that there are numbers of (`attnprobe.results.pivot.RUN`), the split of the first table
+        included."""
+        first: dict[int, dict[str, Any]] = {}
+        for each, _, there in self._filled():
+            first.setdefault(id(each), there.identity or {})
+        return list(first.values())
+
+    @property
+    def split(self) -> str | None:
+        """The split whose examples the first run's probes measured; None where none did."""
+        for _, probe, there in replace(self, tables=self.tables[:1])._filled():
+            if probe not in WHOLE_SPLITS and there.identity:
+                return str(there.identity["split"])
+        return None
+
+    def metrics(self, probe: str) -> list[str]:
+        """The metrics of a probe, in alphabetical order."""
+        return sorted({metric for each in self.tables if probe in each for metric in _contents(each[probe]).metrics})
+
+    def outline(self, probe: str) -> pd.DataFrame:
+        """Which metrics there are, as a table with a row for each: `probe`, `metric`."""
+        outline = pd.DataFrame({"probe": probe, "metric": self.metrics(probe)}, dtype=object)
+        outline.attrs = dict(self.attrs)
+        return outline
+
+    def rows(
+        self,
+        probe: str,
+        metrics: Iterable[str] = EVERY,
+        *,
+        stepped: Iterable[str] = (),
+        example_ids: Iterable[int] | None = None,
+    ) -> pd.DataFrame:
+        """The rows of some metrics of one probe, as a long table.
+
+        Args:
+            probe: its name.
+            metrics: names, or patterns such as `regret_*`, of those whose rows without a step are there.
+            stepped: names or patterns of those whose rows with a step are there.
+            example_ids: only these examples' rows with a step; None: all examples'.
+        """
+        unstepped, with_step, ids = tuple(metrics), tuple(stepped), None if example_ids is None else list(example_ids)
+        files, frames = [], []
+        for table in (each[probe] for each in self.tables if probe in each):
+            plain, others = (_matching(some, _contents(table).metrics) for some in (unstepped, with_step))
+            if isinstance(table, Path):
+                files.append(read_rows(table, metrics=plain, with_steps=False))
+                files.append(read_rows(table, metrics=others, with_steps=True, example_ids=ids))
+                continue
+            has_step, metric = table["step"].notna(), table["metric"]
+            shown = True if ids is None else table["example_id"].isin(ids)
+            frames.append(table[(~has_step & metric.isin(plain)) | (has_step & metric.isin(others) & shown)])
+        rows = pd.concat(frames) if frames else frame_of(rows for several in files for rows in several)
+        rows.attrs = dict(self.attrs)
+        return rows
+
+
+def _contents(table: Path | pd.DataFrame) -> Contents:
+    if isinstance(table, Path):
+        return contents_of(table)
+    identity: Any = None if table.empty else table[list(RUN)].iloc[:1].astype(object).to_dict("records")[0]
+    return Contents(sorted(map(str, table["metric"].unique())), identity)
+
+
+def _matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
+    return [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
+
+
+def numbers_of(results: pd.DataFrame | Numbers) -> Numbers:
+    """A long table in memory as `Numbers`; what is one already stays as it is."""
+    if isinstance(results, Numbers):
+        return results
+    runs = (own for _, own in results.groupby("run_id", observed=True, sort=False))
+    tables = ({str(probe): part for probe, part in run.groupby("probe", observed=True, sort=False)} for run in runs)
+    return Numbers(tuple(tables), dict(results.attrs))
+
+
+def read_numbers(places: str | os.PathLike | Iterable[str | os.PathLike]) -> Numbers:
+    """The numbers of all sound finished runs at or below the places; the others are named in a warning.
+
+    Raises:
+        UserError: no finished run there, or no sound one.
+    """
+    sound = find_runs(places, lambda run: run.verify(map(table_file, run.probes())))
+    return Numbers.of(map(RunDirectory, sound))

@@ -1,0 +1,167 @@
+"""From the long table to what a panel shows: one wide row per example, panels per data set and model, bins."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from attnprobe.core.errors import UserError
+from attnprobe.results.directory import IDENTITY
+
+RUN = tuple(name for name in IDENTITY if name != "probe")
+Key = tuple[int | str, ...]
+"""What identifies a run: its values of `RUN`."""
+CLASSES = "classes"
+"""Key of a table's `attrs` with the names of its runs' classes."""
+MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
+"""The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One panel's examples: a wide table with one row per example and a column per metric."""
+
+    title: str
+    rows: pd.DataFrame
+
+
+def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """One row per run and example, one column per metric (NaN where a metric is absent); numbers with a step and
+    numbers of the whole split are left out.
+
+    Args:
+        results: a long table.
+        probe: its name.
+        metrics: the columns.
+
+    Raises:
+        UserError: two directories hold the same run, so that an example has two values of one metric.
+    """
+    wanted = (results["probe"] == probe) & results["metric"].isin(list(metrics)) & (results["example_id"] >= 0)
+    rows = results[wanted & results["step"].isna()]
+    parts = []
+    for key, own in sorted(by_run(rows), key=lambda pair: pair[0]):
+        columns = {}
+        for metric, part in own.groupby("metric", observed=True):
+            columns[str(metric)] = pd.Series(part["value"].to_numpy(), part["example_id"].to_numpy())
+            if columns[str(metric)].index.has_duplicates:
+                raise UserError(
+                    f"run {key[0]} is there twice: the same training, probed in two directories. "
+                    f"Name one of the two, or give each its own experiment"
+                )
+        wide = pd.DataFrame(columns).sort_index().reindex(columns=list(metrics)).reset_index(names="example_id")
+        for place, (name, value) in enumerate(zip(RUN, key, strict=True)):
+            wide.insert(place, name, value)
+        parts.append(wide)
+    together = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*RUN, "example_id", *metrics])
+    together.attrs = dict(results.attrs)
+    return together
+
+
+def by_run(rows: pd.DataFrame) -> Iterator[tuple[Key, pd.DataFrame]]:
+    """The rows of each run, with what identifies it (`RUN`)."""
+    for key, own in rows.groupby(list(RUN), observed=True, sort=False):
+        yield tuple(int(one) if isinstance(one, int | np.integer) else str(one) for one in key), own
+
+
+def metrics_there(results: pd.DataFrame, probe: str) -> set[str]:
+    """The metrics of a probe that there are numbers of."""
+    return {str(name) for name in results.loc[results["probe"] == probe, "metric"].unique()}
+
+
+def runs_in(rows: pd.DataFrame) -> pd.DataFrame:
+    """What identifies each run of a table (`RUN`), one row per run."""
+    return rows[list(RUN)].drop_duplicates()
+
+
+def by_model(table: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """The rows of each data set and model of a long table, in alphabetical order."""
+    for (data, model), rows in table.groupby(["data", "model"], observed=True):
+        yield (str(data), str(model)), rows
+
+
+def facets(rows: pd.DataFrame) -> list[Facet]:
+    """Split wide rows into panels: one per data set and model, seeds pooled.
+
+    Runs that differ in more than the seed (another experiment, split, or setting) are never pooled: those words join
+    the panel's title, and where even they do not tell two runs of one seed apart, the run's id does.
+    """
+    runs = runs_in(rows)
+    keys = ["data", "model"]
+    keys += [name for name in ("experiment", "split") if runs[name].nunique() > 1]
+    if (runs.groupby([*keys, "seed"], observed=True)["run_id"].nunique() > 1).any():
+        keys.append("run_id")
+    panels = []
+    for key, own in runs.groupby(keys, sort=True, observed=True):
+        part = rows
+        if len(own) < len(runs):
+            part = rows[
+                np.logical_and.reduce([(rows[name] == one).to_numpy() for name, one in zip(keys, key, strict=True)])
+            ]
+        seeds = own["seed"].nunique()
+        words = [str(word) for word in key] + ([f"{seeds} seeds"] if seeds > 1 else [])
+        panel = part.reset_index(drop=True)
+        panel.attrs = dict(rows.attrs)
+        panels.append(Facet(" · ".join(words), panel))
+    return panels
+
+
+def max_attention_bin(max_attention: np.ndarray) -> np.ndarray:
+    """Bin number 0 to 3 of every example's largest attention weight `[examples]`; the weight 1 is in the last bin.
+
+    >>> max_attention_bin(np.array([0.0, 0.25, 0.7499, 1.0]))
+    array([0, 1, 2, 3])
+    """
+    return np.clip(np.digitize(max_attention, MAX_ATTENTION_EDGES) - 1, 0, len(MAX_ATTENTION_BINS) - 1)
+
+
+def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFrame]]:
+    """(name, rows) per predicted class; everything as one group where the classes are more than `most` or unknown.
+
+    A class is called by its name where the table says what its runs' classes are (`named`), else `class 1`. Names that look
+    alike as they are drawn (too long, or in a script that no font has) keep their number: `1: □□`.
+    """
+    predicted = rows["predicted_class"]
+    classes = sorted(predicted.dropna().unique())
+    if not classes or len(classes) > most or predicted.isna().any():
+        return [(f"all {len(classes)} classes" if len(classes) > most else "all examples", rows)]
+    names = rows.attrs.get(CLASSES, [])
+    alike = len({name.strip() for name in names}) < len(names) or not all(name.strip() for name in names)
+
+    def called(number: int) -> str:
+        if not names:
+            return f"class {number}"
+        return f"{number}: {names[number]}" if alike else str(names[number])
+
+    return [(called(int(number)), rows[predicted == number]) for number in classes]
+
+
+def class_of(group: str, names: Sequence[str]) -> str:
+    """A predicted class of a table of headline numbers by its name, where the run says it.
+
+    >>> class_of("class_1", ["bad", "good"]), class_of("class_1", [])
+    ('good', 'class 1')
+    """
+    return str(names[int(group.removeprefix("class_"))]) if names else group.replace("_", " ")
+
+
+def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFrame:
+    """The same table, its panels' classes called by name, if all its runs have the same classes: a figure has one legend.
+
+    Args:
+        results: the long table of some runs.
+        classes: the names of the classes of each run; empty where they are not known or must not be shown.
+    """
+    result = results.copy(deep=False)
+    result.attrs = with_classes(results.attrs, classes)
+    return result
+
+
+def with_classes(attrs: Mapping[Any, Any], classes: Sequence[Sequence[str]]) -> dict[Any, Any]:
+    """The `attrs` of a table (see `named`)."""
+    alike = len({tuple(names) for names in classes}) == 1 and classes[0]
+    kept = {key: value for key, value in attrs.items() if key != CLASSES}
+    return kept | ({CLASSES: list(classes[0])} if alike else {})

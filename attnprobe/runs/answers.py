@@ -1,0 +1,165 @@
+"""Mistakes that Hydra and OmegaConf find, in one line: what was typed, what was expected, the nearest known name."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import get_class
+from omegaconf import OmegaConf
+
+from attnprobe.core.sanitise import visible
+from attnprobe.core.settings import arguments, listed, nearest
+from attnprobe.runs.composition import CONFIGURATION, composing
+
+LONGEST = 600
+"""Characters of a foreign message that are shown."""
+GROUPS = (
+    "data",
+    "model",
+    "training",
+    "trainer",
+    "logger",
+    "launcher",
+    "probe",
+    "importance",
+    "task",
+    "experiment",
+    "training_on",
+)
+
+
+def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
+    """The one line that a mistake in the configuration is answered with.
+
+    Args:
+        error: what was raised while the configuration was composed, resolved or constructed.
+        overrides: the settings of the command line.
+    """
+    kind, text = type(error).__name__, str(error)
+    if kind == "MissingConfigException":
+        return _missing_choice(error, overrides)
+    if kind == "OverrideParseException":
+        return _unreadable(str(getattr(error, "override", "")))
+    unknown = re.search(r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text)
+    if unknown and "already at" not in text:
+        return _unknown_key(unknown[1], overrides)
+    if kind == "InterpolationKeyError" and (
+        match := re.search(r"Interpolation key '(.*?)' not found\s+full_key: (\S+)", text)
+    ):
+        return f"{match[2]} refers to ${{{match[1]}}}, which is not a setting: write a value, or the name of a setting"
+    if match := re.search(r"Interpolation key '(.*?)' not found", text):
+        typed = " ".join(one for one in overrides if match[1] in one)
+        return f"{visible(typed)}: ${{{visible(match[1])}}} is not a setting: write a value, or the name of a setting"
+    if kind == "MissingMandatoryValue" and (match := re.search(r"full_key: (\S+)", text)):
+        return f"{match[1]}=???: a value must be given"
+    if "Config group override must be a string or a list" in text:
+        given = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
+        return f"{visible(' '.join(given)) or text}: expected the name of a choice, a file of conf/"
+    if "Multiple values for" in text and (match := re.search(r"Multiple values for (\S+?)\.", text)):
+        return f"{match[1]} is given twice: {_one_line(text)}"
+    return _one_line(text) or kind
+
+
+def _one_line(text: str) -> str:
+    """A foreign message on one line, without the parts that say nothing to a user."""
+    kept = [line for line in text.splitlines() if not re.match(r"\s*(object_type=|full_key: *$|See https?:)", line)]
+    return visible(" ".join(" ".join(kept).split()))[:LONGEST]
+
+
+def _missing_choice(error: BaseException, overrides: Sequence[str]) -> str:
+    """A choice for which there is no file in conf/."""
+    missing = str(getattr(error, "missing_cfg_file", "") or "")
+    group, _, name = missing.rpartition("/")
+    options = [one for one in getattr(error, "options", None) or () if one != "base"]
+    typed = next((one for one in overrides if one.lstrip("+").startswith(group) and name in one), f"{group}={name}")
+    if not options and group:
+        options = choices(group)
+    if missing == "hydra/launcher/ray":
+        return "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'"
+    known = f" Known: {listed(options)}" if options else ""
+    return f"{visible(typed)}: there is no {visible(missing)} in conf/{nearest(name, options) or '.'}{known}"
+
+
+def choices(group: str) -> list[str]:
+    """The files of a group of this program's conf/."""
+    return sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base")
+
+
+def _unreadable(override: str) -> str:
+    """An override that Hydra's grammar cannot read."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        return f"{visible(override)}: expected setting=value, such as seed=1"
+    quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
+
+
+MOVED = {
+    f"probe.{probe}.{name}": f"importance.leave_one_out.{name}"
+    for probe in ("leave_one_out", "correlation", "plausibility")
+    for name in ("tolerance", "chunk")
+}
+"""Settings that have another place now."""
+
+
+def _unknown_key(key: str, overrides: Sequence[str]) -> str:
+    """A setting that does not exist."""
+    typed = visible(next((one for one in overrides if key in one.split("=")[0]), key))
+    if key in MOVED:
+        return f"{typed}: this setting is {MOVED[key]} now, for every probe that takes words out"
+    name = key.split("@")[0]
+    parent, _, last = name.rpartition(".")
+    for optional in (False, True):  # those of conf/ are known at once; to know all, classes have to be imported
+        known = list(dict.fromkeys([*known_settings(optional=optional), *GROUPS]))
+        siblings = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == parent]
+        near = nearest(last, siblings)
+        if near or last in siblings or not siblings:
+            break
+    if parent and last in siblings:
+        room, _, part = parent.partition(".")
+        chosen_by = {"probe": "probe=[…]", "importance": "importances=[…]"}.get(room)
+        if chosen_by and part:
+            return f"{typed}: {visible(part)} is not chosen: add it to {chosen_by}, or leave this setting out"
+        return f"{typed}: what is chosen here has no such setting; it belongs to another choice of {visible(room)}"
+    if siblings:  # it is only the last name that is unknown
+        return f"{typed}: there is no such setting{near or '.'} Known here: {listed(siblings)}"
+    return f"{typed}: there is no such setting{nearest(name, known)}"
+
+
+@cache
+def known_settings(*, optional: bool = True) -> tuple[str, ...]:
+    """The dotted names of all settings as they are by default, and of all `optional` arguments that their classes take."""
+    with nullcontext() if GlobalHydra.instance().is_initialized() else composing():
+        content = OmegaConf.to_container(compose("config"))
+    return tuple(_dotted(content, "", optional=optional))
+
+
+def _dotted(content: Any, path: str, *, optional: bool) -> Iterator[str]:
+    for key, value in content.items():
+        name = f"{path}{key}"
+        yield name
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{name}.", optional=optional)
+            taken = arguments(get_class(value["_target_"])) if optional and "_target_" in value else ()
+            yield from (f"{name}.{argument}" for argument in taken if argument not in value)
+
+
+def readable(argument: str) -> str:
+    r"""A command-line argument as Hydra's grammar reads it: a plain value of other than ASCII letters gets quotes.
+
+    >>> readable("data.text=评论"), readable("data.text=review"), readable("data.text='评论'")
+    ("data.text='评论'", 'data.text=review', "data.text='评论'")
+    """
+    key, equals, value = argument.partition("=")
+    if (
+        not equals
+        or not re.fullmatch(r"[+~]{0,2}[\w./@:-]+", key)
+        or value.isascii()
+        or re.search(r"[\[\]{}'\"$,\\]", value)
+    ):
+        return argument
+    return f"{key}='{value}'"

@@ -1,0 +1,106 @@
+"""Where conf/ lies, and how a configuration is composed from it outside of a command line."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig, OmegaConf
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import visible
+from attnprobe.core.settings import listed, nearest
+
+PACKAGE = Path(__file__).resolve().parent.parent
+CONFIGURATION = next(p for p in (PACKAGE / "conf", PACKAGE.parent / "conf") if p.is_dir())
+"""Beside the package in a checkout, inside it in an installed copy."""
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """Within it `hydra.compose("config", overrides=…)` reads conf/."""
+    with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
+        yield
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that these command-line arguments give, where Hydra is initialised (`composing`).
+
+    An importance that `importances=[…]` names and conf/importance does not hold is looked for in the other folders of
+    settings (`--config-dir`), as a probe is.
+    """
+    config = compose("config", overrides=list(overrides))
+    absent = without_settings(config, overrides)
+    if not absent:
+        return config
+    return compose(
+        "config", overrides=[*overrides, f"importance=[{','.join(dict.fromkeys([*config.importance, *absent]))}]"]
+    )
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """A composed configuration with every interpolation resolved, and with the settings of those importances that it asks for
+    and that installed packages bring.
+
+    Raises:
+        OmegaConfBaseException: one refers to nothing, or a value that must be given is not.
+        UserError: an importance is asked for that is nowhere.
+    """
+    content: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    parts, probes = content.get("importance"), content.get("probe")
+    if not isinstance(parts, dict) or not isinstance(probes, dict):  # refused where settings are checked
+        return dict(content)
+    asked = {"importances": content.get("importances")}
+    asked |= {
+        f"probe.{name}.importances": one.get("importances") for name, one in probes.items() if isinstance(one, dict)
+    }
+    installed = {entry.name: entry.value.replace(":", ".") for entry in entry_points(group="attnprobe.importances")}
+    for setting, names in asked.items():
+        for name in names if isinstance(names, list) else []:
+            if name in parts or not isinstance(name, str):
+                continue
+            if name not in installed:
+                known = [*parts, *installed]
+                raise UserError(
+                    f"{setting}: {visible(name)}: there is no such importance{nearest(name, known) or '.'} Known here: "
+                    f"{listed(known)}; one of your own is conf/importance/{visible(name)}.yaml in the folder of --config-dir"
+                )
+            parts[name] = {"_target_": installed[name]}
+    return {str(key): value for key, value in content.items()}
+
+
+def without_settings(config: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """The importances that are asked for, not yet in the configuration, and in a folder of settings."""
+    asked = [config.get("importances"), *(part.get("importances") for part in config.probe.values())]
+    names = dict.fromkeys(str(name) for one in asked if OmegaConf.is_list(one) for name in one)
+    absent = [name for name in names if "_target_" not in (config.importance.get(name) or {})]
+    if not absent:
+        return []
+    known = (
+        GlobalHydra.instance()
+        .config_loader()
+        .get_group_options("importance", config_name="config", overrides=list(overrides))
+    )
+    return [name for name in absent if name in known]
+
+
+def name_of_files(path: str | Mapping[str, str] | None) -> str:
+    """What a data set of local files is called where nobody says: the file's name without its endings, or the folder's.
+
+    >>> name_of_files("data/my reviews.csv.gz"), name_of_files("corpora/sst/"), name_of_files({"train": "tweets/train.csv"})
+    ('my_reviews', 'sst', 'tweets')
+    """
+    if path is None:
+        return "files"
+    file = Path(str(path.get("train", "")) if isinstance(path, Mapping) else str(path))
+    stem = re.sub(r"(\.(jsonl?|csv|tsv|parquet|xlsx))?(\.gz)?$", "", file.name, flags=re.IGNORECASE)
+    if stem.lower() == "train":
+        stem = file.absolute().parent.name
+    return re.sub(r"[^\w.-]+", "_", stem)[:60].strip("._-") or "files"
+
+
+OmegaConf.register_new_resolver("name_of_files", name_of_files, replace=True)

@@ -1,0 +1,235 @@
+"""How long a training, its probes and a page will take, and how much memory: measured on a few texts, said beforehand."""
+
+from collections.abc import Callable
+from functools import partial
+from io import BytesIO
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from hydra.utils import instantiate
+from jaxtyping import Int
+from lightning import Callback, LightningModule, Trainer
+from matplotlib.figure import Figure
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+from torch.optim import Optimizer
+
+from attnprobe.core.batch import Batch
+from attnprobe.core.sanitise import duration
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.data_warnings import tell_section
+from attnprobe.data.module import TextDataModule
+from attnprobe.findings.studies.base import Costs
+from attnprobe.models.trained import TrainedModel
+from attnprobe.plots.style import paper_style
+from attnprobe.probes.base import ProbeRunner
+from attnprobe.runs.build import importances_of, untrained
+from attnprobe.runs.training import examined_precisely
+
+GROUPS, PROBED, TRAINED = 3, 2, 8
+"""Texts that are timed: groups (short, middling and long ones), and texts of each in probing and in training."""
+FEWEST, LEAST, MUCH, LONGEST = 50, 60.0, 4e9, 2
+"""Nothing is said of fewer texts, of fewer seconds, of fewer bytes; how many of the longest texts tell the memory."""
+PER_PARAMETER = 4
+"""Numbers that are kept for each parameter: itself, its gradient, and AdamW's two means."""
+BATCHES, TIMED, FEW = 5, 16, 4
+"""For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that:
+what a batch costs however few texts it has is told from what each text costs."""
+PER_FIGURE = 3.5
+"""What a figure of a page costs, in small ones: it is larger, and has claims, tables and texts beside it."""
+
+PerText = Callable[[Batch], float]
+"""Seconds per text of a batch."""
+
+
+class Forecast(Callback):
+    """Says how long a training or its probes will take, where that is a minute or more, and how much memory a step of the
+    training takes, where that is 4 GB or more. It may be left out; the model and the random numbers stay as they are.
+
+    A training is told of pretrained models alone; probes also where one of them is slow.
+
+    Args:
+        split: what is trained on or examined.
+        batch_size: texts in a step of the training.
+        runner: the probes.
+    """
+
+    def __init__(self, split: TextSplit, *, batch_size: int = 1, runner: ProbeRunner | None = None) -> None:
+        self.split, self.batch_size, self.runner = split, min(batch_size, len(split)), runner
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Memory, then time: where memory ends, the system stops the process without a word."""
+        assert isinstance(pl_module, TrainedModel)
+        if pl_module.reader is None or not trainer.is_global_zero or len(self.split) < LONGEST:
+            return
+        training, epochs = pl_module.training, trainer.max_epochs or 1
+        try:
+            with torch.random.fork_rng():
+                pl_module.train()
+                self.tell_memory(pl_module)
+                each = partial(training_seconds, pl_module)
+                self.tell_time(f"training for {epochs} epochs", epochs, TRAINED, each, pl_module.device)
+        finally:
+            pl_module.train(training)
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """The time of the probes."""
+        assert isinstance(pl_module, TrainedModel)
+        probes = [] if self.runner is None else self.runner.probes
+        if self.runner and probes and (pl_module.reader is not None or any(probe.slow for probe in probes)):
+            what, each = ", ".join(probe.name for probe in probes), partial(probing_seconds, pl_module, self.runner)
+            self.tell_time(f"probing with {what}", 1, PROBED, each, pl_module.device)
+
+    def tell_time(self, what: str, times: int, each: int, per_text: PerText, device: torch.device) -> None:
+        """Print how long all texts will take, from some short, middling and long ones."""
+        if len(self.split) < FEWEST:
+            return
+        groups = [self.split[rows].to(device) for rows in groups_of(self.split.words.lengths, each)]
+        per_text(groups[0])  # pays for what is set up once
+        seconds = times * len(self.split) * float(np.mean([per_text(batch) for batch in groups]))
+        if seconds >= LEAST:
+            timed = f"{len(self.split):,} texts, {GROUPS * each} of them timed"
+            print(f"{what} will take about {duration(seconds)} on this machine ({device.type}): {timed}", flush=True)
+
+    def tell_memory(self, model: TrainedModel) -> None:
+        """Print what a step with the longest texts takes at least, in full precision: the parameters, and what is kept for
+        the way back. What lives for a moment comes on top of it (a third more was seen)."""
+        longest = np.argsort(self.split.words.lengths, kind="stable")[-LONGEST:].tolist()
+        per_text = saved_bytes(model, self.split[longest].to(model.device)) / LONGEST
+        own = PER_PARAMETER * sum(part.numel() * part.element_size() for part in model.parameters())
+        expected, fewer = own + per_text * self.batch_size, max(1, self.batch_size // 4)
+        if expected >= MUCH:
+            print(
+                f"training takes at least {expected / 1e9:.0f} GB of memory for a step with {self.batch_size} of the longest "
+                f"texts; data.batch_size={fewer} would take {(own + per_text * fewer) / 1e9:.0f}",
+                flush=True,
+            )
+
+
+def training_seconds(model: TrainedModel, batch: Batch, optimizer: Optimizer | None = None) -> float:
+    """Seconds per example of one step, without the update of the weights where there is no optimizer."""
+    start = now(model)
+    model.losses(model(batch), batch)["loss"].mean().backward()
+    if optimizer is not None:
+        optimizer.step()
+    model.zero_grad()
+    return (now(model) - start) / len(batch)
+
+
+def probing_seconds(model: TrainedModel, runner: ProbeRunner, batch: Batch) -> float:
+    """Seconds per example of one test batch under all probes; what they measure is dropped."""
+    dropped = ProbeRunner(runner.probes, runner.seed, runner.words, runner.importances, runner.classes)
+    start = now(model)
+    with torch.no_grad():
+        dropped.on_test_batch_end(None, model, {"outputs": model(batch)}, batch, 0)
+    return (now(model) - start) / len(batch)
+
+
+def now(model: TrainedModel) -> float:
+    """The time at which everything that was asked of the device is done."""
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+    return perf_counter()
+
+
+def saved_bytes(model: TrainedModel, batch: Batch) -> int:
+    """What a pass forward keeps for the pass back, parameters not among it; each stretch of memory once."""
+    own = {part.untyped_storage().data_ptr() for part in model.parameters()}
+    found: dict[int, Tensor] = {}
+
+    def note(value: Tensor) -> Tensor:
+        # held on to until all are counted, so that no stretch is given out twice
+        found.setdefault(value.untyped_storage().data_ptr(), value)
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+        model.losses(model(batch), batch)["loss"].mean()
+    return sum(value.untyped_storage().nbytes() for place, value in found.items() if place not in own)
+
+
+def groups_of(lengths: Int[np.ndarray, " texts"], each: int) -> list[list[int]]:
+    """Rows of that many texts from the middle of each third, by length.
+
+    >>> groups_of(np.array([9, 1, 8, 2, 7, 3, 6, 4, 5, 5, 5, 5]), 2)
+    [[3, 5], [9, 10], [4, 2]]
+    """
+    order = np.argsort(lengths, kind="stable")
+    starts = [round((2 * group + 1) * len(order) / (2 * GROUPS)) - each // 2 for group in range(GROUPS)]
+    return [order[start : start + each].tolist() for start in starts]
+
+
+def measured_costs(config: DictConfig) -> Costs:
+    """Time training, probes and a figure on a few batches with an untrained model; nothing is written.
+
+    Args:
+        config: the configuration of a run.
+
+    Raises:
+        UserError: the data cannot be used.
+    """
+    content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    began = perf_counter()
+    data: TextDataModule = instantiate(content["data"], seed=content["seed"])
+    data.setup("fit")
+    with torch.random.fork_rng():
+        torch.manual_seed(content["seed"])
+        model = untrained(content, data)
+    each = perf_counter() - began
+    tell_section(str(data.name), data.section)
+    probes = [instantiate(part) for part in content["probe"].values()]
+    importances = importances_of((name for probe in probes for name in probe.uses), content["importance"])
+    for probe in probes:
+        probe.prepare(data)
+    for importance in importances.values():
+        importance.prepare(data, "test")
+    runner = ProbeRunner(probes, 0, data.vocabulary.words, importances=importances)
+    on_gpu = torch.cuda.is_available() and content["trainer"]["accelerator"] in ("auto", "gpu", "cuda")
+    device = "cuda" if on_gpu else "cpu"
+    model.to(device).train()
+    assert model.recipe is not None
+    optimizer = model.recipe.optimizer([{"params": [one for one in model.parameters() if one.requires_grad]}])
+    batches = list(data.train_dataloader())
+    # evenly spread, the middle one first and once more: the first step pays for what is set up once
+    spread = sorted({round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)})
+    steps = [training_seconds(model, batches[i].to(device), optimizer) for i in [len(batches) // 2, *spread]]
+    test = data.splits["test"]
+
+    def together(rows: list[int]) -> float:
+        return len(rows) * probing_seconds(model, runner, test[rows].to(device))
+
+    with examined_precisely(model.eval()):
+        probing = seconds_per_text(together, test.words.lengths, int(content["data"]["eval_batch_size"]))
+    # an epoch ends with a pass over the validation split, and the trained model reads the training texts once more
+    share = 1 + (data.sizes["validation"] / data.sizes["train"] + 1 / max(1, int(content["training"]["epochs"]))) / 3
+    return Costs(data.sizes, median(steps[-4:]) * share, probing, device, each, figure_seconds())
+
+
+def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int) -> float:
+    """What a text costs in batches of so many, from a few short, middling and long ones; `together`: seconds that rows take
+    as one batch."""
+    groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
+    middle = groups[len(groups) // 2]
+    few = middle[:FEW]
+    together(few)  # pays for what is set up once
+    alone, seconds = together(few), [together(rows) for rows in groups]
+    spare = len(middle) - len(few)
+    once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare else 0.0
+    per_text = [max(0.0, all_of_it - once) / len(rows) for all_of_it, rows in zip(seconds, groups, strict=True)]
+    return sum(per_text) / len(per_text) + once / batch
+
+
+def figure_seconds() -> float:
+    """A figure of a page, from a small one of a few points; the first one loads the fonts and does not count."""
+    spent = 0.0
+    for _ in range(2):
+        start = perf_counter()
+        with paper_style():
+            figure = Figure(figsize=(3.3, 2.6))
+            figure.subplots().scatter(np.arange(400) % 20, np.arange(400) / 20)
+            for kind in ("svg", "pdf"):
+                figure.savefig(BytesIO(), format=kind)
+        spent = perf_counter() - start
+    return PER_FIGURE * spent

@@ -1,0 +1,592 @@
+"""Many jobs at a time, one process each, on this machine or on a SLURM cluster: the pool of sweeps (-m) and studies.
+
+    jobs = [Job("first", [sys.executable, "-m", "attnprobe", "seed=1"], Path("logs/first.log")), …]
+    outcomes = run_jobs(jobs, Machine(workers=2))
+
+A job that was finished before is `done` and not started, a job that fails stops no other. What takes long to import is
+imported where it is needed: on a cluster every job begins by importing this file.
+"""
+
+import copy
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from attnprobe.core.errors import UserError, answering_disk
+from attnprobe.core.processes import IS_JOB, WATCH, ended_by_signals
+from attnprobe.core.sanitise import visible
+
+GRACE_SECONDS = 10.0
+"""How long a job that is told to end may take before it is killed."""
+LOST_SECONDS = 30.0
+"""A cluster's job that has been out of the queue for so long and left no result was ended by the cluster."""
+TOLD_SECONDS = 60.0
+"""How often is said what waits in a cluster's queue."""
+SHOWN_PROBES = 4
+"""The closing table shows the first headline number of at most this many probes; the report shows all."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command in a process of its own.
+
+    Attributes:
+        name: for people.
+        command: program and arguments.
+        log: file that its standard output and error are appended to.
+        after: numbers of earlier jobs of the same list that must have succeeded first.
+        directory: its run directory; jobs of one directory never run at the same time. None: not known, or none.
+        done: everything it asks for is there already, and it is not started.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    after: tuple[int, ...] = ()
+    directory: Path | None = None
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        status: the process's exit status; negative: the signal that ended it; None: never started.
+        seconds: from its start to its end.
+        error: one line that says what went wrong; empty where nothing did.
+    """
+
+    job: Job
+    status: int | None
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Exit status 0."""
+        return self.status == 0
+
+    @property
+    def why(self) -> str:
+        """`(status 2) after 3 s: attnprobe: seed=x`, of one that failed."""
+        status = "" if self.status is None or self.status < 0 else f"(status {self.status}) "
+        return self.error if self.status is None else f"{status}after {self.seconds:.0f} s: {self.error}"
+
+
+def run_jobs(
+    jobs: Sequence[Job], places: "Places", on_end: Callable[[Outcome], None] = lambda _: None
+) -> list[Outcome]:
+    """Run jobs in the order given, as far as `after` and `directory` allow. Ctrl-C, SIGTERM and SIGHUP end the running jobs
+    before this returns by an exception.
+
+    Args:
+        jobs: all of them.
+        places: this `Machine` or a `Cluster`.
+        on_end: called with every outcome, as it comes.
+
+    Returns:
+        one outcome per job, in the order of the jobs.
+
+    Raises:
+        ValueError: a job comes after one that is not before it in the list.
+        KeyboardInterrupt: Ctrl-C.
+        Ended: SIGTERM or SIGHUP; a SystemExit whose code is 128 + the signal's number.
+    """
+    for number, job in enumerate(jobs):
+        if bad := [other for other in job.after if not 0 <= other < number]:
+            raise ValueError(f"job {number} ({job.name}) comes after {bad}: expected numbers of earlier jobs")
+    outcomes = {number: Outcome(job, 0) for number, job in enumerate(jobs) if job.done}
+    running: dict[int, tuple[int, _Process | _Submitted, float]] = {}
+    free, told = list(range(places.count)), time.monotonic()
+
+    def end(number: int, outcome: Outcome) -> None:
+        outcomes[number] = outcome
+        on_end(outcome)
+
+    with ended_by_signals(("SIGTERM", "SIGHUP")):
+        try:
+            while len(outcomes) < len(jobs):
+                for number, job in enumerate(jobs):
+                    if number in outcomes or number in running:
+                        continue
+                    busy = {jobs[other].directory for other in running} - {None}
+                    if failed := [one for one in job.after if one in outcomes and not outcomes[one].succeeded]:
+                        end(number, Outcome(job, None, error=f"not run: it needs {jobs[failed[0]].name}"))
+                    elif free and job.directory not in busy and all(one in outcomes for one in job.after):
+                        place = free.pop(0)
+                        running[number] = (place, places.start(job, place), time.monotonic())
+                before = len(running)
+                for number, (place, started, began) in list(running.items()):
+                    if (status := started.poll()) is not None:
+                        del running[number]
+                        free.append(place)
+                        error = "" if status == 0 else last_error(jobs[number].log, status)
+                        end(number, Outcome(jobs[number], status, time.monotonic() - began, error))
+                if time.monotonic() - told > TOLD_SECONDS:
+                    told = time.monotonic()
+                    if queue := places.waiting():
+                        say(queue)
+                if running and len(running) == before:
+                    time.sleep(places.poll_seconds)
+        finally:
+            _end_all([started for _, started, _ in running.values()])
+    return [outcomes[number] for number in range(len(jobs))]
+
+
+def _end_all(started: Sequence["_Process | _Submitted"]) -> None:
+    for one in started:
+        one.stop()
+    last = time.monotonic() + GRACE_SECONDS
+    try:
+        while any(one.poll() is None for one in started) and time.monotonic() < last:
+            time.sleep(0.05)
+    finally:  # a second Ctrl-C ends the waiting
+        for one in started:
+            if one.poll() is None:
+                one.stop(kill=True)
+
+
+def safe_path() -> dict[str, str]:
+    """The part of a job's environment by which no module in its working directory is imported in place of a library's."""
+    root = str(Path(__file__).resolve().parents[2])
+    given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]  # an empty one is `.`
+    found = sys.path if sys.flags.safe_path else sys.path[1:]
+    added = [] if root in (*given, *found) else [root]  # a checkout that is not installed
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([*given, *added])}
+
+
+class _Process:
+    """A job in a child process, in a process group of its own, so that its own children are ended with it."""
+
+    def __init__(self, job: Job, environment: dict[str, str]) -> None:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.open("ab") as log:
+            log.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(job.command)}\n".encode())
+            log.flush()
+            self.process = subprocess.Popen(
+                list(job.command),
+                stdin=subprocess.PIPE,  # closed when this process dies: attnprobe.core.processes.end_with_pool
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # unbuffered, so that the last line of a log is the last word of its job
+                env=os.environ | safe_path() | {"PYTHONUNBUFFERED": "1", WATCH: "1", IS_JOB: "1"} | environment,
+                process_group=0,
+            )
+
+    def poll(self) -> int | None:
+        status = self.process.poll()
+        if status is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+        return status
+
+    def stop(self, *, kill: bool = False) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL if kill else signal.SIGTERM)
+        if kill:
+            self.process.wait()
+            self.poll()
+
+
+class Machine:
+    """This machine: a job per graphics card, or per share of the processor's cores.
+
+    Args:
+        workers: jobs at the same time; they share the graphics cards evenly. None: one per card, and where there is none
+            one for every two cores.
+        gpus: the graphics cards as `CUDA_VISIBLE_DEVICES` names them (`visible_gpus`); a job sees its own one only.
+        cores: cores of the processor to be shared; None: all that this process may use. OMP_NUM_THREADS, where it is
+            not set, becomes the share of one job.
+    """
+
+    poll_seconds = 0.1
+
+    def __init__(self, workers: int | None = None, gpus: Sequence[str] = (), cores: int | None = None) -> None:
+        cores = usable_cores() if cores is None else cores
+        self.count = (len(gpus) or max(1, cores // 2)) if workers is None else workers
+        if self.count < 1:
+            raise UserError(
+                f"launcher.workers={workers}: expected at least 1, or null for what the machine has room for"
+            )
+        self.threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(max(1, cores // self.count))}
+        self.gpus = list(gpus)
+        cards = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}"
+        own = _counted(self.count, "worker" if gpus else "CPU worker")
+        self.words = own if not gpus else cards if workers is None else f"{own} on {cards}"
+
+    def start(self, job: Job, place: int) -> _Process:
+        """Start a job; returns at once."""
+        card = {"CUDA_VISIBLE_DEVICES": self.gpus[place % len(self.gpus)]} if self.gpus else {}
+        return _Process(job, self.threads | card)
+
+    def waiting(self) -> str:
+        """Nothing waits in a queue here."""
+        return ""
+
+
+@dataclass(frozen=True)
+class RemoteJob:
+    """What is sent to a cluster. Called there, it runs the job to its end and returns the exit status."""
+
+    job: Job
+    folder: str
+
+    def __call__(self) -> int:
+        """Run the command."""
+        os.chdir(self.folder)
+        cores = os.environ.get("SLURM_CPUS_PER_TASK")  # not every cluster binds a job to them
+        own = {"OMP_NUM_THREADS": cores} if cores and "OMP_NUM_THREADS" not in os.environ else {}
+        running = _Process(self.job, own)
+        try:
+            return running.process.wait()
+        finally:
+            running.stop(kill=True)  # no effect on one that has ended; else this process was told to end
+
+    def checkpoint(self) -> Any:
+        """Asked by submitit before the time is up or a preemption: the same command goes into the queue again; the run
+        goes on from what is finished of it."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self)
+
+
+class _Submitted:
+    """A job in a cluster's queue, or running there. SLURM's queue says what became of it (`sacct` needs accounting)."""
+
+    def __init__(self, submitted: Any, cluster: "Cluster", log: Path) -> None:
+        self.submitted, self.cluster, self.log = submitted, cluster, log
+        self.seen = time.monotonic()
+
+    def poll(self) -> int | None:
+        import submitit
+
+        if self.cluster.on_slurm and not self.submitted.paths.result_pickle.exists():
+            queue = self.cluster.queue()
+            if queue is None or self.submitted.job_id in queue:
+                self.seen = time.monotonic()
+            if time.monotonic() - self.seen < LOST_SECONDS:
+                return None
+            with self.log.open("ab") as log:
+                log.write(b"attnprobe: the cluster ended this job (scancel, its time or its memory?)\n")
+            return 1
+        if not self.cluster.on_slurm and not self.submitted.done():
+            return None
+        try:
+            return int(self.submitted.result())
+        except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedJobError):
+            return 1
+
+    def stop(self, *, kill: bool = False) -> None:
+        self.submitted.cancel(check=False)  # SLURM kills by itself what does not end
+
+
+class Cluster:
+    """A SLURM cluster, through submitit (`pip install 'attnprobe[slurm]'`).
+
+    Args:
+        workers: how many jobs are in the queue or running at the same time.
+        cluster: `slurm`; or `local`, which runs the jobs here, without a queue, to try the settings out.
+        parameters: what one job needs, by submitit's names (`timeout_min`, `mem_gb`, `slurm_partition`, …); null: not set,
+            but for `gpus_per_node`: one where `on_gpu` and the cluster has any.
+        folder: where submitit keeps its files.
+        on_gpu: the jobs may use graphics cards.
+
+    Raises:
+        UserError: submitit is not installed, there is no such cluster, or it does not know a parameter.
+    """
+
+    def __init__(
+        self, workers: int, cluster: str, parameters: Mapping[str, Any], folder: Path, *, on_gpu: bool = False
+    ) -> None:
+        try:
+            import submitit
+        except ImportError:
+            raise UserError(
+                "launcher=submitit needs submitit, which is not installed: pip install 'attnprobe[slurm]'"
+            ) from None
+        if workers < 1:
+            raise UserError(f"launcher.workers={workers}: expected at least 1")
+        self.count, self.on_slurm = workers, cluster == "slurm"
+        self.poll_seconds = 5.0 if self.on_slurm else 0.1
+        self.words = f"{cluster} through submitit, at most {workers} at a time"
+        self._asked = -self.poll_seconds
+        self._queue: dict[str, tuple[str, str]] | None = None
+        given = dict(parameters)
+        if given.get("gpus_per_node") is None and self.on_slurm:
+            partition = given.get("slurm_partition")
+            listed = _asked_of(
+                "sinfo", "--noheader", "--format=%G", *([f"--partition={partition}"] if partition else [])
+            )
+            given["gpus_per_node"] = 1 if on_gpu and "gpu" in (listed or "") else None
+        given = {
+            name: value for name, value in given.items() if value is not None and (name, value) != ("gpus_per_node", 0)
+        }
+        path = " ".join(f"{name}={shlex.quote(value)}" for name, value in safe_path().items())
+        try:
+            self.executor = submitit.AutoExecutor(
+                folder, cluster=cluster, **{f"{cluster}_python": f"env {path} {shlex.quote(sys.executable)}"}
+            )
+            self.executor.update_parameters(**given)
+        except (RuntimeError, ValueError, NameError, AssertionError, TypeError) as error:
+            message = " ".join(str(error).split())
+            raise UserError(
+                f"submitit does not accept launcher.cluster={cluster} with launcher.parameters={given}: {message}"
+            ) from None
+
+    def start(self, job: Job, place: int) -> _Submitted:
+        """Put a job into the queue.
+
+        Raises:
+            UserError: the cluster does not take it.
+        """
+        import submitit
+
+        job = Job(job.name, tuple(job.command), job.log.absolute())
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        self.executor.update_parameters(name=f"attnprobe-{job.log.stem}")
+        try:
+            return _Submitted(self.executor.submit(RemoteJob(job, str(Path.cwd()))), self, job.log)
+        except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, OSError) as error:
+            raise UserError(
+                f"the cluster did not take the job {job.name}: {' '.join(str(error).split())}. launcher.parameters.NAME=… "
+                f"says what a job needs; NAME=null leaves it to the cluster"
+            ) from None
+
+    def queue(self) -> Mapping[str, tuple[str, str]] | None:
+        """Job id → its state and the reason for it, of this user's jobs; asked at most once in `poll_seconds`. None: not
+        known."""
+        if time.monotonic() - self._asked >= self.poll_seconds:
+            asked = _asked_of("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r")
+            if asked is not None:  # a queue that does not answer says nothing of its jobs
+                rows = [line.strip().split("|") for line in asked.splitlines()]
+                self._queue = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
+            self._asked = time.monotonic()
+        return self._queue
+
+    def waiting(self) -> str:
+        """`3 queued: Resources, Priority`."""
+        queue = self.queue() if self.on_slurm else None
+        reasons = [reason for state, reason in (queue or {}).values() if state == "PENDING"]
+        return f"{len(reasons)} queued: {', '.join(dict.fromkeys(reasons))}" if reasons else ""
+
+
+Places = Machine | Cluster
+"""Where jobs run: `count` at the same time."""
+
+
+def _asked_of(*command: str) -> str | None:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """The graphics cards that this process may use, as `CUDA_VISIBLE_DEVICES` names them (numbers or UUIDs)."""
+    import torch  # takes seconds, which a sweep on a cluster need not wait for
+
+    count = torch.cuda.device_count()
+    listed = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return listed[:count] if listed else [str(number) for number in range(count)]
+
+
+def places_of(launcher: Mapping[str, Any], *, on_gpu: bool, logs: Path) -> Places:
+    """Where jobs run, by the settings of conf/launcher.
+
+    Args:
+        launcher: the settings.
+        on_gpu: the jobs may use graphics cards.
+        logs: directory of the logs.
+
+    Raises:
+        UserError: a setting cannot be used.
+    """
+    if launcher["name"] == "submitit":
+        folder = logs / "submitit"
+        return Cluster(launcher["workers"], launcher["cluster"], launcher["parameters"], folder, on_gpu=on_gpu)
+    return Machine(launcher["workers"], visible_gpus() if on_gpu else [])
+
+
+def last_error(log: Path, status: int) -> str:
+    """One line that says why a job with this exit status failed: the last error message of its last attempt, else its
+    last line; for a signal its name."""
+    if status < 0:
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+        return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    try:
+        text = re.split(r"(?m)^--- \d{4}-\d\d-\d\d .*$", log.read_text("utf-8", errors="replace"))[-1]
+    except OSError as error:
+        return f"no log: {error.strerror}"
+    # a progress bar draws itself again after a carriage return
+    lines = [line for line in map(str.strip, re.split(r"[\r\n]+", text)) if line and "HYDRA_FULL_ERROR=1" not in line]
+    messages = [line for line in lines if re.match(r"(attnprobe: |[\w.]*(Error|Exception|Interrupt|Exit)\b)", line)]
+    return (messages or lines or ["no word in its log"])[-1]
+
+
+def command(overrides: Sequence[str], options: Sequence[str] = ()) -> tuple[str, ...]:
+    """The command line of one job: a single run of this program, which leaves a finished run as it is."""
+    policy = [] if any(part.startswith("on_finished=") for part in overrides) else ["on_finished=skip"]
+    return (sys.executable, "-P", "-m", "attnprobe", *options, *overrides, *policy)
+
+
+def options_of(hydra: Any) -> list[str]:
+    """What else stands on this process's command line and decides a job's settings: Hydra's own options."""
+    found = []
+    for source in hydra.runtime.config_sources:
+        found += ["--config-dir", source.path] if source.provider == "command-line" else []
+    if hydra.job.config_name != "config":
+        found += ["--config-name", hydra.job.config_name]
+    return found + [one for one in hydra.overrides.hydra if one.lstrip("+~").startswith("hydra.searchpath")]
+
+
+def planned(
+    load: Callable[[list[str]], DictConfig], job_overrides: Sequence[Sequence[str]], first: int
+) -> tuple[list[Job], bool]:
+    """The jobs of a sweep, and whether one of them may use a graphics card.
+
+    Args:
+        load: a job's settings → its configuration, Hydra's part included.
+        job_overrides: every job's settings as they stand on a command line.
+        first: the number of the first job.
+
+    Raises:
+        UserError: a job has a mistake in its settings: what it would end with itself, found before any job has begun.
+    """
+    from attnprobe.runs.answers import answer
+    from attnprobe.runs.devices import refuse_several_devices
+    from attnprobe.runs.prepare import is_finished
+    from attnprobe.runs.settings import constructible
+
+    common = set(job_overrides[0]).intersection(*job_overrides[1:]) if len(job_overrides) > 1 else set()
+    jobs, on_gpu = [], False
+    for number, given in enumerate(job_overrides, start=first):
+        name = " ".join(part for part in given if part not in common) or "(as configured)"
+        try:
+            config = copy.deepcopy(load(list(given)))
+            logs, options = Path(config.hydra.sweep.dir), options_of(config.hydra)
+            with open_dict(config):
+                del config["hydra"]
+            settings = constructible(config, list(given))
+            refuse_several_devices(config.trainer)
+            done = settings is not None and config.on_finished in (None, "skip") and is_finished(settings)
+        except (UserError, OmegaConfBaseException, HydraException) as raised:
+            error = raised if isinstance(raised, UserError) else raised.__cause__
+            message = str(error) if isinstance(error, UserError) else answer(raised, list(given))
+            raise UserError(f"{message} (in the job {name}; no job was started)") from None
+        on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
+        part = {} if settings is None else settings.config
+        stem = f"-{part['data']['name']}-{part['model']['name']}-seed{part['seed']}" if part else ""
+        log = logs / (re.sub(r"[^\w.+-]+", "_", f"{number}{stem}") + ".log")
+        # None for a study, which has many directories, and for a run whose teacher is not trained yet
+        directory = None if settings is None else settings.directory
+        jobs.append(Job(name, command(given, options), log, directory=directory, done=done))
+    return jobs, on_gpu
+
+
+@answering_disk()
+def launch(jobs: Sequence[Job], places: Places, *, logs: Path, title: str = "") -> list[Outcome]:
+    """Run what is not done, and say on standard output what happens.
+
+    Args:
+        jobs: all of them.
+        places: where they run.
+        logs: directory of the logs; for the first line.
+        title: begins the first line.
+
+    Returns:
+        one outcome per job; a job that was done before has status 0 and took no time.
+    """
+    left = sum(not job.done for job in jobs)
+    rest = f"{left} to run on {places.words}; logs in {logs}" if left else "nothing to run"
+    say(f"{title}{_counted(len(jobs), 'job')}: {len(jobs) - left} done, {rest}")
+    ended = 0
+
+    def on_end(outcome: Outcome) -> None:
+        nonlocal ended
+        ended += 1
+        state = f"done in {outcome.seconds:.0f} s" if outcome.succeeded else f"FAILED {outcome.why}"
+        say(f"[{ended}/{left}] {outcome.job.name}: {state}")
+
+    return run_jobs(jobs, places, on_end)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def say(line: str) -> None:
+    """Print a line at once, its hidden characters as escapes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(visible(line).encode(encoding, errors="replace").decode(encoding), flush=True)
+
+
+def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
+    """The closing words: a table of every job's headline numbers, then what failed, and where to read on."""
+    import pandas as pd
+
+    from attnprobe.report.terminal import headline
+    from attnprobe.results.numbers import read_numbers
+
+    rows = []
+    for outcome in outcomes:
+        done = "done before" if outcome.job.done else f"{outcome.seconds:.0f} s"
+        row: dict[str, Any] = {"job": visible(outcome.job.name), "state": done if outcome.succeeded else "FAILED"}
+        if outcome.succeeded and outcome.job.directory is not None:
+            with suppress(OSError, ValueError, KeyError):  # no reason to lose the others
+                for name, value in headline(read_numbers(outcome.job.directory)).items():
+                    if not any(known.startswith(f"{name.split('/')[0]}/") for known in row):  # a probe's first one
+                        row[name] = value
+        rows.append(row)
+    table = pd.DataFrame(rows).iloc[:, : SHOWN_PROBES + 3]
+    with pd.option_context("display.max_colwidth", None, "display.width", None):
+        lines = table.to_string(index=False, na_rep="", float_format="{:.3f}".format).splitlines()
+    for line in lines:
+        say(line)
+    failed = [outcome for outcome in outcomes if not outcome.succeeded]
+    for outcome in failed:
+        say(f"FAILED {outcome.job.name} {outcome.why}")
+        if outcome.status is not None:
+            say(f"       log: {outcome.job.log}")
+    if failed:
+        say("the same command again runs what is missing")
+    if len(failed) < len(outcomes):
+        say(f"report: python -m attnprobe.report {output}")
+
+
+def objective(directory: Path) -> float | None:
+    """What a search for settings optimises: the chosen epoch's validation metric by which that epoch was chosen
+    (`training.recipe.selection_metric`; higher is better, but for `loss`); None where nothing was trained.
+
+    Raises:
+        UserError: no finished run there, or a damaged one.
+    """
+    from attnprobe.results.directory import RunDirectory
+    from attnprobe.results.table import read_results
+
+    manifest = RunDirectory(directory).manifest()
+    if manifest["chosen_epoch"] is None:
+        return None
+    metric = f"validation_{manifest['training']['training']['recipe']['selection_metric']}"
+    curve = read_results(directory, probe="training")
+    return float(curve["value"][(curve["metric"] == metric) & (curve["step"] == manifest["chosen_epoch"])].iloc[0])

@@ -1,0 +1,290 @@
+"""A finished run loaded again: its classifier, its text pipeline, and what it says about new text."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.errors import UserError
+from attnprobe.core.readout import Readout
+from attnprobe.data.pipeline import TextPipeline
+from attnprobe.data.vocabulary import Vocabulary
+from attnprobe.exact import smallest_flipping_set
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.table import findings_of
+from attnprobe.importance.base import Subject
+from attnprobe.importance.base import names as built_in_names
+from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.models.trained import TrainedModel
+from attnprobe.report.notebook import EXPLAINED, SENTENCE, Explanation
+from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
+from attnprobe.results.files import damaged
+from attnprobe.results.saved_settings import read_settings
+from attnprobe.results.table import IMPORTANCES
+from attnprobe.runs.build import construct, importances_of, is_whole
+from attnprobe.runs.validation import check_saved
+
+PARTS = ("encoder", "attention", "decoder")
+"""What a model of three stages consists of."""
+BESIDE_ATTENTION = ("gradient", "leave_one_out")
+"""Importances that `TrainedRun.explain` gives in addition to the attention where neither the call nor the run names any."""
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained classifier with everything that new text needs.
+
+    Attributes:
+        classifier: in eval mode, on the CPU.
+        pipeline: text → batch; holds the vocabulary and the classes' names.
+        config: the run's resolved settings.
+        directory: where it was read from.
+    """
+
+    classifier: TrainedModel
+    pipeline: TextPipeline
+    config: dict[str, Any]
+    directory: Path
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Word ↔ id."""
+        return self.pipeline.vocabulary
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Names of the classes, in the order of the logits."""
+        return self.pipeline.classes
+
+    @cached_property
+    def sentence(self) -> str:
+        """What the run's tests say first of its attention; empty where it has no tables."""
+        try:
+            return str(findings_of(read_run(self.directory))["sentence"].iloc[0])
+        except UserError:
+            return ""
+
+    def outputs(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> tuple[Batch, Outputs]:
+        """One forward pass over new texts, in this order; the arguments are those of `TextPipeline.batch_of`.
+
+        Raises:
+            UserError: no text, a text without any word, or questions that are missing or not asked for.
+        """
+        batch = self.pipeline.batch_of(texts, questions, candidates)
+        with torch.no_grad():
+            return batch, self.classifier(batch)
+
+    def explain(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        questions: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+        *,
+        importance: Sequence[str] | None = None,
+    ) -> Explanation:
+        """Prediction, attention and importance for new texts; a notebook shows them as heat maps.
+
+        Args:
+            texts: raw texts.
+            questions: one per text, where the run was trained with questions (`task=qa`).
+            candidates: names of the classes that each text may be answered with; None: all.
+            importance: names of importances, built-in ones, an installed package's, or those that the run has settings for
+                (`importances=[…]`); None: the run's own list, `gradient` and `leave_one_out` where it has none, and those
+                that are defined for a model that attends to sentences. `()` computes none.
+
+        Returns:
+            a DataFrame with one row per text: `text`, `question` (where there is one), `prediction` (name of the class;
+            multi-label: list of names), `probability` (of every class, by name), and lists of the same length:
+
+            - `tokens`, and `attention`, which sums to 1. A hierarchical model attends to sentences: its `tokens` are
+              whole sentences, and `words` and `word_attention` hold the words of each.
+            - `gradient`: |word vector · ∂ŷ/∂word vector|, the attention held fixed, as shares that sum to 1; NaN where
+              all gradients are 0 (`attnprobe.importance.gradients`).
+            - `leave_one_out`: total variation distance, 0 to 1, between the predictions without the token and with it;
+              NaN in a text of one word (`attnprobe.importance.leave_one_out`).
+            - every other importance that was asked for, by its name (`attnprobe.importance`).
+            - `flipping_set`: True for the fewest positions whose erasure from the attention changes the decision, to
+              `flips_to`; missing and all False where it is proved that no erasure does. Both are left out where that
+              optimum is not known: several labels, questions, candidates (`attnprobe.exact`).
+
+        Raises:
+            UserError: no text, a text without any word, questions that are missing or not asked for, or a measure that
+                is unknown or that this model does not allow.
+        """
+        batch, outputs = self.outputs(texts, questions, candidates)
+        probability = probabilities(outputs.logits, self.classifier.task)
+        readout = self.classifier.readout(batch, outputs)
+        subject = self._subject(texts, batch, outputs, readout, importance)
+        measured = {name: one.shown(subject) for name, one in subject.importances.items() if name != "attention"}
+        flips = self._flips(readout)
+        rows = []
+        for number, text in enumerate(texts):
+            content = outputs.content[number]
+            row: dict[str, Any] = {"text": text}
+            if questions is not None:
+                row["question"] = questions[number]
+            row |= self._predicted(probability[number])
+            row |= {"tokens": self.pipeline.tokens(text), "attention": outputs.attention[number][content].tolist()}
+            row |= {name: values[number][content].tolist() for name, values in measured.items()}
+            row |= flips[number]
+            if outputs.word_attention is not None:
+                weights = outputs.word_attention[number][batch.content[number]].tolist()
+                row |= sentences_of(row["tokens"], weights, words_per_sentence(batch)[number])
+            rows.append(row)
+        explanation = Explanation(rows)
+        explanation.attrs[SENTENCE] = self.sentence
+        explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in subject.importances.items()}}
+        return explanation
+
+    def _predicted(self, probability: Float[Tensor, " classes"]) -> dict[str, Any]:
+        """What the model says of one text, in the names of the classes."""
+        by_name = dict(zip(self.classes, probability.tolist(), strict=True))
+        if self.classifier.task is Task.MULTI_LABEL:
+            return {"prediction": [name for name, p in by_name.items() if p > 0.5], "probability": by_name}
+        return {"prediction": self.classes[int(probability.argmax())], "probability": by_name}
+
+    def _flips(self, readout: Readout) -> list[dict[str, Any]]:
+        """The smallest flipping set of every text; nothing where that optimum is not known."""
+        if readout.position_logits is None or self.classifier.task is Task.MULTI_LABEL:
+            return [{}] * len(readout.attention)
+        flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
+        return [
+            {
+                "flipping_set": members[content].tolist(),
+                "flips_to": self.classes[other] if other >= 0 else None,
+            }
+            for members, content, other in zip(
+                flipping.members, readout.content, flipping.flips_to.tolist(), strict=True
+            )
+        ]
+
+    def _subject(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        batch: Batch,
+        outputs: Outputs,
+        readout: Readout,
+        names: Sequence[str] | None,
+    ) -> Subject:
+        """The new texts with the chosen importances, those that are not defined for this model left out if nobody named
+        them; see `explain`."""
+        parts = self.config.get("importance") or {}
+        known = sorted({*parts, *built_in_names()})
+        if names is not None and (
+            not isinstance(names, list | tuple | set | frozenset) or not all(name in known for name in names)
+        ):
+            raise UserError(f"importance={names!r}: expected a list of any of {', '.join(known)}, or None")
+        chosen = importances_of(self.config.get("importances") or BESIDE_ATTENTION if names is None else names, parts)
+        subject = Subject(
+            self.classifier,
+            batch,
+            outputs,
+            readout,
+            self.vocabulary.words,
+            chosen,
+            int(self.config.get("seed", 0)),
+            self.classes,
+        )
+        for name, one in list(chosen.items()):
+            try:
+                one.refuse(self.classifier)
+                one.prepare_texts(texts, [self.pipeline.tokens(text) for text in texts])
+            except UserError:
+                if names is not None:
+                    raise
+                del chosen[name]
+                continue
+            if not one.is_defined(subject):
+                del chosen[name]
+        return subject
+
+
+def sentences_of(words: Sequence[str], weights: Sequence[float], lengths: Sequence[int]) -> dict[str, Any]:
+    """A text of a hierarchical model: its sentences as tokens, and the words of each with their attention."""
+    sentences = by_sentence(words, lengths)
+    return {
+        "tokens": [" ".join(sentence) for sentence in sentences],
+        "words": sentences,
+        "word_attention": by_sentence(weights, lengths),
+    }
+
+
+def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:
+    """The trained classifier, vocabulary and settings of a finished run, ready for new text.
+
+    Args:
+        directory: a run directory with its manifest.
+        trusted: packages besides attnprobe whose encoders, attentions, … the run's settings may name: yours, for models
+            of your own. A run directory from somebody else is data, and not code: see docs/faq.md for what is checked.
+
+    Raises:
+        UserError: no finished run there, or its settings name anything but a class of the kind that belongs at that place
+            (`attnprobe.runs.validation`).
+        DamagedRun: one of its files is missing, cut off or changed; it is named.
+    """
+    run = RunDirectory(directory)
+    run.verify([CONFIG, VOCABULARY, PIPELINE, WEIGHTS])
+    config = checked_settings(run.path, trusted)
+    pipeline = TextPipeline.load(run.path)
+    if is_whole(config["model"]):
+        return with_tokenizer(run, config, pipeline)
+    try:
+        weights = load_file(run / WEIGHTS)
+        # zero word vectors of the saved ones' shape, to be overwritten by them
+        embeddings = torch.zeros_like(weights["embedding.weight"])
+    except KeyError as error:
+        raise damaged(run / WEIGHTS, f"it has no tensor {error}") from None
+    except (SafetensorError, OSError) as error:
+        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    if len(embeddings) != len(pipeline.vocabulary):  # else known only from the first word without one
+        words = len(pipeline.vocabulary)
+        raise damaged(run / WEIGHTS, f"it has {len(embeddings):,} word vectors, and the vocabulary {words:,} words")
+    classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
+    if broken := [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]:
+        raise damaged(run / WEIGHTS, f"{broken[0]} holds NaN or infinity")
+    try:
+        classifier.load_state_dict(weights)
+    except RuntimeError as error:
+        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    return TrainedRun(classifier.eval(), pipeline, config, run.path)
+
+
+def with_tokenizer(run: RunDirectory, config: dict[str, Any], pipeline: TextPipeline) -> TrainedRun:
+    """A run of a model with a tokenizer of its own; its architecture and tokenizer are read from where its settings say,
+    never over the network."""
+    whole = instantiate(config["model"])
+    classifier: TrainedModel = whole(class_names=pipeline.classes, task=pipeline.task, trains=True, offline=True)
+    try:
+        classifier.load_state_dict(load_file(run / WEIGHTS))
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
+    return TrainedRun(classifier.eval(), replace(pipeline, pieces=classifier.reader), config, run.path)
+
+
+def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
+    """A run's settings, of which every class has been checked and none is constructed yet."""
+    try:
+        config = read_settings(directory)
+    except OSError:
+        raise UserError(f"{directory} holds no config.yaml: expected a run directory as it was written") from None
+    check_saved(config, RunDirectory(directory) / CONFIG, trusted)
+    if is_whole(config.get("model")):
+        return config
+    if absent := [part for part in PARTS if not isinstance(config.get("model"), dict) or part not in config["model"]]:
+        raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
+    return config

@@ -1,0 +1,169 @@
+"""Whether a run directory may be written to: what is there already, and what is asked for."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.module import TextDataModule
+from attnprobe.results.directory import CONFIG, PLAYGROUND, TRAINED, examples_file, table_file
+from attnprobe.results.files import DamagedRun, damaged, records_of
+from attnprobe.results.fingerprint import fingerprint, flattened
+from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.build import importances_of
+from attnprobe.runs.settings import SPLIT, Settings
+
+POLICIES = ("error", "skip", "remeasure", "replace")
+"""What to do where the same run is finished: refuse, leave it, probe it again and keep the model and all other tables, or
+remove everything and train again."""
+
+EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), table_file("performance"))
+"""Files that every measurement writes."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The directory is this run's own, and there is something to do."""
+
+    directory: OwnRunDirectory
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Everything asked for is there, as it was written, and is to be left as it is."""
+
+    directory: OwnRunDirectory
+
+
+def prepare(directory: Path, settings: Settings, on_finished: str) -> Ready | Finished:
+    """Make the directory ready for this run. Nothing is changed in one that is refused.
+
+    Raises:
+        UserError: the directory holds another run, something else, this run finished with `on_finished=error`, or this
+            run trained on inputs that have changed since.
+        DamagedRun: what the training left there is not as it was written.
+    """
+    if on_finished not in POLICIES:
+        raise UserError(f"on_finished={on_finished}: expected {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+    run = OwnRunDirectory(directory)
+    manifest = None
+    if on_finished != "replace":
+        run.settle()
+        manifest = run.read_manifest()
+        left = standing(run, manifest, settings)
+        if manifest is not None and not left and on_finished != "remeasure":
+            if on_finished == "skip":
+                return Finished(run)
+            raise UserError(
+                f"{directory} already holds this finished run ({', '.join(manifest['tables'])}): look at it with "
+                f"attnprobe.read_results('{directory}'), or add on_finished=remeasure to probe it again, "
+                f"on_finished=replace to train it again as well, on_finished=skip to leave it, or output=… to put a second "
+                f"one elsewhere"
+            )
+    try:
+        run.refuse_foreign()
+        if on_finished == "replace" or not run.is_trained:
+            run.clear()
+        run.mark()
+        if manifest is None:
+            run.write_config(OmegaConf.to_yaml(settings.config))
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
+        ) from error
+    return Ready(run)
+
+
+def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings) -> list[str]:
+    """What is left to measure of what these settings ask for, by file name. What the training left is compared with its
+    checksums, and its inputs with what they were.
+
+    Raises:
+        UserError: the directory holds a run with other settings, or its inputs have changed.
+        DamagedRun: a file that only another training could replace is not as it was written.
+    """
+    asked = [*EVERY_RUN, *(table_file(name) for name in settings.config["probe"])]
+    if not run.is_trained:
+        if manifest is None:
+            return asked
+        raise damaged(run / TRAINED, "it is missing")
+    trained = run.training()
+    if trained.get("training_fingerprint") != fingerprint(settings.training):
+        state = "a finished run" if manifest is not None else "a run, not finished,"
+        raise UserError(
+            f"{run.path} already holds {state} with other settings ({differing(trained, settings)}): choose another "
+            f"run_dir, or on_finished=replace to lose the old one"
+        )
+    refuse_changed_inputs(run.path, trained, settings)
+    if manifest is None:
+        return asked
+    waiting = [name for name in asked if name not in manifest["files"]]
+    tables = manifest["tables"]
+    for name, part in settings.config["probe"].items():
+        if name in tables and not (tables[name].get("settings") == part and same_importances(tables[name], settings)):
+            waiting.append(table_file(name))
+    for name in (name for name in asked if name not in waiting):
+        try:
+            run.verify([name])
+        except DamagedRun as error:  # it can be measured again
+            waiting.append(name)
+            print(f"attnprobe: {error.args[0].split('. Copy')[0]}. It is measured again", file=sys.stderr, flush=True)
+    return waiting
+
+
+def same_importances(table: dict[str, Any], settings: Settings) -> bool:
+    """Whether the importances of a table, by its entry in the manifest, were measured with these settings, and from files
+    that are what they were."""
+    now = settings.config["importance"]
+    said = list(table.get("importances", {}).values())
+    if not all(one.get("settings") == now.get(one.get("name")) for one in said):
+        return False
+    return all(
+        one["files"] == records_of(importances_of([one["name"]], now)[one["name"]].files())
+        for one in said
+        if one.get("files")
+    )
+
+
+def is_finished(settings: Settings) -> bool:
+    """Whether everything that these settings ask for is in their run directory, as it was written, and the inputs are
+    what they were; changes nothing.
+
+    Raises:
+        UserError: the settings cannot be used as they are, or what is there is damaged or another run.
+    """
+    run = OwnRunDirectory(settings.directory)
+    manifest = run.read_manifest()
+    return manifest is not None and not standing(run, manifest, settings)
+
+
+def input_records(data: TextDataModule) -> dict[str, Any]:
+    """The SHA-256 of every local file that the data are read from, by the setting that names it."""
+    return records_of(data.input_files())
+
+
+def refuse_changed_inputs(directory: Path, trained: dict[str, Any], settings: Settings) -> None:
+    """Whether the files that a run was trained on are what they were.
+
+    Raises:
+        UserError: one has changed since, has gone, or has come.
+    """
+    before = trained.get("inputs", {})
+    now = input_records(settings.data())
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    if changed:
+        raise UserError(
+            f"{directory} was trained on other data under the same name: the content of {changed[0]} has changed since. "
+            f"Train again with on_finished=replace, or elsewhere with output=…"
+        )
+
+
+def differing(trained: dict[str, Any], settings: Settings) -> str:
+    """The first few settings in which a trained run differs, as `key: theirs → ours`."""
+    theirs, ours = flattened(trained.get("training", {})), flattened(settings.training)
+    keys = [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]
+    shown = [f"{key}: {theirs.get(key)} there, {ours.get(key)} here" for key in keys[:3]]
+    return "; ".join(shown + (["…"] if len(keys) > 3 else []))

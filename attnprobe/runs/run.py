@@ -1,0 +1,232 @@
+"""One run, top to bottom: settings → data → model → fit → test with probes → tables → figures → manifest."""
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from hydra.utils import instantiate
+from lightning import seed_everything
+from lightning.pytorch.loggers import Logger, WandbLogger
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.data_warnings import tell_section
+from attnprobe.data.local_files import SPLITS
+from attnprobe.data.module import TextDataModule
+from attnprobe.data.teacher import Teacher
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.table import FILE as FINDINGS
+from attnprobe.findings.table import kept_findings
+from attnprobe.importance.base import Importance
+from attnprobe.models.trained import TrainedModel
+from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.report.figures import save_figures
+from attnprobe.results.directory import (
+    PLAYGROUND,
+    STAGING,
+    WHOLE_SPLIT,
+    RunDirectory,
+    examples_file,
+    figure_file,
+    table_file,
+)
+from attnprobe.results.files import DamagedRun
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.manifest import SECTION
+from attnprobe.results.numbers import Numbers
+from attnprobe.results.table import IMPORTANCES, Rows, Told, told
+from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.build import importances_of, untrained
+from attnprobe.runs.collecting import PredictionCollector
+from attnprobe.runs.devices import is_worker_rank, refuse_several_tasks
+from attnprobe.runs.forecasts import Forecast
+from attnprobe.runs.lock import locked
+from attnprobe.runs.logger import ExampleProgress, tracked
+from attnprobe.runs.playground import PlaygroundCollector, chosen
+from attnprobe.runs.prepare import Finished, prepare
+from attnprobe.runs.settings import SPLIT, Settings
+from attnprobe.runs.tables import write_tables
+from attnprobe.runs.training import test
+from attnprobe.runs.weights import train
+
+# What is known of a whole split, as rows of tables: the curve of the training, and the test metrics.
+
+
+def training_rows(curve: list[dict[str, float]]) -> Rows:
+    """Every epoch's metrics as rows about the whole split; the step is the epoch, from 0."""
+    rows = Rows()
+    whole = np.array([WHOLE_SPLIT])
+    for metric in sorted({name for epoch in curve for name in epoch}):
+        values = np.array([epoch.get(metric, np.nan) for epoch in curve])
+        rows.add(metric.replace("/", "_"), whole, values[None], np.arange(len(curve)))
+    return rows
+
+
+def performance_rows(performance: Mapping[str, Tensor], count: int) -> Rows:
+    """The test metrics as rows about the whole split of `count` texts; F1 has one row per class (step)."""
+    rows = Rows()
+    whole = np.array([WHOLE_SPLIT])
+    for metric, value in performance.items():
+        numbers = value.double().cpu().numpy()
+        if numbers.ndim:
+            rows.add(metric, whole, numbers[None], np.arange(len(numbers)))
+        else:
+            rows.add(metric, whole, numbers[None])
+    rows.add("examples", whole, np.array([count]))
+    return rows
+
+
+LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
+
+
+def run(config: DictConfig, *, sweep: bool = False) -> Path:
+    """Train one classifier, or load one that is trained, and examine it with the configured probes.
+
+    Args:
+        config: the composed configuration (conf/config.yaml).
+        sweep: this is one job of several: a finished one is skipped and not an error.
+
+    Returns:
+        the run directory; its manifest is written.
+
+    Raises:
+        UserError: a setting, a file or the data cannot be used; nothing half-written is left behind.
+    """
+    if config.study is not None:
+        raise UserError(
+            f"experiment={config.experiment} is a study of several runs: start it with `python -m attnprobe "
+            f"+experiment={config.experiment}`, or with attnprobe.runs.studies.carry_out_study"
+        )
+    refuse_several_tasks()
+    settings = Settings.of(config)
+    directory = settings.directory
+    policy = settings.config["on_finished"] or ("skip" if sweep else "error")
+    probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
+    importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
+    for importance in importances.values():
+        importance.files()  # refuses those that are missing
+    if is_worker_rank():
+        if not RunDirectory(directory).is_trained:
+            carry_out(settings, OwnRunDirectory(directory), [], {}, None)
+        return directory
+    with locked(directory):
+        prepared = prepare(directory, settings, policy)
+        if isinstance(prepared, Finished):
+            return directory
+        own = prepared.directory
+        try:
+            with tracked(settings, own) as logger:
+                carry_out(settings, own, probes, importances, logger)
+                if FINDINGS in own.names() or not own.has(FINDINGS):
+                    own.declare(FINDINGS)  # made of the tables: where it is missing, readers make it
+                    with suppress(DamagedRun):  # another probe's table: whoever reads it is told
+                        kept_findings([read_run(directory)], directory)
+                if isinstance(logger, WandbLogger):
+                    from attnprobe.report.tracking import log_results
+
+                    shown = {key: settings.config["logger"][key] for key in ("log_text", "log_model", "examples")}
+                    log_results(logger.experiment, directory, **shown)
+        except BaseException:
+            # what is trained is kept for the next try; anything less is removed
+            if not own.is_trained:
+                own.discard()
+            raise
+    return directory
+
+
+def carry_out(
+    settings: Settings,
+    directory: OwnRunDirectory,
+    probes: list[Probe],
+    importances: Mapping[str, Importance],
+    logger: Logger | None,
+) -> None:
+    """Everything between the prepared directory and the manifest, which is written last."""
+    started, config = time.time(), settings.config
+    seed_everything(config["seed"], workers=True, verbose=False)
+    data, teacher, classifier = opened(settings, probes, importances)
+    trained = train(settings, directory, data, classifier, logger)
+    trained_at = time.time()
+
+    words = data.vocabulary.words
+    runner = ProbeRunner(probes, config["seed"], words, importances, data.classes)
+    forecast = Forecast(data.splits[SPLIT], runner=runner)
+    predictions = PredictionCollector()
+    playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
+    title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
+    progress = ExampleProgress(data.sizes, title)
+    test(classifier, data, hardware=config["trainer"], callbacks=[forecast, runner, predictions, playground, progress])
+
+    rows = {
+        "training": training_rows(trained["curve"]),
+        "performance": performance_rows(classifier.performance, data.sizes[SPLIT]),
+    } | runner.rows
+    before = directory.read_manifest() or {"tables": {}, "files": {}}
+    directory.write_config(OmegaConf.to_yaml(config))
+    predictions.write(data.splits[SPLIT], directory.place(examples_file(SPLIT)))
+    playground.write(directory.place(PLAYGROUND))
+    tables = before["tables"] | write_tables(directory, runner, rows, settings.identity, settings.config)
+    if config["figures"]:
+        draw_figures_of(directory, list(rows), told([{"tables": tables}]))
+    content = {
+        "run_id": settings.run_id,
+        "experiment": config["experiment"],
+        "data": config["data"]["name"],
+        "model": config["model"]["name"],
+        "seed": config["seed"],
+        "classes": data.classes,
+        "counts": data.counts,
+        SECTION: data.section,
+        "chosen_epoch": trained["chosen_epoch"],
+        "teacher": None if teacher is None else {"run_id": teacher.manifest["run_id"], "directory": config["teacher"]},
+        "tables": tables,
+        "halved_batches": classifier.halving.count,
+        "model_facts": classifier.facts,
+        "training": settings.training,
+        "training_fingerprint": fingerprint(settings.training),
+        "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},
+        "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    # a figure that somebody has deleted is no loss to those that are made now
+    kept = {
+        name: one for name, one in before["files"].items() if name.split("/")[0] != "figures" or directory.has(name)
+    }
+    directory.finish(content, trained["files"] | kept)
+
+
+def opened(
+    settings: Settings, probes: Sequence[Probe], importances: Mapping[str, Importance]
+) -> tuple[TextDataModule, Teacher | None, TrainedModel]:
+    """The data, the teacher where there is one, and the untrained model.
+
+    Raises:
+        UserError: one of them cannot be used, or a probe or an importance is not defined for such a model.
+    """
+    config, data = settings.config, settings.data()
+    data.setup("fit")
+    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
+    classifier = untrained(config, data)
+    if not is_worker_rank():
+        tell_section(str(data.name), data.section)
+    if teacher is not None:
+        data.attach_teacher(teacher)
+    for probe in probes:
+        probe.refuse(classifier)
+        probe.prepare(data)
+    for importance in importances.values():
+        importance.refuse(classifier)
+        importance.prepare(data, SPLIT)
+    return data, teacher, classifier
+
+
+def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importances: Told) -> None:
+    """Draw what these probes' tables allow."""
+    numbers = Numbers(({probe: directory.file(table_file(probe)) for probe in probes},), {IMPORTANCES: importances})
+    for path in save_figures([directory], numbers, directory.folder(STAGING) / "figures"):
+        directory.place(figure_file(path.name))  # its name is known only now

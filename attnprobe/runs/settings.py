@@ -1,0 +1,274 @@
+"""The settings of one run, and what follows from them: its name, its directory, and what decides the trained weights."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from hydra.utils import get_class, instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.module import TextDataModule
+from attnprobe.data.teacher import Teacher
+from attnprobe.models.attention import Attention
+from attnprobe.models.objectives import Objective
+from attnprobe.results.directory import CONFIG
+from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.saved_settings import check_unfinished, entries, read_settings, shown
+from attnprobe.runs.composition import resolved
+from attnprobe.runs.devices import several_devices
+from attnprobe.runs.validation import check, check_saved
+
+SPLIT = "test"
+UNIMPORTANT = ("eval_batch_size", "num_workers")
+"""Settings of the data that change no number."""
+
+REFERENCE = re.compile(
+    r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"
+)
+"""What may stand for a value: the place of another one (`${data.path}`), `${oc.select:place,default}`, the names at a place
+(`${oc.dict.keys:probe}`), and a name made of a path (`${name_of_files:${data.path}}`)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The resolved configuration of one run, and what follows from it."""
+
+    config: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: DictConfig) -> "Settings":
+        """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment.
+
+        Raises:
+            UserError: the teacher is named and not finished, a setting has a wrong type, range, key or choice, or asks for
+                more than another setting's value.
+        """
+        check_references(OmegaConf.to_container(config))
+        if config.teacher not in (None, "auto"):
+            config = config.copy()
+            config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
+        content = resolved(config)
+        check_resolved(content)
+        check(content)
+        return cls(content)
+
+    def data(self) -> TextDataModule:
+        """The data, not loaded yet."""
+        data: TextDataModule = instantiate(self.config["data"], seed=self.config["seed"])
+        return data
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The part that decides the trained weights."""
+        data = {key: value for key, value in self.config["data"].items() if key not in UNIMPORTANT}
+        part = {key: self.config[key] for key in ("model", "training", "seed")}
+        trainer = self.config["trainer"]
+        part |= {"data": data, "precision": trainer["precision"]}
+        # several devices take each step together, on that many batches: a different training from one device's
+        part |= {"devices": trainer["devices"]} if several_devices(trainer) else {}
+        return part | ({"teacher": self.teacher_id} if self.is_taught else {})
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether a teacher decides the weights: its attention is imposed, or the objective follows it."""
+        objective: dict[str, str] = self.config["training"]["recipe"].get("objective") or {}
+        goal: type[Objective] = get_class(objective.get("_target_", "attnprobe.models.objectives.CrossEntropy"))
+        part = self.config["model"].get("attention")  # a whole model has none of its own
+        attention: type[Attention] | None = None if part is None else get_class(part["_target_"])
+        return goal.taught or (attention is not None and attention.imposed)
+
+    @property
+    def teacher_id(self) -> str:
+        """The teacher's run id.
+
+        Raises:
+            UserError: this run needs a teacher and has none.
+        """
+        if self.config["teacher_id"] is None:
+            raise UserError(
+                f"model={self.config['model']['name']} with training.recipe as given learns from a teacher, and "
+                f"teacher={self.config['teacher']}: name a finished run with teacher=PATH, or teacher=auto on the command "
+                f"line, which finds or trains one"
+            )
+        return str(self.config["teacher_id"])
+
+    @property
+    def run_id(self) -> str:
+        """Data, model, seed and a fingerprint of everything else that decides the trained weights."""
+        names = f"{self.config['data']['name']}-{self.config['model']['name']}-seed{self.config['seed']}"
+        return f"{names}-{fingerprint(self.training)}"
+
+    @property
+    def directory(self) -> Path:
+        """Where this run's results go."""
+        if self.config["run_dir"] is not None:
+            return Path(self.config["run_dir"])
+        data, model = self.config["data"]["name"], self.config["model"]["name"]
+        return Path(self.config["output"]) / data / f"{model}-seed{self.config['seed']}-{fingerprint(self.training)}"
+
+    def identity(self, probe: str) -> dict[str, Any]:
+        """The identifying columns of one table."""
+        return {
+            "run_id": self.run_id,
+            "experiment": self.config["experiment"],
+            "data": self.config["data"]["name"],
+            "model": self.config["model"]["name"],
+            "seed": self.config["seed"],
+            "split": "validation" if probe == "training" else SPLIT,
+            "probe": probe,
+        }
+
+
+def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | None:
+    """What can be said of a run before it begins: its settings are right, its files are there, its parts can be built.
+
+    Args:
+        config: the composed configuration.
+        overrides: the settings given on the command line, `key=value` each.
+
+    Returns:
+        the run's settings; None for a study, which has many runs, and where the run's teacher is not trained yet.
+
+    Raises:
+        UserError, InstantiationException: a mistake in the settings.
+    """
+    content = resolved(config)
+    check(content)
+    if config.run is None:
+        Settings(content).data().check_files()
+    if config.study is not None:
+        instantiate(content["study"])
+        return None
+    settings = Settings.of(resumed(config, overrides))
+    for part in (*settings.config["probe"].values(), settings.config["training"]["recipe"]):
+        instantiate(part)
+    settings.data()
+    if settings.config["teacher"] == "auto" and settings.is_taught:
+        return None
+    assert settings.directory  # refused where a teacher is missing
+    return settings
+
+
+def check_references(content: Any, place: tuple[str, ...] = ()) -> None:
+    """Refuse settings that ask for more than the value of another setting: the environment, the clock, code's results.
+
+    All settings are written into the run directory, tables and W&B; a secret of the environment has no place there.
+
+    Raises:
+        UserError: names the first such setting.
+    """
+    for key, value in entries(content):
+        here = (*place, str(key))
+        if isinstance(value, str) and "${" in REFERENCE.sub("", REFERENCE.sub("", value)):
+            raise UserError(
+                f"{shown(here)}={ascii(value[:200])[1:-1]}: expected a value, or the place of another setting such as "
+                f"${{data.path}}. Settings are written down in every run, so that the environment and the clock are not "
+                f"looked up; where the value may be known, let your shell fill it in"
+            )
+        check_references(value, here)
+
+
+def check_resolved(content: Any, place: tuple[str, ...] = ()) -> None:
+    """Refuse a text that would be read as a reference when the settings are read again."""
+    for key, value in entries(content):
+        here = (*place, str(key))
+        if "${" in str(key) or (isinstance(value, str) and "${" in value):
+            raise UserError(
+                f"{shown(here)}: the characters ${{ may not be used in a setting's name or value: leave them out"
+            )
+        check_resolved(value, here)
+
+
+RESUMED = (
+    "run",
+    "probe",
+    "importance",
+    "importances",
+    "trainer",
+    "logger",
+    "launcher",
+    "figures",
+    "on_finished",
+    "trusted",
+)
+"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
+everything else is as the run was trained with."""
+
+
+def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """With `run=PATH` that run's settings, with the probes and the hardware of this command line; without it, `config`.
+
+    Args:
+        config: the composed configuration.
+        overrides: the settings given on the command line, `key=value` each.
+
+    Raises:
+        UserError: no run there, a setting that is the run's own, or a class from outside the trusted packages.
+    """
+    if config.run is None:
+        return config
+    given = {one: re.split(r"[./@=]", one.lstrip("+~"))[0] for one in overrides}
+    free = tuple(f"data.{name}=" for name in UNIMPORTANT)
+    allowed = (*RESUMED, "experiment", "teacher")
+    if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
+        raise UserError(
+            f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
+            f"only these may be given: probe, importances, trusted, +experiment (its probes), teacher, trainer, logger, "
+            f"figures, on_finished, {' '.join(free)}"
+        )
+    if config.teacher == "auto" and "teacher" in given.values():
+        raise UserError(f"run={config.run} with teacher=auto: name the teacher, a finished run's directory")
+    if config.on_finished == "replace":
+        raise UserError(
+            f"run={config.run} with on_finished=replace would remove that model and all its tables: on_finished=remeasure "
+            f"measures the probes named here again and keeps the rest"
+        )
+    path = Path(config.run)
+    try:
+        saved = read_settings(path)
+    except OSError:
+        raise UserError(
+            f"run={path}: no run of attnprobe there (no config.yaml); expected a run directory such as "
+            f"{config.output}/testbed/lstm_additive-seed0-…"
+        ) from None
+    source = path / CONFIG
+    check_saved(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
+    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    check_layout(saved, content, source)
+    check_unfinished(path)
+    decided = {*RESUMED, *given.values()}
+    merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
+    given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair
+    merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}
+    merged["trainer"] |= {name: saved["trainer"][name] for name in ("precision", "devices")}  # part of the training
+    return OmegaConf.create(merged | {"run_dir": str(path), "run": None})
+
+
+def check_layout(saved: Mapping[str, Any], content: Mapping[str, Any], path: Path) -> None:
+    """Whether saved settings have the parts that every run has, and no others.
+
+    Raises:
+        UserError: names the first that is missing, unknown, or of another kind.
+    """
+    if unknown := [key for key in saved if key not in content]:
+        raise UserError(f"{path}: {shown((unknown[0],))} is not a setting of a run: expected {', '.join(content)}")
+    for key in ("data", "model", "training", "trainer"):
+        if not isinstance(saved.get(key), dict):
+            raise UserError(f"{path}: {key} is missing or no group of settings: it is damaged or not of a run")
+    for key, names in {"trainer": ("precision", "devices"), "model": ("name",), "data": ("name",)}.items():
+        if absent := [name for name in names if name not in saved[key]]:
+            raise UserError(f"{path}: {key}.{absent[0]} is missing: it is damaged or not of a run")
+    kinds: dict[str, Any] = {
+        "seed": int,
+        "experiment": str,
+        "teacher": (str, NoneType),
+        "study": NoneType,
+        "run_dir": (str, NoneType),
+    }
+    for key, kind in kinds.items():
+        if not isinstance(saved.get(key), kind) or saved.get(key) == "auto":
+            raise UserError(f"{path}: {key}={ascii(saved.get(key))[:80]} is not a setting of a finished run")

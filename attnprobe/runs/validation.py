@@ -1,0 +1,363 @@
+"""The one check of settings, of a command line, of a sweep's and a study's runs, and of those that a run directory holds.
+
+What is constructed (`_target_`) is imported, and its arguments are checked by their annotations (`attnprobe.core.settings`);
+so a class of another package needs no further description. Saved settings may come from anybody: of these only classes
+of the packages that are trusted are imported, each has to be a class of the kind that its place asks for, and nothing is
+called.
+"""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import visible
+from attnprobe.core.settings import (
+    Count,
+    Dropout,
+    Name,
+    NotNegative,
+    Part,
+    Portion,
+    Positive,
+    Seed,
+    Share,
+    Size,
+    Whole,
+    arguments,
+    check_arguments,
+    check_settings,
+    check_value,
+    listed,
+    nearest,
+    part_of,
+    setting_type,
+    shown,
+    words,
+)
+from attnprobe.data.module import TextDataModule
+from attnprobe.findings.studies.base import Study
+from attnprobe.importance.base import Importance
+from attnprobe.models.classifier import AttentionClassifier
+from attnprobe.models.trained import Recipe, TrainedModel
+from attnprobe.probes.base import Probe
+from attnprobe.results.saved_settings import entries
+
+OPTIONAL = str | None
+TOP: dict[str, Any] = {
+    "data": Part,
+    "model": dict[str, Any],
+    "training": dict[str, Any],
+    "trainer": dict[str, Any],
+    "logger": dict[str, Any],
+    "launcher": dict[str, Any],
+    "task": dict[str, Any],
+    "importance": dict[str, Part],
+    "importances": list[Name] | None,
+    "probe": dict[str, Part],
+    "study": Part | None,
+    "experiment": Name,
+    "seed": Seed,
+    "output": str,
+    "teacher": OPTIONAL,
+    "teacher_id": OPTIONAL,
+    "teacher_overrides": list[str],
+    "run_dir": OPTIONAL,
+    "trusted": list[str] | str,
+    "run": OPTIONAL,
+    "on_finished": Literal["error", "skip", "remeasure", "replace"] | None,
+    "figures": bool,
+}
+"""The settings of conf/config.yaml, and below those of its groups that are no classes."""
+MODEL: dict[str, Any] = {"name": Name, "attention_name": str, "width": Size, "patience": Count}
+STAGES = {"encoder": Part, "attention": Part, "decoder": Part, "question_encoder": Part | None}
+TRAINING: dict[str, Any] = {
+    "epochs": Annotated[int, Ge(0), Le(1_000_000)],
+    "gradient_clip": Positive | None,
+    "patience": Whole | None,
+    "recipe": Part,
+}
+TASK: dict[str, Any] = {"name": Literal["classification", "qa"], "epsilon": Portion}
+TRAINER: dict[str, Any] = {
+    "accelerator": Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"],
+    "devices": Annotated[int, Ge(-1)] | list[Whole] | str,
+    "strategy": Any,
+    "precision": Literal[
+        "32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed", "transformer-engine",
+        "transformer-engine-float16", "32", "64", "16", "bf16", 32, 64, 16,
+    ],
+}  # fmt: skip
+OWN_TRAINER = (
+    "max_epochs",
+    "gradient_clip_val",
+    "deterministic",
+    "logger",
+    "callbacks",
+    "num_sanity_val_steps",
+    "enable_model_summary",
+    "use_distributed_sampler",
+    "default_root_dir",
+    "inference_mode",
+)
+"""Arguments of lightning.Trainer that a run gives itself."""
+NONE: dict[str, Any] = {"name": str}
+LOGGERS = {
+    "none": NONE,
+    "csv": NONE,
+    "tensorboard": NONE,
+    "mlflow": NONE | {"project": str, "tracking_uri": OPTIONAL},
+    "wandb": NONE | dict.fromkeys(("project", "entity", "group"), OPTIONAL) | dict.fromkeys(("log_text", "log_model"), bool)
+    | {"mode": Literal["online", "offline", "disabled", "shared"], "examples": Whole},
+}  # fmt: skip
+LAUNCHERS: dict[str, dict[str, Any]] = {
+    "inline": NONE,
+    "local": NONE | {"workers": Count | None},
+    "ray": NONE,
+    "submitit": NONE | {"cluster": Literal["slurm", "local"], "workers": Count, "parameters": dict[str, Any]},
+}
+SUBMITIT: dict[str, Any] = {
+    "timeout_min": Positive | None,
+    "cpus_per_task": Count | None,
+    "mem_gb": Positive | None,
+    "gpus_per_node": Whole | None,
+    "slurm_partition": OPTIONAL,
+    "slurm_account": OPTIONAL,
+}
+"""Of launcher.parameters; any other of submitit's names is taken as it is."""
+OPTIMIZER = {"lr": NotNegative, "weight_decay": NotNegative, "eps": NotNegative, "betas": list[Dropout]}
+SCHEDULER = {"factor": Share, "patience": Whole, "cooldown": Whole, "threshold": NotNegative, "eps": NotNegative}
+"""Limits of arguments whose own annotations say none."""
+
+EXAMPLES = {
+    "data": "attnprobe.data.module.TextDataModule",
+    "data.source": "attnprobe.data.sources.FileSource",
+    "model": "attnprobe.models.pretrained.model.PretrainedClassifier",
+    "model.encoder": "attnprobe.models.encoders.LSTMEncoder",
+    "model.attention": "attnprobe.models.attention.AdditiveAttention",
+    "model.decoder": "attnprobe.models.decoders.LinearDecoder",
+    "training.recipe.optimizer": "torch.optim.Adam",
+    "training.recipe": "attnprobe.models.trained.Recipe",
+    "probe": "attnprobe.probes.permutation.Permutation",
+    "importance": "attnprobe.importance.gradients.Gradient",
+    "study": "attnprobe.findings.studies.audit.Audit",
+}
+"""A class that may be used in each place."""
+DIRECTIVES = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
+"""Hydra's own keys of a part."""
+OWN, TORCH = "attnprobe", ("torch.optim", "torch.optim.lr_scheduler")
+MOVED = ("tolerance", "chunk")
+"""Settings of probes that are those of an importance now; runs of before have them, and they construct nothing."""
+
+Wanted = tuple[type, bool]
+"""The base of a part's class, and whether it is constructed later (`_partial_`)."""
+Trusted = Sequence[str] | None
+"""Packages besides attnprobe and torch.optim whose classes saved settings may name; None: settings of a command line, which
+may name any class."""
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Refuse a configuration in which a setting has a wrong type, range, key or choice.
+
+    Args:
+        config: conf/config.yaml as composed and resolved.
+
+    Raises:
+        UserError: one line with the setting, its value, what was expected, and the nearest known name.
+    """
+    _check_group("", config, TOP)
+    training = config["training"]
+    _check_group("training", training, TRAINING, optional=("patience",))
+    _check_group("task", config["task"], TASK)
+    _check_named("logger", config["logger"], LOGGERS)
+    tracker = config["logger"]["name"]
+    if tracker not in ("none", "csv") and find_spec(tracker) is None:
+        raise UserError(f"logger={tracker} needs pip install 'attnprobe[{tracker}]'")
+    _check_named("launcher", config["launcher"], LAUNCHERS)
+    if config["launcher"]["name"] == "submitit":
+        check_settings("launcher.parameters", config["launcher"]["parameters"], SUBMITIT, others=True)
+    _check_trainer(config["trainer"])
+    model = config["model"]
+    if "_target_" not in model:
+        _check_group(
+            "model", model, MODEL | STAGES, optional=("attention_name", "width", "patience", "question_encoder")
+        )
+    recipe = training["recipe"]
+    if "_target_" not in model and training["epochs"] == 0:
+        raise UserError(
+            "training.epochs=0: expected a whole number of at least 1; only a model that is trained already "
+            "(model=pretrained) can be taken as it is"
+        )
+    if "_target_" in model and training["epochs"] and recipe.get("warmup") is None:
+        raise UserError(
+            f"model={shown(model.get('name'))} is trained already, and this recipe is for models from scratch: take it as "
+            f"it is with training=none, or fine-tune it with training=finetune"
+        )
+    _check_parts(config, None)
+
+
+def check_saved(config: Mapping[str, Any], path: Path, trusted: Sequence[str] = ()) -> None:
+    """Check every class that saved settings name, and its arguments, before anything is called.
+
+    Args:
+        config: a run's settings, as `read_settings` gives them.
+        path: where they were read, for the messages.
+        trusted: packages besides attnprobe and torch.optim that may bring classes. Importing a package runs its code, so
+            that no other is imported.
+
+    Raises:
+        UserError: a class that may not be constructed, or that is used where another kind belongs.
+    """
+    if isinstance(trusted, str) or not all(isinstance(one, str) and one.isidentifier() for one in trusted):
+        raise UserError(f"trusted={trusted!r}: expected a list of packages' names, such as [attnprobe_extra]")
+    try:
+        _check_parts(config, trusted)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error.__cause__
+
+
+def _check_parts(config: Mapping[str, Any], trusted: Trusted) -> None:
+    """All that is constructed, at the places where it stands; nothing else may ask for an object."""
+    for group, content in config.items():
+        inside = content if isinstance(content, Mapping) else {}
+        if group in ("data", "study") and content is not None:
+            _check_part(group, content, (TextDataModule if group == "data" else Study, False), trusted)
+        elif group == "model" and "_target_" in inside:
+            _check_part("model", content, (TrainedModel, True), trusted)
+        elif group == "model" and inside:
+            _refuse_directives(dict.fromkeys(inside), group)
+            taken = arguments(AttentionClassifier)
+            for name, value in inside.items():
+                wanted = part_of(taken[name].annotation) if name in STAGES else None
+                if wanted is not None and value is not None:
+                    _check_part(f"model.{name}", value, wanted, trusted)
+                else:
+                    _refuse_directives(value, f"model.{name}")
+        elif group == "training":
+            _refuse_directives({key: value for key, value in inside.items() if key != "recipe"}, group)
+            _check_part("training.recipe", inside.get("recipe"), (Recipe, False), trusted)
+        elif group in ("probe", "importance"):
+            _refuse_directives(dict.fromkeys(inside) if inside else content, group)
+            for name, part in inside.items():
+                old = MOVED if trusted is not None and group == "probe" and isinstance(part, Mapping) else ()
+                kept = {key: value for key, value in part.items() if key not in old} if old else part
+                _check_part(f"{group}.{name}", kept, (Probe if group == "probe" else Importance, False), trusted)
+        else:
+            _refuse_directives({group: content}, "")
+
+
+def _check_part(path: str, part: Any, wanted: Wanted, trusted: Trusted) -> None:
+    """Something that is constructed: its class, and the arguments given to it."""
+    check_value(path, part, Annotated[dict[str, Any], *Part.__metadata__])
+    base, partial = wanted
+    kind = _class_of(path, part["_target_"], base, trusted)
+    if part.get("_partial_", False) is not partial:
+        expected = "true, as its sizes come from the data" if partial else "none: this part is constructed at once"
+        raise UserError(f"{path}._partial_={shown(part.get('_partial_'))}: expected {expected}")
+    for key in ("_recursive_", "_args_", "_convert_"):
+        if key in part and (key, part[key]) != ("_convert_", "all"):
+            raise UserError(
+                f"{visible(path)}.{key}={shown(part[key])} is refused: give arguments by name, and nothing else"
+            )
+    given = {str(key): value for key, value in part.items() if key not in DIRECTIVES}
+    limits: Mapping[str, Any] = {}
+    if kind.__module__.startswith(TORCH[0]):
+        limits = SCHEDULER if kind.__module__ == TORCH[1] else OPTIMIZER
+    taken = arguments(kind)
+    check_arguments(path, given, kind, {key: one for key, one in limits.items() if key in taken})
+    missing = [name for name, one in taken.items() if one.default is one.empty and name not in given]
+    if missing and not partial:
+        raise UserError(f"{path}.{missing[0]} is missing: expected {words(setting_type(taken[missing[0]].annotation))}")
+    for key, value in given.items():
+        inner = part_of(taken[key].annotation) if key in taken else None
+        if inner is not None and isinstance(value, Mapping):
+            _check_part(f"{path}.{key}", value, inner, trusted)
+        elif trusted is not None:
+            _refuse_directives(value, f"{path}.{key}")
+
+
+def _class_of(path: str, target: str, wanted: type, trusted: Trusted) -> type:
+    """The class of a dotted name, found without calling anything.
+
+    Raises:
+        UserError: there is no such class, it is not of the kind wanted, or saved settings may not name it.
+    """
+    where = f"{visible(path)}._target_={shown(target)}"
+    example = EXAMPLES.get(path) or EXAMPLES.get(path.split(".")[0], "package.module.Class")
+    module, _, name = target.rpartition(".")
+    package = target.split(".")[0]
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", target):
+        raise UserError(f"{where}: expected the dotted name of a class, such as {example}")
+    if trusted is not None and not (package == OWN or module in TORCH or package in set(trusted) - {"torch"}):
+        raise UserError(
+            f"{where} is outside the trusted packages ({', '.join([OWN, *TORCH, *trusted])}): expected such as {example}. "
+            f"If you trust {package}, name it: trusted=[{package}]"
+        )
+    try:
+        home = vars(importlib.import_module(module))
+    except Exception as error:  # whatever a module of somebody else's raises
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise UserError(f"{where}: there is no such class, such as {example}") from None
+        raise UserError(f"{where} cannot be imported ({type(error).__name__}: {error})") from error
+    kind: Any = home.get(name)
+    if not issubclass(type(kind), type):
+        classes = [
+            key for key, one in home.items() if isinstance(one, type) and one.__module__ == module and key[0] != "_"
+        ]
+        there = f"; {module} has {listed(classes)}" if classes and package not in sys.stdlib_module_names else ""
+        raise UserError(f"{where}: there is no such class{nearest(name, classes)}{there or f', such as {example}'}")
+    own = str(vars(kind).get("__module__"))
+    same = own == module if package == OWN else own.split(".")[0] == package
+    if trusted is not None and not (
+        same and kind.__qualname__ == name and (module not in TORCH or own.startswith(TORCH[0]))
+    ):
+        raise UserError(f"{where} is only another name for {own}.{kind.__qualname__}: it is not defined there")
+    if wanted not in kind.__mro__ or inspect.isabstract(kind):
+        base = f"{wanted.__module__}.{wanted.__name__}"
+        raise UserError(f"{where}: expected a concrete subclass of {base}, such as {example}")
+    assert isinstance(kind, type)
+    return kind
+
+
+def _refuse_directives(content: Any, place: str) -> None:
+    """Raise a `UserError` where plain values, at any depth, ask for an object."""
+    for key, value in entries(content):
+        here = f"{place}.{key}" if place else str(key)
+        if key in DIRECTIVES:
+            raise UserError(f"{visible(here)[:200]} is refused: no object is constructed at this place")
+        _refuse_directives(value, here)
+
+
+def _check_group(path: str, given: Mapping[str, Any], known: Mapping[str, Any], optional: Sequence[str] = ()) -> None:
+    """A mapping of settings of which all but the optional ones must be there."""
+    check_settings(path, given, known)
+    for name in known:
+        if name not in given and name not in optional:
+            raise UserError(f"{path}.{name} is missing: expected {words(known[name])}".lstrip("."))
+
+
+def _check_named(path: str, given: Mapping[str, Any], kinds: Mapping[str, Mapping[str, Any]]) -> None:
+    """A mapping whose `name` says which settings it has."""
+    name = given.get("name")
+    if not isinstance(name, str) or name not in kinds:
+        raise UserError(f"{path}.name={shown(name)}: expected {listed(kinds)}{nearest(str(name), kinds)}")
+    _check_group(path, given, kinds[name])
+
+
+def _check_trainer(given: Mapping[str, Any]) -> None:
+    """The settings for lightning.Trainer, some of which the run gives itself."""
+    further = {key: value for key, value in given.items() if key not in TRAINER}
+    _check_group("trainer", {key: value for key, value in given.items() if key in TRAINER}, TRAINER)
+    for key in further:
+        if key in OWN_TRAINER:
+            raise UserError(f"trainer.{key}={shown(further[key])}: the run sets this itself; leave it out")
+    if further:
+        from lightning import Trainer
+
+        check_arguments("trainer", further, Trainer, {"num_nodes": Count})

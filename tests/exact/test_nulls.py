@@ -1,0 +1,117 @@
+"""Attentions without meaning, and what erasing an item of any attention does."""
+
+import pytest
+import torch
+
+from attnprobe.core.randomness import Draws
+from attnprobe.exact.nulls import (
+    each_erased,
+    each_on_top,
+    erased,
+    even,
+    is_top,
+    over_ties,
+    permuted,
+    random_like,
+    spread_of,
+    top_of,
+)
+from tests.toys import toy_batch, toy_classifier, toy_readout
+
+CONTENT = torch.tensor([[False, True, True, True, True, False, False]])
+ATTENTION = torch.tensor([[0.0, 0.1, 0.4, 0.4, 0.1, 0.0, 0.0]], dtype=torch.float64)
+IDS = torch.tensor([3])
+
+
+def draws(samples, kind="uniform"):
+    return getattr(Draws(0, "x"), kind)(samples, CONTENT, IDS)
+
+
+def test_a_permuted_attention_has_the_same_weights_and_its_top_is_any_position_equally_often():
+    drawn = permuted(ATTENTION, CONTENT, *draws(8000).split(4000))
+    assert (drawn.attention[:, 0, 1:5].sort(-1).values == ATTENTION[0, 1:5].sort().values).all()
+    assert (drawn.attention.gather(-1, drawn.top.unsqueeze(-1)) == 0.4).all()
+    counts = drawn.top.flatten().bincount(minlength=7)
+    assert counts[[0, 5, 6]].sum() == 0
+    assert counts[1:5].min() > 880  # 1,000 expected each, standard deviation 27
+
+
+def test_random_weights_are_as_spread_out_as_the_texts_own():
+    drawn = random_like(ATTENTION, CONTENT, draws(4000, "normal"))
+    torch.testing.assert_close(drawn.attention.sum(-1), torch.ones(4000, 1, dtype=torch.float64))
+    assert (drawn.attention[..., [0, 5, 6]] == 0).all()
+    # log weights are the scores up to a constant: their variance over the content is the scores'
+    variance = drawn.attention[:, 0, 1:5].log().var(-1).mean()
+    own = ATTENTION[0, 1:5].log().var(correction=0)
+    torch.testing.assert_close(variance, own, rtol=0.05, atol=0)
+    torch.testing.assert_close(spread_of(ATTENTION, CONTENT)[0, 0] ** 2, own)
+
+
+def test_level_positions_share_the_top():
+    assert is_top(ATTENTION, CONTENT)[0].tolist() == [False, False, True, True, False, False, False]
+    values = torch.tensor([[9.0, 1.0, 2.0, 4.0, 8.0, 9.0, 9.0]], dtype=torch.float64)
+    assert over_ties(values, is_top(ATTENTION, CONTENT)).tolist() == [3.0]
+    assert set(top_of(ATTENTION.expand(200, -1, -1), CONTENT, draws(200)).flatten().tolist()) == {2, 3}
+    assert even(CONTENT)[0].tolist() == [0, 0.25, 0.25, 0.25, 0.25, 0, 0]
+
+
+def test_each_text_of_a_batch_has_its_own():
+    """Two texts of different lengths together, and each alone."""
+    content = torch.tensor([[True, True, True, True], [False, True, True, False]])
+    attention = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.0, 0.5, 0.5, 0.0]], dtype=torch.float64)
+    ids = torch.tensor([5, 2])
+    noise, ties = (getattr(Draws(0, "x"), kind)(3, content, ids) for kind in ("normal", "uniform"))
+    both = [*random_like(attention, content, noise), *permuted(attention, content, ties, noise)]
+    level = is_top(attention, content)
+    for row in range(2):
+        one = slice(row, row + 1)
+        own, where = attention[one], content[one]
+        alone = [*random_like(own, where, noise[:, one]), *permuted(own, where, ties[:, one], noise[:, one])]
+        for together, single in zip(both, alone, strict=True):
+            torch.testing.assert_close(together[:, one], single)
+        torch.testing.assert_close(spread_of(attention, content)[one], spread_of(own, where))
+        torch.testing.assert_close(even(content)[one], even(where))
+        assert torch.equal(level[one], is_top(own, where))
+        torch.testing.assert_close(over_ties(attention, level)[one], over_ties(own, level[one]))
+    assert spread_of(attention, content)[1].item() < 1e-12  # two equal weights
+
+
+def by_hand(readout, weights, row, item):
+    """The decision's loss and whether it flips, one text and one item."""
+    whole = readout.attention.clone()
+    whole[row] = weights
+    before = readout.predict(whole)[row]
+    rest = whole.clone()
+    rest[row, item] = 0
+    rest[row] /= rest[row].sum()
+    after = readout.predict(rest)[row]
+    decision = int(before.argmax())
+    return float(before[decision] - after[decision]), float(int(after.argmax()) != decision)
+
+
+@pytest.mark.parametrize("question", [False, True])
+def test_every_erasure_and_every_exchange_agree_with_a_loop(question):
+    classifier, batch = toy_classifier(spread=4, question=question, classes=3), toy_batch([6, 3], question=question)
+    _, readout = toy_readout(classifier, batch)
+    top = top_of(readout.attention.unsqueeze(0), readout.content, torch.rand(1, *readout.content.shape))[0]
+    each, best = each_erased(readout, readout.attention), each_on_top(readout, readout.attention, top)
+    for row, item in readout.content.nonzero().tolist():
+        drop, flip = by_hand(readout, readout.attention[row], row, item)
+        assert float(each.drop[row, item]) == pytest.approx(drop, abs=1e-12)
+        assert float(each.flip[row, item]) == flip
+        weights = readout.attention[row].clone()
+        weights[item], weights[top[row]] = readout.attention[row, top[row]], readout.attention[row, item]
+        drop, flip = by_hand(readout, weights, row, item)
+        assert float(best.drop[row, item]) == pytest.approx(drop, abs=1e-12)
+        assert float(best.flip[row, item]) == flip
+    assert each.drop[~readout.content].isnan().all()
+    assert (best.drop.gather(1, top.unsqueeze(1)) == each.drop.gather(1, top.unsqueeze(1))).all()
+    assert (is_top(readout.attention, readout.content).gather(1, top.unsqueeze(1))).all()
+
+
+def test_an_item_with_all_of_the_attention_cannot_be_erased():
+    _, readout = toy_readout(toy_classifier(), toy_batch([3]))
+    alone = torch.zeros(1, 1, 5, dtype=torch.float64)
+    alone[..., 2] = 1
+    assert erased(readout, alone, torch.tensor([[2]])).drop.isnan().all()
+    assert erased(readout, alone, torch.tensor([[1]])).drop.abs().max() == 0

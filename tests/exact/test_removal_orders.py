@@ -1,0 +1,98 @@
+"""The limits of erasing k positions against all sets of that size, and what they bound."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.exact import erasure_limits
+from tests.exact.test_flipping import texts
+
+
+def leads_of_all_sets(attention, lead, content):
+    """For each number of erased positions, the lead after each set of that size (none where no weight is left)."""
+    positions = content.nonzero()[:, 0].tolist()
+    leads = []
+    for size in range(len(positions) + 1):
+        of_size = []
+        for erased in itertools.combinations(positions, size):
+            kept = [t for t in range(len(attention)) if t not in erased]
+            mass = sum(float(attention[t]) for t in kept if attention[t] >= 1e-12)
+            if mass > 0:
+                of_size.append(sum(float(attention[t] * lead[t]) for t in kept if attention[t] >= 1e-12) / mass)
+        leads.append(of_size)
+    return leads
+
+
+@pytest.mark.parametrize("grid", [False, True])
+def test_no_set_of_its_size_does_more(grid):
+    attention, logits, content = texts(40, 8, 3, seed=0, grid=grid)
+    class_, rival = logits.sum(1).argmax(-1), logits.sum(1).argmin(-1)
+    limits = erasure_limits(attention, logits, content, class_=class_, rival=rival)
+    for row in range(40):
+        lead = logits[row, :, class_[row]] - logits[row, :, rival[row]]
+        for erased, leads in enumerate(leads_of_all_sets(attention[row], lead, content[row])):
+            if erased >= 8:
+                continue
+            if leads:
+                assert limits.lowest[row, erased].item() == pytest.approx(min(leads), abs=1e-10)
+                assert limits.highest[row, erased].item() == pytest.approx(max(leads), abs=1e-10)
+            else:
+                assert limits.lowest[row, erased].isnan()
+                assert limits.highest[row, erased].isnan()
+        assert limits.lowest[row, content[row].sum() + 1 :].isnan().all()
+
+
+def test_where_the_sets_are_nested_one_order_attains_every_limit():
+    generator = torch.Generator().manual_seed(0)
+    attention = (torch.randn(500, 5, generator=generator, dtype=torch.float64) * 2).softmax(-1)
+    lead = torch.rand(500, 5, generator=generator, dtype=torch.float64) * 3
+    zero = torch.zeros(500, dtype=torch.long)
+    logits = torch.stack([lead, torch.zeros_like(lead)], -1)
+    limits = erasure_limits(attention, logits, torch.ones(500, 5, dtype=torch.bool), class_=zero, rival=zero + 1)
+    nested = limits.lowest_nested
+    assert 0 < (~nested).sum() < 50, "both kinds are what the test is about"
+    for row in [*range(10), *(~nested).nonzero()[:, 0].tolist()]:
+        attains_all = False
+        for order in itertools.permutations(range(5)):
+            left = [[t for t in range(5) if t not in order[:erased]] for erased in range(5)]
+            curve = [(attention[row, kept] @ lead[row, kept] / attention[row, kept].sum()).item() for kept in left]
+            attains_all |= np.allclose(curve, limits.lowest[row], atol=1e-9, rtol=0)
+        assert attains_all == nested[row].item()
+
+
+def test_every_order_stays_within_the_limits():
+    attention, logits, content = texts(5, 40, 2, seed=2, grid=False)
+    one = torch.ones(5, dtype=torch.long)
+    limits = erasure_limits(attention, logits, content, class_=one, rival=one - 1)
+    generator = torch.Generator().manual_seed(0)
+    for row in range(5):
+        positions = content[row].nonzero()[:, 0]
+        for _ in range(200):
+            order = positions[torch.randperm(len(positions), generator=generator)]
+            left = attention[row].clone()
+            for erased in range(min(len(order), 40)):
+                if left.sum() > 1e-9:
+                    lead = (left @ (logits[row, :, 1] - logits[row, :, 0]) / left.sum()).item()
+                    assert limits.lowest[row, erased] - 1e-9 <= lead <= limits.highest[row, erased] + 1e-9
+                left[order[erased]] = 0
+
+
+def test_nothing_erased_is_the_models_own_lead():
+    attention, logits, content = texts(10, 12, 2, seed=3, grid=False)
+    zero = torch.zeros(10, dtype=torch.long)
+    limits = erasure_limits(attention, logits, content, class_=zero, rival=zero + 1)
+    own = (attention[..., None] * logits).sum(1) / attention.sum(1, keepdim=True)
+    for limit in (limits.lowest, limits.highest):
+        torch.testing.assert_close(limit[:, 0], own[:, 0] - own[:, 1], atol=1e-12, rtol=0)
+
+
+def test_a_long_text_in_parts_is_the_same_as_at_once(monkeypatch):
+    attention, logits, content = texts(3, 50, 2, seed=4, grid=False)
+    zero = torch.zeros(3, dtype=torch.long)
+    whole = erasure_limits(attention, logits, content, class_=zero, rival=zero + 1)
+    monkeypatch.setattr("attnprobe.exact.removal_orders.CELLS", 150)
+    parts = erasure_limits(attention, logits, content, class_=zero, rival=zero + 1)
+    torch.testing.assert_close(parts.lowest, whole.lowest, atol=0, rtol=0, equal_nan=True)
+    assert parts.lowest_nested.tolist() == whole.lowest_nested.tolist()

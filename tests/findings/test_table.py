@@ -1,0 +1,143 @@
+"""One table decides, and everything shows it: the same verdict and first sentence everywhere, stored and found again."""
+
+import io
+import re
+from contextlib import redirect_stdout
+from html import unescape
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnprobe.__main__ import carried_out
+from attnprobe.cli.conditions import names_in
+from attnprobe.cli.main import main
+from attnprobe.evidence.evidence import NOT_TESTED, VERDICTS
+from attnprobe.evidence.published import compare
+from attnprobe.findings import findings, table
+from attnprobe.findings.changes import compare_runs
+from attnprobe.findings.groups import read_run, read_runs
+from attnprobe.findings.verdicts import LINES, MECHANISMS
+from attnprobe.report.page.build import write_report
+from attnprobe.report.tracking import findings_to_send, summary_of
+from attnprobe.results.directory import MANIFEST
+from attnprobe.runs.load import load_run
+from tests.runs import seal, small_run
+
+TEXT = "a film that is not good"
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A run whose attention was put on the first word, taken to be no guesser, and what it printed."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(table, "guessing", lambda runs: "")
+        output = tmp_path_factory.mktemp("first")
+        settings = ("model=average", "model/attention=first", "data.source.test_size=60")
+        config = small_run(output, *settings, probes="[skill,permutation]")
+        carried_out(config, [], sweep=False)
+    (path,) = output.rglob(MANIFEST)
+    return read_run(path.parent), printed.getvalue()
+
+
+def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, capsys):
+    run, printed = first
+    found = table.findings_of(run)
+    sentence = found["sentence"].iloc[0]
+    assert MECHANISMS["FirstAttention"] in sentence
+    assert printed.rstrip().endswith(sentence)
+    main(["explain", str(run.directory), TEXT])
+    assert f"what the tests say: {sentence}\n" in capsys.readouterr().out
+    assert sentence in unescape(load_run(run.directory).explain([TEXT])._repr_html_())
+    assert compare_runs(run, run).sentences == (sentence, sentence)
+    main(["compare", str(run.directory), str(run.directory)])
+    shown = capsys.readouterr().out
+    assert f"B: {sentence}\n" in shown
+    to_send = findings_to_send(run.directory, log_text=True)
+    assert set(to_send["sentence"]) == {sentence}
+    page = write_report(run.directory, tmp_path / "page.html")
+    text = unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
+    assert re.search(r'<p class="verdict-line">(.*?)</p>', text)[1] == sentence
+
+    card = table.card(found)
+    tested = card[card["verdict"] != NOT_TESTED]
+    assert {"erasure.state", "erasure.word", "exclusivity"} & set(tested.index)
+    numbers, verdicts = names_in(run, found)
+    csv = pd.read_csv(tmp_path / "page_files" / "verdicts.csv").set_index(["criterion", "level"])
+    sent = summary_of(run.directory, compare(run.numbers), to_send, [], log_text=True)
+    compared = compare_runs(run, run).verdicts.set_index("criterion")
+    badges = dict(
+        re.findall(
+            r'<span class="name">([^<]+)</span> <span class="badge \w+"[^>]*>(?:<span.*?</span> )?([^<]+)<', text
+        )
+    )
+    for name, line in tested.iterrows():
+        assert badges[name.replace(".", ": ").capitalize()] == line["verdict"]
+        assert verdicts[name] == compared.loc[name, "first"] == line["verdict"]
+        assert numbers[name] == compared.loc[name, "second_value"] == line["value"]
+        assert csv.loc[(line["criterion"], line["level"]), "verdict"] == line["verdict"]
+        assert sent[f"verdict/{line['criterion']}/{line['level']}"] == line["verdict"]
+        assert f"{line['verdict']} {line['value']:.3f}" in " ".join(shown.split())
+
+
+def test_the_table_has_a_row_per_claim_and_one_for_every_line(first):
+    run, _ = first
+    found = findings([run])
+    assert tuple(found.columns) == table.COLUMNS
+    assert set(found["verdict"]) <= set(VERDICTS)
+    primary = found[found["primary"]]
+    assert list(zip(primary["criterion"], primary["level"], strict=True)) == list(LINES)
+    claims = found.loc[found["claim"] != "", "claim"]
+    assert {"weights_follow_words", "top_word_decides", "permuting_moves_the_prediction"} <= set(claims)
+    assert not claims.duplicated().any()
+
+
+def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tmp_path, monkeypatch):
+    runs = [read_run(make_run(f"run{seed}", seed=seed)) for seed in range(2)]
+    computed = []
+    real = table.findings
+    monkeypatch.setattr(table, "findings", lambda *given, **named: computed.append(given) or real(*given, **named))
+
+    def times(some, folder=tmp_path / "here", **settings):
+        before = len(computed)
+        kept = table.kept_findings(some, folder, **settings)
+        pd.testing.assert_frame_equal(kept, real(some), check_dtype=False)
+        return len(computed) - before
+
+    assert [times(runs), times(runs), times(runs, again=True), times(runs)] == [1, 0, 1, 0]
+    assert [times(runs[:1]), times(runs)] == [1, 1]  # of other runs
+    assert pq.read_schema(tmp_path / "here" / table.FILE).metadata[table.MADE_BY] == b"1"
+    monkeypatch.setattr(table, "VERSION", 2)
+    assert [times(runs), times(runs)] == [1, 0]
+    seal(runs[0].directory, **runs[0].manifest | {"training": {"epochs": 9}})
+    assert times([read_run(runs[0].directory), runs[1]]) == 1
+    (tmp_path / "here" / table.FILE).write_bytes(b"PAR1 damaged")
+    assert times(runs) == 1
+    # beside a single run it is found as well
+    table.kept_findings(runs[1:], runs[1].directory)
+    assert times(runs[1:], tmp_path / "elsewhere") == 0
+
+
+def test_report_again_decides_anew(make_run, tmp_path, monkeypatch):
+    run = make_run()
+    page = tmp_path / "page.html"
+    main(["report", str(run), "-o", str(page)])
+    path = tmp_path / "page_files" / table.FILE
+    stored = pq.read_table(path)
+    sentences = pa.array(["What nobody decided."] * len(stored))
+    pq.write_table(stored.set_column(stored.column_names.index("sentence"), "sentence", sentences), path)
+    main(["report", str(run), "-o", str(page)])
+    assert "What nobody decided." in page.read_text(encoding="utf-8")
+    main(["report", str(run), "-o", str(page), "--again"])
+    assert "What nobody decided." not in page.read_text(encoding="utf-8")
+
+
+def test_seeds_are_one_group_and_settings_are_another(make_run, tmp_path):
+    for seed in range(2):
+        make_run(f"a{seed}", seed=seed)
+    make_run("b", model="cnn_additive")
+    found = findings(read_runs(tmp_path))
+    assert found["group"].unique().tolist() == ["sst · cnn_additive", "sst · lstm_additive"]
+    by_place = findings(tmp_path)
+    pd.testing.assert_frame_equal(found, by_place)

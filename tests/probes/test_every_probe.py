@@ -1,0 +1,132 @@
+"""What holds for every probe: a text's numbers depend on no other text and no padding, and settings are refused that cannot
+be used."""
+
+import math
+
+import pytest
+import torch
+
+from attnprobe.core.batch import Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.importance.base import Subject
+from attnprobe.importance.leave_one_out.removal import LeaveOneOut
+from attnprobe.probes import __main__ as built_in
+from attnprobe.probes.base import DESCRIPTION, Measurement
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+LENGTHS = [7, 12, 3, 1]
+WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))][:30]
+IMPORTANCES = ["attention", "random", "gradient_input", "leave_one_out"]
+PROBES = {
+    "adversarial": ({"restarts": 2, "steps": 60}, 1e-6),
+    "agreement": ({"samples": 3}, 1e-9),
+    "agreement_matrix": ({"importances": IMPORTANCES}, 1e-10),
+    "conicity": ({}, 1e-10),
+    "correlation": ({}, 1e-10),
+    "erasure": ({"wins": True}, 1e-10),
+    "faithfulness": ({"importances": IMPORTANCES}, 1e-10),
+    "gradient": ({}, 1e-10),
+    "identifiable": ({}, 1e-7),
+    "known_answer": ({}, 1e-10),
+    "leave_one_out": ({}, 1e-10),
+    "near_ties": ({}, 1e-10),
+    "order_limits": ({}, 1e-10),
+    "permutation": ({}, 1e-10),
+    "plausibility": ({}, 1e-10),
+    "sanity": ({"importances": IMPORTANCES, "samples": 1}, 1e-10),
+    "signs": ({}, 1e-10),
+    "single_weight": ({}, 1e-10),
+    "skill": ({"samples": 9}, 1e-10),
+    "soft_erasure": ({"importances": IMPORTANCES, "samples": 2}, 1e-10),
+    "subsets": ({"importances": ["attention", "gradient_input"], "most_words": 7}, 1e-10),
+    "words": ({}, 1e-10),
+}
+"""Settings, and how near to each other the numbers are. Those of `teacher` are its own, `novelty` and `sites` need a run."""
+
+
+def marked(padding=0):
+    """Texts of three classes with two words as their reason and other words in their places."""
+    batch = toy_batch(LENGTHS, padding=padding, classes=3)
+    batch.rationale = torch.zeros_like(batch.content)
+    batch.rationale[:, [2, 4]] = batch.content[:, [2, 4]]
+    batch.counterfactual = torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
+    return batch
+
+
+def texts_of(probe, classifier, batch):
+    """(metric, site) → of each text its numbers by their steps."""
+    # in float64 throughout, so that the comparison can be sharp
+    exact = {"leave_one_out": LeaveOneOut(tolerance=1e-7)}
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch), WORDS, exact)
+    found = {}
+    for one in probe.examine(subject, Draws(0, probe.name)):
+        if isinstance(one, Measurement):
+            value = one.value.detach().double().reshape(len(batch), -1)
+            step = torch.zeros_like(value) if one.step is None else one.step.double().expand_as(value)
+            found[one.metric, one.site] = [
+                {at: number for at, number in zip(*row, strict=True) if not math.isnan(at)}
+                for row in zip(step.tolist(), value.tolist(), strict=True)
+            ]
+    return found
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_batch_and_padding_change_no_number(name):
+    settings, near = PROBES[name]
+    probe, classifier, batch = built_in.probes()[name](**settings), toy_classifier(classes=3, spread=4), marked()
+    expected, wide = (texts_of(probe, classifier, some) for some in (batch, marked(padding=4)))
+    assert any(any(one) for one in expected.values())
+    if set(DESCRIPTION) <= set(probe.metrics):
+        assert expected["content_length", ""] == [{0: length} for length in LENGTHS]
+        assert expected["max_attention", ""][-1] == {0: pytest.approx(1)}  # of one word
+    for row in range(len(LENGTHS)):
+        alone = texts_of(probe, classifier, rows_of(batch, [row]))
+        for metric, texts in expected.items():
+            for other in (wide[metric][row], alone[metric][0]):
+                assert other == pytest.approx(texts[row], abs=near, rel=near, nan_ok=True), metric
+
+
+def test_every_probe_is_tried():
+    assert set(built_in.probes()) == {*PROBES, "teacher", "novelty", "sites"}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("adversarial", {"epsilon": 1.5}, "epsilon=1.5"),
+        ("adversarial", {"restarts": -1}, "restarts=-1"),
+        ("adversarial", {"curve": [0.1, 2.0]}, "curve"),
+        ("agreement", {"samples": 1}, "samples=1"),
+        ("agreement", {"share": 0.0}, "share=0.0"),
+        ("agreement", {"share": 1.5}, "share=1.5"),
+        ("agreement_matrix", {"importances": ["attention"]}, "importances=.*two or more"),
+        ("agreement_matrix", {"top": 0}, "top=0"),
+        ("correlation", {"importances": ["attention"]}, "importances=.*one or more"),
+        ("correlation", {"top": 1}, "top=1"),
+        ("correlation", {"ceilings": [["attention", "gradient"]]}, "ceilings.*neither of them attention"),
+        ("erasure", {"random_orders": 0}, "random_orders=0"),
+        ("erasure", {"nodes": -1}, "nodes=-1"),
+        ("erasure", {"importances": ["attention", "attention"]}, "every name once"),
+        ("identifiable", {"words": 0}, "words=0"),
+        ("near_ties", {"tolerance": 0.0}, "tolerance=0.0"),
+        ("near_ties", {"tolerance": 1.0}, "tolerance=1.0"),
+        ("near_ties", {"samples": 0}, "samples=0"),
+        ("order_limits", {"beam": 0}, "beam=0"),
+        ("sanity", {"samples": 0}, "samples=0"),
+        ("sites", {"samples": 0}, "samples=0"),
+        ("skill", {"samples": 1}, "samples=1"),
+        ("soft_erasure", {"samples": 0}, "samples=0"),
+        ("subsets", {"most_words": 0}, "most_words=0.*16"),
+        ("subsets", {"most_words": 17}, "most_words=17.*16"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(name, settings, expected):
+    with pytest.raises(UserError, match=expected):
+        built_in.probes()[name](**settings)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in built_in.probes().items() if one.one_decision))
+def test_several_labels_have_no_decision_to_flip(name):
+    with pytest.raises(UserError, match="leave it out"):
+        built_in.probes()[name]().refuse(toy_classifier(task=Task.MULTI_LABEL))
