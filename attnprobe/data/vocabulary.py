@@ -14,7 +14,7 @@ from torch import Tensor
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import find_path
 from attnprobe.data.settings import Words
-from attnprobe.results.files import LARGEST_JSON, read_json, write_json
+from attnprobe.results.files import read_json, write_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
@@ -69,7 +69,7 @@ class Vocabulary:
             UserError: the file is missing, no JSON, or not a vocabulary of this layout.
         """
         try:
-            ids = read_json(path, limit=LARGEST_JSON)
+            ids = read_json(path)
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the vocabulary.json of a finished run") from None
         except UserError as error:

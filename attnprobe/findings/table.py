@@ -42,15 +42,14 @@ from attnprobe.findings.verdicts import (
     mechanism_of,
     row_of,
 )
-from attnprobe.results.files import record_of, write_table
+from attnprobe.results.directory import FINDINGS
+from attnprobe.results.files import DERIVED, is_derived, record_of, write_table
 from attnprobe.results.fingerprint import fingerprint
 
-FILE = "findings.parquet"
-"""The stored table, in a run's, a study's or a report's folder."""
 VERSION = 1
 """Raised with every change of the rules or of the columns; claims and track record are compared by their content."""
 ACROSS = "across"
-OF, MADE_BY = b"attnprobe.of", b"attnprobe.version"
+OF = b"attnprobe.of"
 COLUMNS = ("data", "model", "group", "sentence", *UNTESTED)
 
 
@@ -138,24 +137,29 @@ def kept_findings(
     tell: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
     """The table of these runs, as it is stored in the folder, or with the one run or study that it is about; computed where
-    there is none of this version and these runs. It is in the folder afterwards.
+    there is none of this version and these runs. It is in the folder afterwards, unless a file of the user is there.
 
     Args:
         again: compute it whatever is stored.
     """
     places = [folder, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
     own = _identity(runs, studies)
-    found = None if again else next((one for place in places if (one := _stored(place / FILE, own)) is not None), None)
+    found = (
+        None if again else next((one for place in places if (one := _stored(place / FINDINGS, own)) is not None), None)
+    )
     table = findings(runs, studies, tell=tell) if found is None else found
     stored = pa.Table.from_pandas(table, preserve_index=False)
-    stored = stored.replace_schema_metadata({MADE_BY: str(VERSION).encode(), OF: own.encode()})
-    write_table(stored, folder / FILE)
+    stored = stored.replace_schema_metadata(
+        {DERIVED: str(VERSION).encode(), OF: f"{own} {_digest(stored.to_pandas())}".encode()}
+    )
+    if not os.path.lexists(folder / FINDINGS) or is_derived(folder / FINDINGS):
+        write_table(stored, folder / FINDINGS)
     return table
 
 
 def findings_of(run: Run) -> pd.DataFrame:
     """The table of one run: what is stored with it, computed (and not stored) where that is of another version."""
-    found = _stored(run.directory / FILE, _identity([run], []))
+    found = _stored(run.directory / FINDINGS, _identity([run], []))
     return findings([run]) if found is None else found
 
 
@@ -171,11 +175,14 @@ def findings_of_study(reading: StudyReading) -> pd.DataFrame:
 def _stored(path: Path, own: str) -> pd.DataFrame | None:
     try:
         metadata = pq.read_schema(path).metadata or {}
-        if (metadata.get(MADE_BY), metadata.get(OF)) != (str(VERSION).encode(), own.encode()):
-            return None
-        return pq.read_table(path, page_checksum_verification=True).to_pandas()
-    except (OSError, pa.ArrowException):
+        table = pq.read_table(path, page_checksum_verification=True).to_pandas()
+        return table if metadata.get(OF) == f"{own} {_digest(table)}".encode() else None
+    except (OSError, pa.ArrowException, ValueError):
         return None
+
+
+def _digest(table: pd.DataFrame) -> str:
+    return fingerprint([list(table), pd.util.hash_pandas_object(table).tolist()])
 
 
 def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:

@@ -29,7 +29,8 @@ from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
-from attnprobe.results.directory import PLAYGROUND, examples_file
+from attnprobe.results.directory import CONFIG, PLAYGROUND, examples_file
+from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.collecting import PredictionCollector
@@ -40,6 +41,7 @@ from attnprobe.runs.tables import write_tables
 AT_ONCE = 32
 """Texts in a batch."""
 SPLIT = "test"
+LIBRARIES = ("attnprobe", "torch", "numpy")
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,45 @@ def audit_model(
     for probe in probes:
         probe.refuse(model)
     facts = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
-    run_id = f"{data}-{name}-seed{seed}-{fingerprint([facts, digest(split)])}"
+    texts_and_labels = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes())
+    texts_and_labels.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
+    run_id = f"{data}-{name}-seed{seed}-{fingerprint([facts, texts_and_labels.hexdigest()])}"
     directory = OwnRunDirectory(Path(output) / "run")
     directory.refuse_foreign()
     directory.path.parent.mkdir(parents=True, exist_ok=True)
+    names = dict.fromkeys(one for probe in probes for one in probe.uses)
+    runner = ProbeRunner(list(probes), seed, None, {one: built_in(one) for one in names}, split.classes)
+    predictions, playground = PredictionCollector(), PlaygroundCollector(chosen(split), epsilon)
     # an earlier audit stays until this one is measured: a model that fails leaves it as it was
-    measured = run_probes(model, split, probes, seed, epsilon)
-    begin(directory, facts)
+    performance = examined(model, split, (runner, predictions, playground))
+    directory.clear()
+    directory.mark()
     try:
-        content = written(directory, split, measured, run_id, facts)
-        directory.finish(content, {})
+        write_text(yaml.safe_dump(facts, allow_unicode=True), directory.place(CONFIG))
+        directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []})
+        predictions.write(split, directory.place(examples_file(SPLIT)))
+        playground.write(directory.place(PLAYGROUND))
+        identity = {
+            "run_id": run_id,
+            "experiment": "outside",
+            "data": data,
+            "model": name,
+            "seed": seed,
+            "split": SPLIT,
+        }
+        rows = {"performance": performance_rows(performance, len(split))} | runner.rows
+        tables = write_tables(directory, runner, rows, lambda probe: identity | {"probe": probe}, {})
+        content = identity | {
+            "classes": list(split.classes),
+            "counts": {SPLIT: {"kept": len(split)}},
+            "tables": tables,
+            "training": facts,
+            "training_fingerprint": fingerprint(facts),
+            "versions": {one: version(one) for one in ("attnprobe", "torch", "numpy")}
+            | {"python": platform.python_version()},
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        directory.finish(content, directory.read_training()["files"])
     except BaseException:
         directory.discard()
         raise
@@ -109,14 +140,6 @@ def audit_model(
     from attnprobe.report.page.build import write_report
 
     return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
-
-
-def begin(directory: OwnRunDirectory, facts: dict[str, Any]) -> None:
-    """Remove an earlier audit, and write what a run has before it is probed."""
-    directory.clear()
-    directory.mark()
-    directory.write_config(yaml.safe_dump(facts, allow_unicode=True))
-    directory.finish_training({"training": facts, "training_fingerprint": fingerprint(facts), "curve": []})
 
 
 def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
@@ -135,22 +158,8 @@ def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
     ]
 
 
-@dataclass
-class Measured:
-    """What was measured of every text."""
-
-    runner: ProbeRunner
-    predictions: PredictionCollector
-    playground: PlaygroundCollector
-    performance: dict[str, Tensor]
-
-
-def run_probes(model: TrainedModel, split: TextSplit, probes: Sequence[Probe], seed: int, epsilon: float) -> Measured:
-    """All tests on all texts."""
-    names = dict.fromkeys(name for probe in probes for name in probe.uses)
-    runner = ProbeRunner(list(probes), seed, None, {name: built_in(name) for name in names}, split.classes)
-    predictions = PredictionCollector()
-    playground = PlaygroundCollector(chosen(split), epsilon)
+def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) -> dict[str, Tensor]:
+    """The performance on all texts, the model in eval mode and in its precision; the listeners hear of each batch."""
     performance = Performance(model.task, model.classes)
     trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
     model.eval().to(model.precision)
@@ -161,34 +170,11 @@ def run_probes(model: TrainedModel, split: TextSplit, probes: Sequence[Probe], s
                 batch = split[range(first, min(first + AT_ONCE, len(split)))]
                 outputs = {"outputs": model.in_parts(batch)}
                 performance.update(probabilities(outputs["outputs"].logits, model.task), batch.labels)
-                for listener in (runner, predictions, playground):
+                for listener in listeners:
                     listener.on_test_batch_end(trainer, model, outputs, batch, first)
     finally:
         model.to(kind).train(trains)
-    return Measured(runner, predictions, playground, performance.compute())
-
-
-def written(
-    directory: OwnRunDirectory, split: TextSplit, measured: Measured, run_id: str, facts: dict[str, Any]
-) -> dict[str, Any]:
-    """Write examples, playground and tables; returns the manifest's content."""
-    measured.predictions.write(split, directory.place(examples_file(SPLIT)))
-    measured.playground.write(directory.place(PLAYGROUND))
-    runner = measured.runner
-    rows = {"performance": performance_rows(measured.performance, len(split))} | runner.rows
-    identity = {"run_id": run_id, "experiment": "outside", "data": facts["data"]["name"]}
-    identity |= {"model": facts["model"]["name"], "seed": facts["seed"], "split": SPLIT}
-    tables = write_tables(directory, runner, rows, lambda probe: identity | {"probe": probe}, {})
-    return identity | {
-        "classes": list(split.classes),
-        "counts": {SPLIT: {"kept": len(split)}},
-        "tables": tables,
-        "training": facts,
-        "training_fingerprint": fingerprint(facts),
-        "versions": {name: version(name) for name in ("attnprobe", "torch", "numpy")}
-        | {"python": platform.python_version()},
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    return performance.compute()
 
 
 def split_of(
@@ -222,10 +208,3 @@ def split_of(
         list(known),
         [str(one) for one in (range(count) if classes is None else classes)],
     )
-
-
-def digest(split: TextSplit) -> str:
-    """Stands for texts and labels."""
-    made = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes())
-    made.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
-    return made.hexdigest()

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -67,56 +67,27 @@ def audit_tensors(
         UserError: an argument has another shape, a weight is negative or not finite, a text's weights do not sum to 1 (by
             more than 0.0001), or the folder is somebody else's.
     """
-    examined = model_of(attention, position_logits, hidden, weight, bias)
-    if probes is None:
-        probes = default_probes(epsilon, gradient=examined.bias is not None)
-    words = words_of(examined.known, tokens)
-    given: dict[str, Any] = {"classes": classes, "data": data, "output": output, "seed": seed, "page": page}
-    return audit_model(examined, words, labels, name=model, probes=probes, epsilon=epsilon, **given)
-
-
-def model_of(
-    attention: Arrays, position_logits: Arrays | None, hidden: Arrays | None, weight: Arrays | None, bias: Arrays | None
-) -> "TensorModel":
-    """A model of what is known; see `audit_tensors`."""
     weights = arrays("attention", attention, 1)
-    states = None if hidden is None else arrays("hidden", hidden, 2, weights)
-    logits = logits_of(weights, position_logits, states, weight, bias)
-    count = logits[0].shape[1]
-    known_bias = None if bias is None else two_sided(tensor("bias", bias, 1)[None])[0]
-    if known_bias is not None and known_bias.shape[0] != count:
-        raise UserError(f"bias has {known_bias.shape[0]} numbers, and there are {count} classes: expected one for each")
-    check_weights(weights)
-    return TensorModel(weights, logits, states, known_bias)
-
-
-def words_of(
-    attention: Sequence[Float[Tensor, "seq"]], tokens: Sequence[Sequence[str]] | None
-) -> Sequence[Sequence[str]]:
-    """The words of every text, the numbers of its positions where they are not given.
-
-    Raises:
-        UserError: a text has not as many words as weights.
-    """
-    if tokens is None:
-        return [[str(place + 1) for place in range(len(row))] for row in attention]
-    if odd := [at for at, row in enumerate(attention) if at >= len(tokens) or len(tokens[at]) != len(row)]:
-        raise UserError(f"tokens of text {odd[0]}: expected {len(attention[odd[0]])} words, one for each weight")
-    return tokens
-
-
-def check_weights(attention: Sequence[Float[Tensor, "seq"]]) -> None:
-    """Whether each text's weights are an attention.
-
-    Raises:
-        UserError: one is negative, or they do not sum to 1.
-    """
-    for number, row in enumerate(attention):
+    for number, row in enumerate(weights):
         if (row < 0).any() or abs(float(row.sum()) - 1) > 1e-4:
             raise UserError(
                 f"attention of text {number} sums to {float(row.sum()):.6g}, its least weight is {float(row.min()):.3g}: "
                 f"expected weights of 0 or more that sum to 1, without padding"
             )
+    states = None if hidden is None else arrays("hidden", hidden, 2, weights)
+    logits = logits_of(weights, position_logits, states, weight, bias)
+    known_bias = None if bias is None else two_sided(tensor("bias", bias, 1)[None])[0]
+    if known_bias is not None and known_bias.shape[0] != (count := logits[0].shape[1]):
+        raise UserError(f"bias has {known_bias.shape[0]} numbers, and there are {count} classes: expected one for each")
+    if tokens is None:
+        tokens = [[str(place + 1) for place in range(len(row))] for row in weights]
+    if odd := [at for at, row in enumerate(weights) if at >= len(tokens) or len(tokens[at]) != len(row)]:
+        raise UserError(f"tokens of text {odd[0]}: expected {len(weights[odd[0]])} words, one for each weight")
+    if probes is None:
+        probes = default_probes(epsilon, gradient=bias is not None)
+    examined = TensorModel(weights, logits, states, known_bias)
+    given: dict[str, Any] = {"classes": classes, "data": data, "output": output, "seed": seed, "page": page}
+    return audit_model(examined, tokens, labels, name=model, probes=probes, epsilon=epsilon, **given)
 
 
 class TensorModel(TrainedModel):
@@ -154,25 +125,20 @@ class TensorModel(TrainedModel):
             outputs.attention, outputs.content, batch.example_id, position_logits=logits, unattended=unattended
         )
 
-    def inputs(self, batch: Batch) -> Tensor:
-        """Refused."""
-        raise self.needs_more("differentiates the model at its word vectors")
+    def inputs(self, batch: Batch) -> NoReturn:
+        """Unavailable: only tensors are known."""
+        raise UserError(
+            "audit_tensors: one of probes= runs the model itself, and only tensors are known: leave it out, or describe the "
+            "model and use attnprobe.audit_model (docs/own_model.md)"
+        )
 
     def outputs_from(self, batch: Batch, inputs: Tensor, attention: Tensor | None = None) -> Outputs:
-        """Refused."""
-        raise self.needs_more("runs the model on other word vectors")
+        """Unavailable."""
+        self.inputs(batch)
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
-        """Refused."""
-        raise self.needs_more("runs the model on shortened texts")
-
-    @staticmethod
-    def needs_more(what: str) -> UserError:
-        """The error of a test that asks for what tensors do not say."""
-        return UserError(
-            f"audit_tensors: one of probes= {what}, and only tensors are known: leave it out, or describe the model and "
-            f"use attnprobe.audit_model (docs/own_model.md)"
-        )
+        """Unavailable."""
+        self.inputs(batch)
 
 
 def logits_of(

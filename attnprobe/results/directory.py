@@ -1,7 +1,7 @@
 """A run's directory: the one place that knows the names of its files, and the checks that every reader makes.
 
-.attnprobe            written first: this folder is a run's own, and these are the files that the run may remove
-                      (`attnprobe.results.writer`); .attnprobe.new/: what is being added and not true yet
+.attnprobe            written first: this folder is a run's own; .attnprobe.new/: what is being added and not true yet
+                      (`attnprobe.results.writer`)
 config.yaml           everything that decides the numbers, resolved
 vocabulary.json       word → id
 pipeline.json         how text becomes tokens; the classes
@@ -62,6 +62,8 @@ WEIGHTS = "model.safetensors"
 VOCABULARY = "vocabulary.json"
 PIPELINE = "pipeline.json"
 PLAYGROUND = "playground.parquet"
+FINDINGS = "findings.parquet"
+"""Made of the tables, by whoever reads them where it is missing or of another version: no part of the run."""
 CURVES = "training/"
 TRACKING = "wandb/"
 STAGING = f"{MARKER}.new/"
@@ -171,7 +173,8 @@ class RunDirectory:
         """As `read_training`; the files that the training wrote are compared with their checksums."""
         content = self.read_training()
         for name, record in content["files"].items():
-            self._located(name, record)
+            if name != CONFIG:  # replaced by every command that adds to the run
+                self._located(name, record)
         return content
 
     def _read_listing(self, file: str, kind: Any) -> dict[str, Any]:
@@ -224,6 +227,15 @@ class RunDirectory:
     def file(self, name: str) -> Path:
         """The path of one file, after comparing it with the manifest."""
         return self._located(name, self.verify([name])["files"][name])
+
+    def settings_file(self) -> Path:
+        """The path of the settings, after comparing them with the manifest, or with training.json where there is none yet."""
+        if self.is_finished or not self.is_trained:
+            return self.file(CONFIG) if self.is_finished else self / CONFIG
+        records = self.read_training()["files"]
+        if CONFIG not in records:  # of an older version
+            raise damaged(self / CONFIG, f"{TRAINED} does not list it")
+        return self._located(CONFIG, records[CONFIG])
 
     def probes(self) -> list[str]:
         """The probes whose tables the manifest lists."""

@@ -1,16 +1,12 @@
 """A run directory's settings read as plain data: no reference in them is followed, and no class looked up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import CONFIG, PIPELINE, RunDirectory
+from attnprobe.results.directory import PIPELINE, RunDirectory
 from attnprobe.results.files import (
-    LARGEST_JSON,
-    MAX_YAML,
-    is_signed,
-    read_bytes,
     read_json,
     read_sealed,
     read_yaml,
@@ -44,7 +40,7 @@ def read_pipeline(directory: Path) -> SavedPipeline:
         UserError: it is damaged, or an entry is of another type.
     """
     path = Path(directory) / PIPELINE
-    content = read_json(path, limit=LARGEST_JSON)
+    content = read_json(path)
     check_types(SavedPipeline, content, path)
     return content  # type: ignore[return-value]
 
@@ -68,10 +64,13 @@ def read_settings(directory: Path) -> dict[str, Any]:
         FileNotFoundError, NotADirectoryError: there is none.
         UserError: it is damaged, or refers to other values or to the environment (`${…}`).
     """
-    run = RunDirectory(directory)
-    path = run.file(CONFIG) if run.is_finished else run / CONFIG
+    path = RunDirectory(directory).settings_file()
     content = read_yaml(path)
-    refuse_references(content, path)
+    for place, _ in references(content):
+        raise UserError(
+            f"{path}: {place} holds ${{…}}. A run writes values, never references, so that this one was changed; what such a "
+            f"reference asks for (a variable of the environment, say) is not looked up"
+        )
     _name_as_today(content)
     return content
 
@@ -85,30 +84,14 @@ def _name_as_today(content: Any) -> None:
             _name_as_today(value)
 
 
-def check_unfinished(directory: Path) -> None:
-    """Whether the settings of a run that has no manifest yet are as they were written.
-
-    Raises:
-        UserError: they were changed since.
-    """
-    path = RunDirectory(directory) / CONFIG
-    if not RunDirectory(directory).is_finished and not is_signed(read_bytes(path, limit=MAX_YAML)):
-        raise UserError(
-            f"{path} has changed since the run wrote it, or is of an older version, and the run is not finished: give the "
-            f"run's own command again, which writes it again; settings are changed on the command line"
-        )
-
-
-def refuse_references(content: Any, path: Path, place: tuple[str, ...] = ()) -> None:
-    """Raise a `UserError` that names the first setting whose key or value holds `${`."""
+def references(content: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Every place in settings whose name or value holds `${`, and which of these does."""
     for key, value in entries(content):
         here = (*place, str(key))
-        if "${" in str(key) or (isinstance(value, str) and "${" in value):
-            raise UserError(
-                f"{path}: {shown(here)} holds ${{…}}. A run writes values, never references, so that this one was "
-                f"changed; what such a reference asks for (a variable of the environment, say) is not looked up"
-            )
-        refuse_references(value, path, here)
+        for text in (key, value):
+            if isinstance(text, str) and "${" in text:
+                yield ascii(".".join(here)[:200])[1:-1], text
+        yield from references(value, here)
 
 
 def entries(content: Any) -> list[tuple[Any, Any]]:
@@ -116,8 +99,3 @@ def entries(content: Any) -> list[tuple[Any, Any]]:
     if isinstance(content, Mapping):
         return list(content.items())
     return list(enumerate(content)) if isinstance(content, (list, tuple)) else []
-
-
-def shown(place: tuple[str, ...]) -> str:
-    """A place in the settings as text, without anything that a terminal would obey."""
-    return ascii(".".join(place)[:200])[1:-1]

@@ -1,25 +1,26 @@
 """The one place that makes, replaces and removes what is in a run's directory.
 
-A run holds files of known names (`is_run_name`), and nothing else is ever touched: no other name, whatever the run's own
-list says; no name that the list does not hold; nothing that is reached by a link; no device, and no folder where a file
-should be. What a command adds is prepared in a folder inside the run, `STAGING`. One rename of the manifest (of
-training.json, for what a training writes) makes it true, and only then the files are moved to their places; readers look in
-both (`RunDirectory.file`), so that a run is whole at every moment.
+A run holds files of known names (`is_run_name`), and of these a file is the run's own if the run's lists (manifest.json,
+training.json, and the journal of what is being replaced) have its SHA-256. Nothing else is ever replaced or removed, whatever
+it is called: a file that is in the way is set aside. What a command adds is prepared in a folder inside the run, `STAGING`.
+One rename of the manifest (of training.json, for what a training writes) makes it true, and only then the files are moved to
+their places; readers look in both (`RunDirectory.file`), so that a run is whole at every moment. No link is followed.
 """
 
 import os
 import re
-import shutil
 import stat
-from collections.abc import Collection, Iterable, Mapping
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import (
-    CONFIG,
     CURVES,
+    FINDINGS,
     MANIFEST,
     MARKER,
     STAGING,
@@ -31,25 +32,25 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.files import (
     DamagedRun,
+    is_derived,
     is_partial_of,
     read_sealed,
     record_of,
-    signed,
     synchronise,
     write_sealed,
     write_text,
 )
 from attnprobe.results.manifest import Record
 
-ABOUT = "This folder is a run of attnprobe. It may remove the files listed here, and no other."
+ABOUT = (
+    "This folder is a run of attnprobe, which replaces and removes the files that manifest.json lists, and no others.\n"
+)
 CHECKPOINTS = "checkpoints/"
 """A folder in `STAGING` for the best epoch so far."""
-FIRST = (MANIFEST, TRAINED, CONFIG, "findings.parquet")
-"""Files that are written in their places at once; the last one is made of the tables, by readers too where it is missing."""
-FOLDERS = (STAGING, CURVES, TRACKING)
-"""Folders that may be listed; of the last two another library writes the content."""
-TRACKED = re.compile(r"(offline-)?run-[^/]+|latest-run|debug(-internal)?\.log|settings")
-"""What W&B makes in its folder."""
+JOURNAL = "replaced.json"
+"""A file in `STAGING`: the records of files of the run that are about to be replaced or removed."""
+WORKSHOPS = ("", CHECKPOINTS, CURVES, "figures/", JOURNAL)
+"""What is in `STAGING` beside prepared files."""
 LOCK = f"{MARKER}.lock"
 
 
@@ -59,9 +60,7 @@ class OwnRunDirectory(RunDirectory):
     def __init__(self, path: str | os.PathLike) -> None:
         super().__init__(path)
         self.written: set[str] = set()
-        self.declared: set[str] = set()
-
-    # Whose the folder is
+        self.began = False
 
     def refuse_foreign(self) -> None:
         """Refuse a folder that is somebody else's.
@@ -79,65 +78,22 @@ class OwnRunDirectory(RunDirectory):
                     f"cannot write to {self.path}: it is a file. Choose another place with output=… or run_dir=…"
                 ) from error
             return
-        if MARKER in there:
-            return
-        # a run that was killed at its first step has left the beginning of its list, or its lock
+        # a run that was killed at its first step has left the beginning of its mark, or its lock
         others = [name for name in there if name != LOCK and not is_partial_of(MARKER, self / name)]
-        if others:
+        if others and MARKER not in there:
             raise UserError(
                 f"{self.path} is not empty and is not a run of attnprobe: there is {sorted(others)[0]}, and no {MARKER} that "
                 f"says whose it is. Nothing was changed. Choose a new directory for run_dir, or another output=…"
             )
 
-    def names(self) -> list[str]:
-        """The files, and folders (with a slash), that this run may remove: listed whether written yet or not.
-
-        Raises:
-            DamagedRun: the list is not as it was written.
-        """
-        if not os.path.lexists(self / MARKER):
-            return []
-        try:
-            listed = read_sealed(self / MARKER).get("files")
-        except DamagedRun as error:
-            reason = str(error).split(": ")[1][:80]
-            raise DamagedRun(
-                f"{self / MARKER}, which lists what the run may remove, is damaged ({reason}): look at what is in "
-                f"{self.path} and remove the folder yourself, or choose another with output=… or run_dir=…"
-            ) from None
-        names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-        return [name for name in names if name in FOLDERS or is_run_name(name)]
-
     def mark(self) -> None:
-        """Make the folder and its list, unless they are there, and finish or remove what a killed command left."""
+        """Make the folder and its mark, unless they are there, and finish or remove what a killed command left."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not os.path.lexists(self / MARKER):
-            self._list(FIRST)
+            write_text(ABOUT, self.checked(MARKER))
         self.settle()
 
-    def declare(self, *names: str) -> None:
-        """List files before they are written.
-
-        Raises:
-            UserError: the list is gone, and the run with it; or there is such a file, and it is not the run's.
-        """
-        self._expect([MARKER])
-        self.declared.update(names)
-        known = self.names()
-        new = [name for name in names if name not in known]
-        for name in new:
-            if os.path.lexists(self._checked(name)):
-                raise UserError(
-                    f"{self / name} is there and was not written by this run: it is left as it is, and nothing was changed. "
-                    f"Move it away and give the same command again"
-                )
-        if new:
-            self._list([*known, *new])
-
-    def _list(self, names: Iterable[str]) -> None:
-        write_sealed({"about": ABOUT, "files": list(names)}, self._checked(MARKER), make_folder=False)
-
-    def _checked(self, name: str) -> Path:
+    def checked(self, name: str) -> Path:
         """The path of something of the run, to be written or removed.
 
         Raises:
@@ -145,7 +101,7 @@ class OwnRunDirectory(RunDirectory):
                 place of a file.
         """
         staged = name.removeprefix(STAGING)
-        assert name in (*FOLDERS, MARKER) or is_run_name(staged) or staged == CHECKPOINTS, name
+        assert name in (MARKER, TRACKING) or is_run_name(staged) or staged in WORKSHOPS, name
         parts = PurePosixPath(name).parts
         for number in range(1, len(parts) + 1):
             path = self.path.joinpath(*parts[:number])
@@ -161,7 +117,7 @@ class OwnRunDirectory(RunDirectory):
                     )
         return self / name
 
-    def _expect(self, names: Iterable[str]) -> None:
+    def _expect(self, *names: str) -> None:
         """Whether what was written is still there.
 
         Raises:
@@ -173,8 +129,6 @@ class OwnRunDirectory(RunDirectory):
                     f"lost {self / name}: somebody has removed it while the run was going on. Nothing half-written "
                     f"counts: give the same command again"
                 )
-
-    # What is being prepared
 
     def has(self, name: str) -> bool:
         """Whether there is something of this name, in its place or prepared."""
@@ -188,44 +142,30 @@ class OwnRunDirectory(RunDirectory):
         """The splits that have examples, those included that this process wrote."""
         return [*splits_among(self.written), *(super().splits() if self.is_finished else [])]
 
+    # What is being prepared
+
     def place(self, name: str) -> Path:
         """Where to write a file: in the folder of what is being prepared, which is made."""
-        self.folder(STAGING)
-        path = self._checked(f"{STAGING}{name}")
+        self.folder("")
+        path = self.checked(f"{STAGING}{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written.add(name)
         return path
 
     def folder(self, name: str) -> Path:
-        """The path of a folder: `STAGING`, one in it for what is no part of the run, or one of another library's. The first
-        two are made."""
-        if name not in (CURVES, TRACKING):
-            if not os.path.lexists(self / STAGING):
-                self.declare(STAGING)
-            elif STAGING not in self.names():
-                raise UserError(
-                    f"{self / STAGING} was not made by this run: move it away and give the same command again"
-                )
-            path = self._checked(name if name == STAGING else f"{STAGING}{name}")
-            path.mkdir(parents=True, exist_ok=True)
-            return path
-        if not os.path.lexists(self / name):
-            self.declare(name)
-        return self._checked(name)
-
-    def write_config(self, text: str) -> None:
-        """Write the settings, with a line that tells whether they are as they were written: until the run is finished no
-        manifest does, and the file is in its place at once; the settings of a finished run are prepared as any other file."""
-        if self.is_finished:
-            write_text(signed(text), self.place(CONFIG))
-        else:
-            self._expect([MARKER])
-            write_text(signed(text), self._checked(CONFIG), make_folder=False)
+        """The path of `STAGING`, or of a folder in it that another library writes to; it is made."""
+        self._expect(MARKER)
+        self.began = True
+        path = self.checked(f"{STAGING}{name}")
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
     # What makes it true
 
     def finish_training(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Write what is known since the training finished, with the checksums of the files that it prepared."""
+        curves = [f"{CURVES}{path.name}" for path in (self / STAGING / CURVES).glob("*")]
+        self.written.update(name for name in curves if is_run_name(name))
         return self._commit(TRAINED, dict(content), {})
 
     def finish(self, content: Mapping[str, Any], files: Mapping[str, Record]) -> None:
@@ -236,109 +176,129 @@ class OwnRunDirectory(RunDirectory):
             files: records of files that were there before. Those that this process prepared come on top.
 
         Raises:
-            UserError: one of all these, or the list of files, is gone.
+            UserError: one of all these, or the mark, is gone.
         """
-        here = [CONFIG] if CONFIG not in self.written else []
-        if CURVES in self.names():
-            curves = sorted(path.name for path in (self / CURVES).glob("*") if path.is_file())
-            here += [f"{CURVES}{name}" for name in curves if is_run_name(f"{CURVES}{name}")]
-        self._expect([TRAINED, *files])
-        self._clean(self.written)
-        self._commit(MANIFEST, dict(content), {**files, **{name: record_of(self._checked(name)) for name in here}})
+        self._expect(TRAINED, *files)
+        self._commit(MANIFEST, dict(content), files)
 
     def _commit(self, name: str, content: dict[str, Any], files: Mapping[str, Record]) -> dict[str, Any]:
-        """Make what was prepared true by writing the file that lists it, then move it to its place.
-
-        A folder that is gone by now is not made again: a manifest alone would say that the run is finished.
-        """
-        self._expect([MARKER, *sorted(self.written)])
-        self.declare(name, *sorted(self.written))
-        for one in self.written:
-            self._checked(one)
-        prepared = {one: record_of(self / f"{STAGING}{one}") for one in sorted(self.written)}
-        content = content | {"files": dict(sorted({**files, **prepared}.items()))}
-        write_sealed(content, self._checked(name), make_folder=False)
+        """Make what was prepared true by moving the file that lists it to its place, then the others to theirs."""
+        prepared = sorted(self.written)
+        self._expect(MARKER, *prepared)
+        for one in prepared:
+            self.checked(one)
+        before = self._records()
+        content |= {"files": {**files, **{one: record_of(self / f"{STAGING}{one}") for one in prepared}}}
+        content["files"] = dict(sorted(content["files"].items()))
+        write_sealed({one: before[one] for one in prepared if one in before}, self.place(JOURNAL))
+        write_sealed(content, self.place(name))
+        self._install(name, before)
         self.written.clear()
         self.settle()
         return content
 
+    def _records(self) -> dict[str, list[Record]]:
+        """What the run's files hold, by its lists; a list that is not as it was written says nothing."""
+        found: dict[str, list[Record]] = {}
+        with suppress(DamagedRun):
+            journal = read_sealed(self / STAGING / JOURNAL)
+            found = {
+                name: records for name, records in journal.items() if is_run_name(name) and isinstance(records, list)
+            }
+        for read in (self.read_training, self.manifest):
+            with suppress(UserError):
+                for name, record in read()["files"].items():
+                    if is_run_name(name):
+                        found.setdefault(name, []).append(record)
+        return found
+
+    def _is_own(self, name: str, records: Mapping[str, list[Record]]) -> bool:
+        """Whether what is in the place of a file was written by the run."""
+        try:
+            if name in (MANIFEST, TRAINED):
+                return "files" in read_sealed(self / name)
+            return is_derived(self / name) if name == FINDINGS else record_of(self / name) in records.get(name, [])
+        except (UserError, OSError):
+            return False
+
+    def _install(self, name: str, records: Mapping[str, list[Record]]) -> None:
+        """Move a prepared file to its place. What is there and was not written by the run is set aside."""
+        self._expect(
+            MARKER
+        )  # a folder that is gone by now is not made again: a manifest alone would say that it is finished
+        path = self.checked(name)
+        if os.path.lexists(path) and not self._is_own(name, records):
+            self._set_aside(path)
+        path.parent.mkdir(exist_ok=True)
+        os.replace(self.checked(f"{STAGING}{name}"), path)
+        synchronise(path.parent)
+
+    def _set_aside(self, path: Path) -> None:
+        names = (path.with_name(f"{path.name}.kept{number or ''}") for number in count())
+        kept = next(one for one in names if not os.path.lexists(one))
+        path.rename(kept)
+        print(f"attnprobe: {path} is not as the run wrote it: it is kept as {kept.name}", file=sys.stderr, flush=True)
+
     def settle(self) -> None:
         """Move prepared files to their places that the manifest, or training.json, lists: those that a commit has made true.
-        Remove what else was prepared, and what killed writes left.
+        Remove what else was prepared.
 
         Raises:
             DamagedRun: one of the two is not as it was written.
         """
-        for own in (MARKER, MANIFEST, TRAINED, CONFIG) if os.path.lexists(self / MARKER) else ():
-            for path in self.path.glob(f".{own}.*.partial"):
-                if is_partial_of(own, path):
-                    path.unlink()
-        if not os.path.lexists(self / STAGING) or STAGING not in self.names():
+        if not (os.path.lexists(self / MARKER) and os.path.lexists(self / STAGING) and self.is_trained):
             return
-        for records in (self.read_training() if self.is_trained else None, self.read_manifest()):
-            for name, record in (records or {"files": {}})["files"].items():
-                staged = self._checked(f"{STAGING}{name}") if is_run_name(name) else self / STAGING
+        records = self._records()
+        for listing in (self.read_training(), self.read_manifest() or {"files": {}}):
+            for name, record in listing["files"].items():
+                staged = self.checked(f"{STAGING}{name}") if is_run_name(name) else self / STAGING
                 if staged.is_file() and record_of(staged) == record:
-                    target = self._checked(name)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(staged, target)
-                    synchronise(target.parent)
+                    self._install(name, records)
         self._clean()
 
     # What is removed
 
-    def _clean(self, kept: Collection[str] = ()) -> None:
-        """Remove what is in `STAGING` but for the files that are to be kept."""
-        if STAGING not in self.names() or (self / STAGING).is_symlink() or not (self / STAGING).is_dir():
+    def _clean(self) -> None:
+        """Remove what was prepared."""
+        if (self / STAGING).is_symlink():
             return
         for folder, _, files in os.walk(self / STAGING, topdown=False):
             for file in files:
                 name = (Path(folder) / file).relative_to(self / STAGING).as_posix()
                 whole = re.sub(r"(^|/)\.([^/]+)\.\d+\.partial$", r"\1\2", name)
-                if name not in kept and (is_run_name(whole) or re.fullmatch(rf"{CHECKPOINTS}[^/]+\.ckpt", whole)):
+                if whole == JOURNAL or is_run_name(whole) or re.fullmatch(rf"{CHECKPOINTS}[^/]+\.ckpt", whole):
                     (Path(folder) / file).unlink()
             with suppress(OSError):  # something else is in it
                 Path(folder).rmdir()
 
     def clear(self) -> None:
-        """Remove what the run listed, but for the list. The manifest goes first, then what a training can be resumed from, so
-        that a kill in between leaves no run that looks finished."""
-        names = self.names() if os.path.lexists(self / MARKER) else sorted(self.declared)
-        for name in [MANIFEST, TRAINED, *(name for name in names if name not in (*FOLDERS, MANIFEST, TRAINED))]:
-            with suppress(UserError):  # somebody has put a link or a folder there since
-                self._checked(name).unlink(missing_ok=True)
-        self._clean()
-        if CURVES in names:
-            self._remove_files([f"{CURVES}{path.name}" for path in (self / CURVES).glob("*")])
-        if TRACKING in names and not (self / TRACKING).is_symlink():
-            for path in (self / TRACKING).glob("*"):
-                if TRACKED.fullmatch(path.name):
-                    path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
-        for folder in sorted(
-            {(self / name).parent if name not in FOLDERS else self / name for name in names}, reverse=True
-        ):
-            with suppress(OSError):  # something else is in it
-                if folder != self.path and not folder.is_symlink():
-                    folder.rmdir()
+        """Remove the run's files, but for its mark. The journal remembers them, so that one that is cut short goes on; the
+        manifest goes first, so that no run looks finished that is not."""
         if os.path.lexists(self / MARKER):
-            self._list(FIRST)
+            records = self._records()
+            with suppress(UserError):  # what is to be found there is told where it is written to
+                write_sealed(records, self.folder("") / JOURNAL)
+            for name in (MANIFEST, TRAINED, FINDINGS, *records):
+                with suppress(UserError):  # somebody has put a link or a folder there since
+                    path = self.checked(name)
+                    if self._is_own(name, records):
+                        path.unlink()
+                    elif name in (MANIFEST, TRAINED) and os.path.lexists(path):
+                        self._set_aside(path)
+            for folder in {(self / name).parent for name in records} - {self.path}:
+                with suppress(OSError):  # something else is in it
+                    folder.rmdir()
+        if self.began or os.path.lexists(self / MARKER):
+            self._clean()
         self.written.clear()
-        self.declared.clear()
-
-    def _remove_files(self, names: Iterable[str]) -> None:
-        for name in names:
-            if is_run_name(name):
-                with suppress(UserError):
-                    self._checked(name).unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Remove what the run listed, and the folder itself where nothing else is in it. Where somebody has removed the list,
-        what this process listed is removed."""
-        if not os.path.lexists(self / MARKER) and not self.declared:
+        """As `clear`, and remove the folder itself where nothing else is in it."""
+        if not (self.began or os.path.lexists(self / MARKER)):
             return
         self.clear()
         with suppress(FileNotFoundError):  # somebody has removed the folder
-            if {path.name for path in self.path.iterdir()} <= {MARKER, LOCK}:
-                (self / MARKER).unlink(missing_ok=True)
+            if os.path.lexists(self / MARKER) and {path.name for path in self.path.iterdir()} <= {MARKER, LOCK}:
+                (self / MARKER).unlink()
         with suppress(OSError):  # something else is in it, if only the lock
             self.path.rmdir()

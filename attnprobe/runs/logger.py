@@ -4,14 +4,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from lightning import LightningModule, Trainer
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
-from tqdm import tqdm
 
-from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import CURVES, TRACKING
 from attnprobe.results.writer import OwnRunDirectory
@@ -35,12 +32,6 @@ class NamedWandbLogger(WandbLogger):
         super().log_metrics({curve(name, self.classes): value for name, value in metrics.items()}, step)
 
 
-def name_curves(logger: Logger | None, classes: Sequence[str]) -> None:
-    """Tell the logger what the classes are called, where it may know."""
-    if isinstance(logger, NamedWandbLogger) and logger.tells_names:
-        logger.classes = classes
-
-
 @contextmanager
 def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
     """The configured logger, open as long as the run."""
@@ -48,9 +39,9 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
     if choice["name"] == "none":
         yield None
     elif choice["name"] == "csv":
-        yield CSVLogger(directory.path, name="", version=directory.folder(CURVES).name)
+        yield CSVLogger(directory.folder(""), name="", version=directory.folder(CURVES).name)
     elif choice["name"] == "tensorboard":
-        yield TensorBoardLogger(directory.path, name="", version=directory.folder(CURVES).name)
+        yield TensorBoardLogger(directory.folder(""), name="", version=directory.folder(CURVES).name)
     elif choice["name"] == "mlflow":
         # a database: MLflow 3 refuses plain files
         output = Path(settings.config["output"]).absolute()
@@ -67,7 +58,7 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
         where["resumed"] = directory.is_trained
-        directory.folder(TRACKING)
+        directory.checked(TRACKING)
         run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
         try:
             logger = NamedWandbLogger(experiment=run)
@@ -80,98 +71,28 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
         raise UserError(f"logger.name={choice['name']}: expected none, csv, tensorboard, mlflow or wandb")
 
 
-# One progress bar per stage, counted in examples.
-
-
-class ExampleProgress(ProgressBar):
-    """Shows how many examples of an epoch, or of the split under the probes, are done.
+class Progress(TQDMProgressBar):
+    """Lightning's bars on standard error, where a log file gets few lines.
 
     Args:
-        totals: number of examples per split: train, validation, test.
         test_title: what the test loop is called, normally the names of the probes.
     """
 
-    def __init__(self, totals: dict[str, int], test_title: str = "test") -> None:
-        super().__init__()
-        self.totals, self.test_title = totals, test_title
-        self.enabled = True
-        self.bar: tqdm | None = None
+    def __init__(self, test_title: str = "test") -> None:
+        super().__init__(refresh_rate=1 if sys.stderr.isatty() else 200, leave=True)
+        self.test_title = test_title
 
-    def disable(self) -> None:
-        """Called by Lightning on every process but the first."""
-        self.enabled = False
+    def _bar(self, title: str, leave: bool) -> Tqdm:
+        return Tqdm(desc=title, leave=leave, dynamic_ncols=True, file=sys.stderr, disable=self.is_disabled, smoothing=0)
 
-    def enable(self) -> None:
-        """Show the bars again."""
-        self.enabled = True
+    def init_train_tqdm(self) -> Tqdm:
+        """Of one epoch."""
+        return self._bar("train", True)
 
-    def _open(self, title: str, split: str, keep: bool) -> None:
-        self._close()
-        # a log file gets a line every half minute instead of a bar that redraws itself
-        interval = 0.1 if sys.stderr.isatty() else 30.0
-        self.bar = tqdm(
-            total=self.totals[split],
-            desc=title,
-            unit=" examples",
-            leave=keep,
-            mininterval=interval,
-            disable=not self.enabled,
-            dynamic_ncols=True,
-            file=sys.stderr,
-        )
+    def init_validation_tqdm(self) -> Tqdm:
+        """Of the pass after an epoch."""
+        return self._bar("validate", False)
 
-    def _advance(self, batch: Batch) -> None:
-        if self.bar is not None:
-            self.bar.update(len(batch))
-
-    def _close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
-
-    def on_train_epoch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Open the bar of one epoch."""
-        self._open(f"train, epoch {trainer.current_epoch + 1} of {trainer.max_epochs}", "train", keep=True)
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
-    ) -> None:
-        """Advance by one batch."""
-        self._advance(batch)
-
-    def on_train_epoch_end(self, *_: Any) -> None:
-        """Close the bar of the epoch."""
-        self._close()
-
-    def on_validation_start(self, trainer: Trainer, *_: Any) -> None:
-        """The epoch's own bar is complete when validation begins."""
-        if not trainer.sanity_checking:
-            self._open("validate", "validation", keep=False)
-
-    def on_validation_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
-    ) -> None:
-        """Advance by one batch."""
-        self._advance(batch)
-
-    def on_validation_end(self, *_: Any) -> None:
-        """Close the bar."""
-        self._close()
-
-    def on_test_start(self, *_: Any) -> None:
-        """Open the bar of the probes."""
-        self._open(self.test_title, "test", keep=True)
-
-    def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
-    ) -> None:
-        """Advance by one batch."""
-        self._advance(batch)
-
-    def on_test_end(self, *_: Any) -> None:
-        """Close the bar."""
-        self._close()
-
-    def on_exception(self, *_: Any) -> None:
-        """Leave the terminal in order."""
-        self._close()
+    def init_test_tqdm(self) -> Tqdm:
+        """Of the probes."""
+        return self._bar(self.test_title, True)

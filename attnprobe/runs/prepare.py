@@ -1,11 +1,8 @@
 """Whether a run directory may be written to: what is there already, and what is asked for."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from omegaconf import OmegaConf
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
@@ -24,22 +21,11 @@ EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), t
 """Files that every measurement writes."""
 
 
-@dataclass(frozen=True)
-class Ready:
-    """The directory is this run's own, and there is something to do."""
-
-    directory: OwnRunDirectory
-
-
-@dataclass(frozen=True)
-class Finished:
-    """Everything asked for is there, as it was written, and is to be left as it is."""
-
-    directory: OwnRunDirectory
-
-
-def prepare(directory: Path, settings: Settings, on_finished: str) -> Ready | Finished:
+def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
     """Make the directory ready for this run. Nothing is changed in one that is refused.
+
+    Returns:
+        the directory; None where everything that is asked for is there, as it was written, and is to be left as it is.
 
     Raises:
         UserError: the directory holds another run, something else, this run finished with `on_finished=error`, or this
@@ -56,7 +42,7 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> Ready | Fi
         left = standing(run, manifest, settings)
         if manifest is not None and not left and on_finished != "remeasure":
             if on_finished == "skip":
-                return Finished(run)
+                return None
             raise UserError(
                 f"{directory} already holds this finished run ({', '.join(manifest['tables'])}): look at it with "
                 f"attnprobe.read_results('{directory}'), or add on_finished=remeasure to probe it again, "
@@ -68,13 +54,11 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> Ready | Fi
         if on_finished == "replace" or not run.is_trained:
             run.clear()
         run.mark()
-        if manifest is None:
-            run.write_config(OmegaConf.to_yaml(settings.config))
     except OSError as error:
         raise UserError(
             f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
         ) from error
-    return Ready(run)
+    return run
 
 
 def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings) -> list[str]:

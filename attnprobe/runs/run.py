@@ -20,22 +20,21 @@ from attnprobe.data.local_files import SPLITS
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
-from attnprobe.findings.table import FILE as FINDINGS
 from attnprobe.findings.table import kept_findings
 from attnprobe.importance.base import Importance
 from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import save_figures
 from attnprobe.results.directory import (
+    CONFIG,
     PLAYGROUND,
-    STAGING,
     WHOLE_SPLIT,
     RunDirectory,
     examples_file,
     figure_file,
     table_file,
 )
-from attnprobe.results.files import DamagedRun
+from attnprobe.results.files import DamagedRun, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.manifest import SECTION
 from attnprobe.results.numbers import Numbers
@@ -46,9 +45,9 @@ from attnprobe.runs.collecting import PredictionCollector
 from attnprobe.runs.devices import is_worker_rank, refuse_several_tasks
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
-from attnprobe.runs.logger import ExampleProgress, tracked
+from attnprobe.runs.logger import Progress, tracked
 from attnprobe.runs.playground import PlaygroundCollector, chosen
-from attnprobe.runs.prepare import Finished, prepare
+from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
 from attnprobe.runs.tables import write_tables
 from attnprobe.runs.training import test
@@ -115,17 +114,14 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None)
         return directory
     with locked(directory):
-        prepared = prepare(directory, settings, policy)
-        if isinstance(prepared, Finished):
+        own = prepare(directory, settings, policy)
+        if own is None:
             return directory
-        own = prepared.directory
         try:
             with tracked(settings, own) as logger:
                 carry_out(settings, own, probes, importances, logger)
-                if FINDINGS in own.names() or not own.has(FINDINGS):
-                    own.declare(FINDINGS)  # made of the tables: where it is missing, readers make it
-                    with suppress(DamagedRun):  # another probe's table: whoever reads it is told
-                        kept_findings([read_run(directory)], directory)
+                with suppress(DamagedRun):  # another probe's table: whoever reads it is told
+                    kept_findings([read_run(directory)], directory)
                 if isinstance(logger, WandbLogger):
                     from attnprobe.report.tracking import log_results
 
@@ -159,15 +155,19 @@ def carry_out(
     predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
-    progress = ExampleProgress(data.sizes, title)
-    test(classifier, data, hardware=config["trainer"], callbacks=[forecast, runner, predictions, playground, progress])
+    test(
+        classifier,
+        data,
+        hardware=config["trainer"],
+        callbacks=[forecast, runner, predictions, playground, Progress(title)],
+    )
 
     rows = {
         "training": training_rows(trained["curve"]),
         "performance": performance_rows(classifier.performance, data.sizes[SPLIT]),
     } | runner.rows
     before = directory.read_manifest() or {"tables": {}, "files": {}}
-    directory.write_config(OmegaConf.to_yaml(config))
+    write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
     predictions.write(data.splits[SPLIT], directory.place(examples_file(SPLIT)))
     playground.write(directory.place(PLAYGROUND))
     tables = before["tables"] | write_tables(directory, runner, rows, settings.identity, settings.config)
@@ -228,5 +228,5 @@ def opened(
 def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importances: Told) -> None:
     """Draw what these probes' tables allow."""
     numbers = Numbers(({probe: directory.file(table_file(probe)) for probe in probes},), {IMPORTANCES: importances})
-    for path in save_figures([directory], numbers, directory.folder(STAGING) / "figures"):
+    for path in save_figures([directory], numbers, directory.folder("figures/")):
         directory.place(figure_file(path.name))  # its name is known only now

@@ -1,26 +1,26 @@
 """The settings of one run, and what follows from them: its name, its directory, and what decides the trained weights."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.settings import check_settings
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
 from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.saved_settings import check_unfinished, entries, read_settings, shown
+from attnprobe.results.saved_settings import read_settings, references
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.devices import several_devices
-from attnprobe.runs.validation import check, check_saved
+from attnprobe.runs.validation import TOP, check, check_saved
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
@@ -52,7 +52,8 @@ class Settings:
             config = config.copy()
             config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
         content = resolved(config)
-        check_resolved(content)
+        for place, _ in references(content):  # would be read as a reference when the settings are read again
+            raise UserError(f"{place}: the characters ${{ may not be used in a setting's name or value: leave them out")
         check(content)
         return cls(content)
 
@@ -136,6 +137,7 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | No
     Raises:
         UserError, InstantiationException: a mistake in the settings.
     """
+    check_references(OmegaConf.to_container(config))
     content = resolved(config)
     check(content)
     if config.run is None:
@@ -153,7 +155,7 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | No
     return settings
 
 
-def check_references(content: Any, place: tuple[str, ...] = ()) -> None:
+def check_references(content: Any) -> None:
     """Refuse settings that ask for more than the value of another setting: the environment, the clock, code's results.
 
     All settings are written into the run directory, tables and W&B; a secret of the environment has no place there.
@@ -161,26 +163,13 @@ def check_references(content: Any, place: tuple[str, ...] = ()) -> None:
     Raises:
         UserError: names the first such setting.
     """
-    for key, value in entries(content):
-        here = (*place, str(key))
-        if isinstance(value, str) and "${" in REFERENCE.sub("", REFERENCE.sub("", value)):
+    for place, text in references(content):
+        if "${" in REFERENCE.sub("", REFERENCE.sub("", text)):
             raise UserError(
-                f"{shown(here)}={ascii(value[:200])[1:-1]}: expected a value, or the place of another setting such as "
+                f"{place}={ascii(text[:200])[1:-1]}: expected a value, or the place of another setting such as "
                 f"${{data.path}}. Settings are written down in every run, so that the environment and the clock are not "
                 f"looked up; where the value may be known, let your shell fill it in"
             )
-        check_references(value, here)
-
-
-def check_resolved(content: Any, place: tuple[str, ...] = ()) -> None:
-    """Refuse a text that would be read as a reference when the settings are read again."""
-    for key, value in entries(content):
-        here = (*place, str(key))
-        if "${" in str(key) or (isinstance(value, str) and "${" in value):
-            raise UserError(
-                f"{shown(here)}: the characters ${{ may not be used in a setting's name or value: leave them out"
-            )
-        check_resolved(value, here)
 
 
 RESUMED = (
@@ -238,37 +227,17 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     source = path / CONFIG
     check_saved(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
     content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
-    check_layout(saved, content, source)
-    check_unfinished(path)
+    try:
+        check_settings("", saved, TOP | {"study": None})
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
+    for place in ("seed", "experiment", "data.name", "model.name", "training", "trainer.precision", "trainer.devices"):
+        group, _, name = place.partition(".")
+        if group not in saved or (name and name not in saved[group]):
+            raise UserError(f"{source}: {place} is missing: it is damaged or not of a run")
     decided = {*RESUMED, *given.values()}
     merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
     given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair
     merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}
     merged["trainer"] |= {name: saved["trainer"][name] for name in ("precision", "devices")}  # part of the training
     return OmegaConf.create(merged | {"run_dir": str(path), "run": None})
-
-
-def check_layout(saved: Mapping[str, Any], content: Mapping[str, Any], path: Path) -> None:
-    """Whether saved settings have the parts that every run has, and no others.
-
-    Raises:
-        UserError: names the first that is missing, unknown, or of another kind.
-    """
-    if unknown := [key for key in saved if key not in content]:
-        raise UserError(f"{path}: {shown((unknown[0],))} is not a setting of a run: expected {', '.join(content)}")
-    for key in ("data", "model", "training", "trainer"):
-        if not isinstance(saved.get(key), dict):
-            raise UserError(f"{path}: {key} is missing or no group of settings: it is damaged or not of a run")
-    for key, names in {"trainer": ("precision", "devices"), "model": ("name",), "data": ("name",)}.items():
-        if absent := [name for name in names if name not in saved[key]]:
-            raise UserError(f"{path}: {key}.{absent[0]} is missing: it is damaged or not of a run")
-    kinds: dict[str, Any] = {
-        "seed": int,
-        "experiment": str,
-        "teacher": (str, NoneType),
-        "study": NoneType,
-        "run_dir": (str, NoneType),
-    }
-    for key, kind in kinds.items():
-        if not isinstance(saved.get(key), kind) or saved.get(key) == "auto":
-            raise UserError(f"{path}: {key}={ascii(saved.get(key))[:80]} is not a setting of a finished run")

@@ -3,6 +3,7 @@
 from typing import Any
 
 from lightning.pytorch.loggers import Logger
+from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -10,18 +11,19 @@ from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
 from attnprobe.results.directory import (
+    CONFIG,
     PIPELINE,
     UNTESTED,
     VOCABULARY,
     WEIGHTS,
     examples_file,
 )
-from attnprobe.results.files import write_atomically
+from attnprobe.results.files import write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.collecting import PredictionCollector
 from attnprobe.runs.forecasts import Forecast
-from attnprobe.runs.logger import ExampleProgress, name_curves
+from attnprobe.runs.logger import NamedWandbLogger, Progress
 from attnprobe.runs.prepare import input_records
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.training import fit, predict
@@ -48,7 +50,8 @@ def train(
     epoch: int | None = None
     curve: list[dict[str, float]] = []
     if settings.config["training"]["epochs"]:
-        name_curves(logger, data.classes)
+        if isinstance(logger, NamedWandbLogger) and logger.tells_names:
+            logger.classes = data.classes
         forecast = Forecast(data.splits["train"], batch_size=settings.config["data"]["batch_size"])
         epoch, curve = fit(
             classifier,
@@ -58,9 +61,10 @@ def train(
             gradient_clip=settings.config["training"]["gradient_clip"],
             patience=settings.config["training"].get("patience"),
             hardware=settings.config["trainer"],
-            callbacks=[forecast, ExampleProgress(data.sizes)],
+            callbacks=[forecast, Progress()],
             logger=logger,
         )
+    write_text(OmegaConf.to_yaml(settings.config), directory.place(CONFIG))
     directory.place(PIPELINE)
     data.pipeline.save(directory.place(VOCABULARY).parent)
     write_atomically(directory.place(WEIGHTS), lambda path: save_file(separate(classifier), path))

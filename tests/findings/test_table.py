@@ -21,7 +21,8 @@ from attnprobe.findings.groups import read_run, read_runs
 from attnprobe.findings.verdicts import LINES, MECHANISMS
 from attnprobe.report.page.build import write_report
 from attnprobe.report.tracking import findings_to_send, summary_of
-from attnprobe.results.directory import MANIFEST
+from attnprobe.results.directory import FINDINGS, MANIFEST
+from attnprobe.results.files import DERIVED
 from attnprobe.runs.load import load_run
 from tests.runs import seal, small_run
 
@@ -107,13 +108,18 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
 
     assert [times(runs), times(runs), times(runs, again=True), times(runs)] == [1, 0, 1, 0]
     assert [times(runs[:1]), times(runs)] == [1, 1]  # of other runs
-    assert pq.read_schema(tmp_path / "here" / table.FILE).metadata[table.MADE_BY] == b"1"
+    assert pq.read_schema(tmp_path / "here" / table.FILE).metadata[DERIVED] == b"1"
     monkeypatch.setattr(table, "VERSION", 2)
     assert [times(runs), times(runs)] == [1, 0]
     seal(runs[0].directory, **runs[0].manifest | {"training": {"epochs": 9}})
     assert times([read_run(runs[0].directory), runs[1]]) == 1
-    (tmp_path / "here" / table.FILE).write_bytes(b"PAR1 damaged")
+    stored = tmp_path / "here" / FINDINGS
+    content = pq.read_table(stored)
+    pq.write_table(content.set_column(0, "data", pa.array(["another"] * len(content))), stored)
     assert times(runs) == 1
+    stored.write_bytes(b"of the user's")
+    assert times(runs) == 1
+    assert stored.read_bytes() == b"of the user's"
     # beside a single run it is found as well
     table.kept_findings(runs[1:], runs[1].directory)
     assert times(runs[1:], tmp_path / "elsewhere") == 0
@@ -123,7 +129,7 @@ def test_report_again_decides_anew(make_run, tmp_path, monkeypatch):
     run = make_run()
     page = tmp_path / "page.html"
     main(["report", str(run), "-o", str(page)])
-    path = tmp_path / "page_files" / table.FILE
+    path = tmp_path / "page_files" / FINDINGS
     stored = pq.read_table(path)
     sentences = pa.array(["What nobody decided."] * len(stored))
     pq.write_table(stored.set_column(stored.column_names.index("sentence"), "sentence", sentences), path)

@@ -14,7 +14,6 @@ from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_runs
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun
-from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings
@@ -39,17 +38,11 @@ def tables_of(name):
     return name == "manifest.json" or name.startswith("tables/")
 
 
-def own_files(directory):
-    own = OwnRunDirectory(directory)
-    own.refuse_foreign()
-    return own.names()
-
-
 def readers(directory):
     """Reader → (does it read a file of this name, the call)."""
     config = small_run(directory.parent.parent.parent, "figures=true", f"run_dir={directory}")
     return {
-        "verify": (lambda name: name not in (".attnprobe", "training.json"), lambda: RunDirectory(directory).verify()),
+        "verify": (lambda name: name != "training.json", lambda: RunDirectory(directory).verify()),
         "read_results": (tables_of, lambda: read_results(directory)),
         "read_examples": (
             lambda name: name in ("manifest.json", "examples/test.parquet"),
@@ -70,7 +63,6 @@ def readers(directory):
             lambda name: name in ("manifest.json", "training.json", *TRAINED),
             lambda: is_finished(Settings.of(config)),
         ),
-        "owner": (lambda name: name == ".attnprobe", lambda: own_files(directory)),
     }
 
 
@@ -92,8 +84,9 @@ def campaign(finished, folder, flips):
     directory = folder / "testbed" / "damaged"
     shutil.copytree(finished, directory)
     calls, unnoticed, count = readers(directory), [], 0
-    # findings.parquet is made of the others, and says of which: one that is damaged is made again
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != "findings.parquet")
+    # the mark says nothing; findings.parquet is made of the others, and made again where it is damaged
+    made = (".attnprobe", "findings.parquet")
+    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name not in made)
     for path in paths:
         name = path.relative_to(directory).as_posix()
         content = path.read_bytes()
@@ -108,7 +101,7 @@ def campaign(finished, folder, flips):
                 try:
                     result = calls[reader][1]()
                 except Exception as error:  # any other kind is what this looks for
-                    missing = name in ("manifest.json", ".attnprobe") and damaged is None
+                    missing = name == "manifest.json" and damaged is None
                     named = isinstance(error, UserError if missing else DamagedRun) and path.name in str(error)
                     if not named:
                         unnoticed.append((reader, name, what, repr(error)))

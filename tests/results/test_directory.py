@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import MARKER, DamagedRunWarning, RunDirectory, find_runs
+from attnprobe.results import writer
+from attnprobe.results.directory import MARKER, DamagedRunWarning, RunDirectory, find_runs, is_run_name
 from attnprobe.results.files import DamagedRun, read_sealed, sealed, write_sealed, write_table
 from attnprobe.results.table import Rows, read_examples, read_results
 from attnprobe.results.writer import CHECKPOINTS, LOCK, OwnRunDirectory
@@ -121,7 +122,7 @@ def begun(directory, *names):
     """A run that has prepared these files, and true ones of a training."""
     run = OwnRunDirectory(directory)
     run.mark()
-    run.write_config("a: 1\n")
+    run.place("config.yaml").write_text("a: 1\n")
     run.place("model.safetensors").write_text("weights")
     trained = run.finish_training({})
     for name in names:
@@ -155,7 +156,7 @@ def test_a_run_that_is_killed_after_its_manifest_is_whole_and_its_next_command_t
         left, replace = [moved], os.replace
 
         def killed(source, target):
-            if "partial" not in str(source):
+            if "partial" not in str(source) and "tables" in str(source):
                 if not left[0]:
                     raise KeyboardInterrupt
                 left[0] -= 1
@@ -182,28 +183,69 @@ def test_what_was_prepared_and_never_true_is_removed_by_the_next_command(tmp_pat
     assert {path.as_posix() for path in content_of(run / ".attnprobe.new")} == {"checkpoints/mine.txt"}
 
 
-def test_only_listed_files_of_names_that_a_run_has_are_removed(tmp_path):
-    run, files = begun(tmp_path / "run", "tables/a.parquet")
+MINE = ("tables/notes.txt", "tables/mine.parquet", "thesis.tex", "parts/a.part", "checkpoints/a.ckpt", "figures/x.pdf",
+        "findings.parquet", "training/metrics.csv", "wandb/run-1/log", ".figures.partial/x")  # fmt: skip
+
+
+def with_mine(directory):
+    """The user's own files, some of them called as a run's are."""
+    for name in MINE:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("mine")
+
+
+def test_only_what_the_run_wrote_is_removed(tmp_path):
+    run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet", "training/metrics.csv")
     run.finish({}, files)
-    mine = ("tables/notes.txt", "tables/mine.parquet", "thesis.tex", "parts/a.part", "checkpoints/a.ckpt", "figures/x.pdf",
-            ".figures.partial/x")  # fmt: skip
-    for name in mine:
-        (run / name).parent.mkdir(exist_ok=True)
-        (run / name).write_text("mine")
-    write_sealed({"files": [*run.names(), "thesis.tex", "../other", "tables/", ".git/", "parts/"]}, run / MARKER)
+    (run / "tables/b.parquet").write_text("mine now")
+    (run / "training/metrics.csv").unlink()
+    with_mine(run.path)
     run.discard()
-    assert set(content_of(run.path)) == {Path(name) for name in (MARKER, *mine)}
+    assert set(content_of(run.path)) == {Path(name) for name in (MARKER, "tables/b.parquet", *MINE)}
     run.refuse_foreign()  # it is still the run's own
 
 
-def test_a_file_that_the_run_did_not_write_is_not_replaced(tmp_path):
-    run, files = begun(tmp_path / "run", "tables/a.parquet")
-    (run / "tables").mkdir()
-    (run / "tables/a.parquet").write_text("mine")
-    with pytest.raises(UserError, match=r"tables/a\.parquet is there and was not written by this run"):
-        run.finish({}, files)
-    assert (run / "tables/a.parquet").read_text() == "mine"
-    assert not run.is_finished
+def test_a_mark_and_lists_of_a_stranger_remove_and_replace_no_file_of_the_users(tmp_path, capsys):
+    """An archive with a mark, a manifest and prepared files is unpacked where the user has files of such names."""
+    stranger, files = begun(tmp_path / "stranger", *(name for name in MINE if is_run_name(name)))
+    stranger.finish({}, files)
+    again = OwnRunDirectory(stranger.path)
+    again.place("tables/mine.parquet").write_text("the stranger's")
+    for manifest in ("manifest.json", None):
+        place = tmp_path / f"run of {manifest}"
+        shutil.copytree(stranger.path, place)
+        with_mine(place)
+        if manifest is None:
+            (place / "manifest.json").unlink()
+        run = OwnRunDirectory(place)
+        run.mark()
+        run.clear()
+        begun(place, "tables/mine.parquet")[0].finish({}, {})
+        kept = {name: place / name for name in MINE} | {"tables/mine.parquet": place / "tables/mine.parquet.kept"}
+        assert {path.read_text() for path in kept.values()} == {"mine"}
+        assert (
+            "tables/mine.parquet is not as the run wrote it: it is kept as mine.parquet.kept" in capsys.readouterr().err
+        )
+
+
+@pytest.mark.parametrize("at", range(9))
+def test_a_removal_that_is_cut_short_goes_on_and_takes_nothing_for_the_users(tmp_path, monkeypatch, at):
+    run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet")
+    run.finish({}, files)
+    left, unlink = [at], Path.unlink
+
+    def killed(path, **named):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= "partial" not in path.name
+        unlink(path, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            run.clear()
+    OwnRunDirectory(run.path).clear()
+    assert {path.name for path in run.path.iterdir()} == {MARKER}
 
 
 @pytest.mark.parametrize(
@@ -241,23 +283,6 @@ def test_what_is_no_file_is_not_written_to(tmp_path, make):
         run.finish({}, files)
 
 
-def test_a_folder_of_another_library_that_is_the_users_is_used_and_never_removed(tmp_path):
-    run, theirs = OwnRunDirectory(tmp_path / "run"), tmp_path / "theirs"
-    run.mark()
-    (run / "training").mkdir()
-    (run / "training/metrics.csv").write_text("mine")
-    run.folder("training/")
-    (run.folder("wandb/") / "run-1").mkdir(parents=True)
-    (run / "wandb/run-1/log").write_text("the run's")
-    (run / "wandb/mine.txt").write_text("mine")
-    (run / "wandb/run-2").symlink_to(theirs)
-    theirs.mkdir()
-    (theirs / "log").write_text("mine")
-    run.clear()
-    assert {path.as_posix() for path in content_of(run.path)} == {MARKER, "training/metrics.csv", "wandb/mine.txt"}
-    assert (theirs / "log").read_text() == "mine"
-
-
 def test_a_kill_while_the_list_is_written_leaves_a_usable_folder(tmp_path):
     run = OwnRunDirectory(tmp_path / "run")
     run.path.mkdir()
@@ -277,20 +302,20 @@ def test_a_run_of_which_somebody_has_removed_a_file_meanwhile_does_not_finish(tm
     assert not run.is_finished
 
 
-def test_a_run_that_is_removed_at_its_last_moment_leaves_no_manifest_alone(tmp_path, monkeypatch):
-    run, files = begun(tmp_path / "run")
-    original = run._checked
+@pytest.mark.parametrize("last", ["replaced.json", "manifest.json"])
+def test_a_run_that_is_removed_at_its_last_moment_leaves_no_manifest_alone(tmp_path, monkeypatch, last):
+    run, files = begun(tmp_path / "run", "config.yaml")
+    sealed = writer.write_sealed
 
-    def removed(name):
-        if name == "manifest.json":
-            shutil.rmtree(run.path, ignore_errors=True)  # after the last look, before the write
-        return original(name)
+    def written(content, path):
+        sealed(content, path)
+        if path.name == last:
+            shutil.rmtree(run.path)
 
-    monkeypatch.setattr(run, "declare", lambda *names: None)
-    monkeypatch.setattr(run, "_checked", removed)
-    with pytest.raises(FileNotFoundError):
+    monkeypatch.setattr(writer, "write_sealed", written)
+    with pytest.raises((FileNotFoundError, UserError)):
         run.finish({}, files)
-    assert not run.path.exists()
+    assert not run.is_finished
 
 
 def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):

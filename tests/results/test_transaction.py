@@ -21,10 +21,10 @@ def measured(directory, files):
     run.mark()
     before = run.read_manifest() or {"files": run.read_training()["files"] if run.is_trained else {}}
     if not run.is_trained:
-        run.write_config("a: 0\n")
+        run.place("config.yaml").write_text("a: 0\n")
         run.place("model.safetensors").write_text("weights")
         before = run.finish_training({})
-    run.write_config(f"a: {len(before['files'])}\n")
+    run.place("config.yaml").write_text(f"a: {len(before['files'])}\n")
     (run.folder(CHECKPOINTS) / "epoch=1.ckpt").write_text("")
     for name, content in files.items():
         run.place(name).write_text(content)
@@ -32,9 +32,9 @@ def measured(directory, files):
 
 
 def content_of(directory):
-    """Every file's content but for the list of names, whose order tells what came first."""
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files if path.name != ".attnprobe"}
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
 
 
 def in_a_child(work, folder, fault):
@@ -83,6 +83,6 @@ def test_a_run_is_whole_at_every_moment_and_the_same_command_finishes_it(tmp_pat
         )
         assert all((work / name).read_text() == "mine" for name in MINE)
         true += counts is new
-        OwnRunDirectory(work).settle() if counts is new else measured(work, SECOND)
+        OwnRunDirectory(work).mark() if counts is new else measured(work, SECOND)
         assert content_of(work) == new, operations[at]
     assert 0 < true < len(operations)

@@ -39,9 +39,11 @@ def test_tensorboard_reads_the_curve_that_the_run_has(tmp_path):
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         with toy_training(tmp_path, "logger=tensorboard") as (directory, curve):
+            directory.place("config.yaml").write_text("a: 1\n")
+            listed = directory.finish_training({})["files"]
+            assert any(name.startswith("training/events") for name in listed)
             events = EventAccumulator(str(directory / "training"))
             events.Reload()
-            assert "training/" in directory.names()
     found = [one.value for one in events.Scalars("validation/loss")]
     assert found == pytest.approx([float(torch.tensor(epoch["validation/loss"])) for epoch in curve], rel=1e-6)
     assert len(found) == 2

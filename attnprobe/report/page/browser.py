@@ -23,7 +23,7 @@ from attnprobe.evidence.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, RunDirectory, examples_file, table_file
-from attnprobe.results.files import LARGEST_JSON, damaged, read_json
+from attnprobe.results.files import damaged, read_json
 from attnprobe.results.playground import read_playground
 from attnprobe.results.table import check_positions, read_rows
 
@@ -282,7 +282,7 @@ def unknown_words(run: Run, words: Sequence[str]) -> UInt[np.ndarray, " unknown"
     directory, model = RunDirectory(run.directory), run.manifest.get("training", {}).get("model", {})
     if not words or "_target_" in model or VOCABULARY not in directory.manifest()["files"]:
         return np.zeros(0, np.uint32)
-    known = read_json(directory.file(VOCABULARY), limit=LARGEST_JSON)
+    known = read_json(directory.file(VOCABULARY))
     return np.array([place for place, word in enumerate(words) if word not in known], np.uint32)
 
 
