@@ -1,11 +1,19 @@
-"""Whole runs small enough for a test."""
+"""Whole runs small enough for a test, and the command line within this process."""
 
+import os
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
+from unittest.mock import patch
 
 from hydra import initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from attnprobe.__main__ import main
 from attnprobe.results.directory import MANIFEST, RunDirectory
 from attnprobe.results.files import record_of, write_sealed
 from attnprobe.runs import composition as configuration
@@ -43,3 +51,18 @@ def composed(*overrides: str) -> DictConfig:
 def small_run(output: Path, *overrides: str, probes: str = "[permutation]") -> DictConfig:
     """The configuration of a run on the testbed that takes about a second."""
     return composed(*SMALL, f"probe={probes}", f"output={output}", *overrides)
+
+
+def command_line(folder: Path, *arguments: str) -> CompletedProcess[str]:
+    """What `python -m attnprobe` says and ends with in this folder, without a process of its own."""
+    out, err, status = StringIO(), StringIO(), 0
+    HydraConfig.instance().cfg = None  # Hydra leaves that of the command before
+    with (
+        chdir(folder), redirect_stdout(out), redirect_stderr(err),
+        patch.dict(os.environ), patch.object(sys, "argv", ["attnprobe", *arguments]),
+    ):  # fmt: skip
+        try:
+            main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
