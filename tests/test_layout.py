@@ -174,9 +174,8 @@ def test_only_the_runs_and_the_command_line_know_hydra():
     assert {name.split("/")[0] for name in importers("hydra")} <= {"__main__.py", "runs", "cli"}
 
 
-def test_few_rooms_know_lightning():
-    allowed = {"probes/base.py", "models/base.py", "data/module.py"}
-    assert {name for name in importers("lightning") if not name.startswith("runs/")} <= allowed
+def test_the_runs_and_the_training_of_a_model_alone_know_lightning():
+    assert {name for name in importers("lightning") if not name.startswith("runs/")} == {"models/training.py"}
 
 
 def test_the_report_computes_nothing_with_a_model():

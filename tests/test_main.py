@@ -79,7 +79,11 @@ main()
 @pytest.mark.parametrize(
     ("argument", "message", "heavy"),
     [
-        ("probe.permutation.sampels=9", "there is no such setting; did you mean samples?", ("torch", "numpy", "pandas")),
+        (
+            "probe.permutation.sampels=9",
+            "there is no such setting; did you mean samples?",
+            ("torch", "numpy", "pandas"),
+        ),
     ],
 )
 def test_a_mistake_is_answered_before_what_it_does_not_need_is_imported(tmp_path, argument, message, heavy):

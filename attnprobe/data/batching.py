@@ -164,16 +164,11 @@ MOST_POSITIONS = 1 << 15
 grow with the texts' length."""
 
 
-def shard(batches: list[list[int]], rank: int, world_size: int, *, even: bool) -> list[list[int]]:
-    """This process's part of the batches.
-
-    `even` repeats some batches so that every process has the same number (training: gradient steps are taken
-    together). Without it no batch comes twice (evaluation: no example may be counted twice).
-    """
-    if even:
-        missing = -len(batches) % world_size
-        batches = batches + [batches[i % len(batches)] for i in range(missing)]
-    return batches[rank::world_size]
+def shard(batches: list[list[int]], rank: int, world_size: int) -> list[list[int]]:
+    """This process's part of the batches, of which some are repeated so that every process has the same number: gradient
+    steps are taken together."""
+    missing = -len(batches) % world_size
+    return (batches + [batches[i % len(batches)] for i in range(missing)])[rank::world_size]
 
 
 def short_enough(
@@ -224,16 +219,16 @@ class BucketSampler(Sampler[list[int]]):
         rows = np.argsort(noisy, kind="stable")
         batches = [rows[start : start + self.batch_size].tolist() for start in range(0, size, self.batch_size)]
         order = generator.permutation(len(batches))
-        yield from shard([batches[i] for i in order], self.rank, self.world_size, even=True)
+        yield from shard([batches[i] for i in order], self.rank, self.world_size)
 
 
 class SortedSampler(Sampler[list[int]]):
-    """Evaluation batches, shortest texts first: deterministic, each row exactly once over all processes."""
+    """Evaluation batches, shortest texts first: deterministic, each row exactly once."""
 
-    def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int, rank: int = 0, world_size: int = 1):
+    def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int):
         batches = short_enough(np.argsort(lengths, kind="stable"), lengths, batch_size)
         # kept as long as the loader: as numbers, not as objects
-        self.batches = [np.array(batch) for batch in shard(batches, rank, world_size, even=False)]
+        self.batches = [np.array(batch) for batch in batches]
 
     def __len__(self) -> int:
         return len(self.batches)

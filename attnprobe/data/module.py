@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 import torch
 from jaxtyping import Float
-from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
@@ -31,7 +30,7 @@ COLUMNS = ("text", "label", "question", "candidates", "rationale", "annotators",
 """Settings that name a column."""
 
 
-class TextDataModule(LightningDataModule, metaclass=Checked):
+class TextDataModule(metaclass=Checked):
     """Prepares a data set (attnprobe.data.prepare) and serves it in batches.
 
     Args:
@@ -60,7 +59,6 @@ class TextDataModule(LightningDataModule, metaclass=Checked):
         seed: Seed = 0,
         **settings: Any,
     ):
-        super().__init__()
         self.name, self.source, self.path, self.seed = name, source, path, seed
         self.settings = self.flat_settings.of(settings)
         self.task = Task.MULTI_LABEL if self.settings.columns.multi_label else Task.SINGLE_LABEL
@@ -170,19 +168,19 @@ class TextDataModule(LightningDataModule, metaclass=Checked):
         self.counts |= {} if known is None else {"vectors": {"vocabulary": len(self.vocabulary), "found": known}}
         return matrix
 
-    def train_dataloader(self) -> DataLoader[Batch]:
-        """Batches of similar length in random order; the order depends on (seed, epoch)."""
+    def train_dataloader(self, rank: int = 0, processes: int = 1) -> DataLoader[Batch]:
+        """Batches of similar length in random order; the order depends on (seed, epoch). Of several processes each has its
+        share, and the trainer is constructed with `use_distributed_sampler=False`."""
         part = self.splits["train"]
         return self.loader(
-            part, BucketSampler(part.words.lengths, self.settings.serving.batch_size, self.seed, *self.place)
+            part, BucketSampler(part.words.lengths, self.settings.serving.batch_size, self.seed, rank, processes)
         )
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """All validation examples, shortest first, for every process of a training on several devices: its metrics are
         then those of one device. (What the processes gather has every example as often as any other, which changes no
         mean and no curve; and a share of a short split could be empty.)"""
-        part = self.splits["validation"]
-        return self.loader(part, SortedSampler(part.words.lengths, self.settings.serving.eval_batch_size))
+        return self.evaluation("validation")
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """All test examples, shortest first."""
@@ -193,16 +191,9 @@ class TextDataModule(LightningDataModule, metaclass=Checked):
         return [self.evaluation(split) for split in UNTESTED]
 
     def evaluation(self, split: str) -> DataLoader[Batch]:
-        """All examples of a split, shortest first, each exactly once over all processes."""
+        """All examples of a split, shortest first."""
         part = self.splits[split]
-        return self.loader(part, SortedSampler(part.words.lengths, self.settings.serving.eval_batch_size, *self.place))
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """This process's rank, and how many there are. The samplers take both into account, so the trainer has to be
-        constructed with `use_distributed_sampler=False`."""
-        trainer = self.trainer
-        return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        return self.loader(part, SortedSampler(part.words.lengths, self.settings.serving.eval_batch_size))
 
     def loader(self, part: TextSplit, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
         """The sampler hands out lists of rows, and `part[rows]` is a batch: hence `batch_size=None`."""

@@ -14,15 +14,15 @@ from functools import cache
 from html import unescape
 from itertools import pairwise
 from math import prod
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import regex
-import spacy
-from spacy.pipeline import Sentencizer
-from spacy.tokens import Doc
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
+
+if TYPE_CHECKING:  # settings are checked without a second for spaCy
+    from spacy.tokens import Doc
 
 EXTRAS = {"zh": "jieba", "ja": "sudachipy sudachidict-core"}
 """Languages without spaces whose segmenter is an extra, and what it consists of."""
@@ -31,7 +31,7 @@ OF_SEVERAL = regex.compile(r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f
 
 
 @cache
-def blank(language: str) -> Callable[[str], Doc]:
+def blank(language: str) -> Callable[[str], "Doc"]:
     """spaCy's tokenizer of a language, by its code.
 
     Chinese is segmented by jieba and Japanese by SudachiPy, into words.
@@ -39,6 +39,8 @@ def blank(language: str) -> Callable[[str], Doc]:
     Raises:
         UserError: spaCy knows no such language, or needs a library for it that is not installed.
     """
+    import spacy
+
     settings: dict[str, Any] = {}
     try:
         if language == "zh":
@@ -110,6 +112,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     >>> [sentence.strip() for sentence in split_sentences('Dr. No left... "Why?" she said. "Go on!" (He did.)')]
     ['Dr. No left... "Why?"', 'she said.', '"Go on!"', '(He did.)']
     """
+    from spacy.pipeline import Sentencizer
+
     sentences = []
     bounds = sorted({0, len(text), *(match.end() for match in PARAGRAPH.finditer(text))})
     for paragraph in (text[start:end] for start, end in pairwise(bounds)):
@@ -119,7 +123,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     return sentences
 
 
-def _with_opening_marks(words: Doc, start: int) -> int:
+def _with_opening_marks(words: "Doc", start: int) -> int:
     """spaCy leaves all punctuation to the sentence before; a mark that is glued to its right opens the next one."""
     while start >= 2:
         mark, before = words[start - 1], words[start - 2]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import scipy
 from jaxtyping import Float
-from scipy import stats
 
 from attnprobe.evidence.evidence import Evidence, metrics_of
 from attnprobe.evidence.statistics import over_pairs, parts_of
@@ -157,7 +157,7 @@ def agreeing(first: Scores, second: Scores, examples: Sequence[int]) -> Float[np
     for example in examples:
         one, other = (run.get(example, np.zeros(0)) for run in (first, second))
         defined = len(one) == len(other) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0
-        taus.append(float(stats.kendalltau(one, other).statistic) if defined else np.nan)
+        taus.append(float(scipy.stats.kendalltau(one, other).statistic) if defined else np.nan)
     return np.array(taus)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from jaxtyping import Float, UInt8
-from scipy import optimize, stats
 
 # Several decisions at once: p-values out of intervals, Holm's correction of them, and the rate of false discoveries.
 
@@ -33,7 +33,7 @@ def p_value(value: float, low: float, high: float, against: float) -> float:
         return 1.0
     if half <= 0:
         return 0.0
-    return float(2 * stats.norm.sf(abs(value - against) / half * stats.norm.ppf(0.975)))
+    return float(2 * scipy.stats.norm.sf(abs(value - against) / half * scipy.stats.norm.ppf(0.975)))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -58,7 +58,7 @@ def discovered(p: Float[np.ndarray, " examples"], level: float = 0.05) -> Float[
     known = ~np.isnan(p)
     result = np.full(len(p), np.nan)
     if known.any():
-        result[known] = stats.false_discovery_control(p[known]) <= level
+        result[known] = scipy.stats.false_discovery_control(p[known]) <= level
     return result
 
 
@@ -96,7 +96,7 @@ def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
 
 def skewness(sample: Float[np.ndarray, " n"]) -> float:
     """Third standardised moment, corrected for the size of the sample (Fisher's G₁)."""
-    return float(stats.skew(sample, bias=False))
+    return float(scipy.stats.skew(sample, bias=False))
 
 
 def most_skewness(sample: Float[np.ndarray, " n"]) -> float:
@@ -217,7 +217,7 @@ def student_of_groups(
     freedom = variances.sum() ** 2 / np.sum(
         [v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)]
     )
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
     return mean, max(low, mean - half), min(high, mean + half)
 
 
@@ -258,7 +258,7 @@ def resampled_runs(
         below, above = _over_texts(parts, statistic, influence.mean(0), value, confidence, seed)
         if len(parts) > 1:
             of_texts, of_runs = components(influence)
-            half = float(stats.t.ppf((1 + confidence) / 2, len(parts) - 1)) * of_runs
+            half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(parts) - 1)) * of_runs
             below, above = (float(np.hypot(of_texts * side, half)) for side in (below, above))
     return value, max(low, value - below), min(high, value + above)
 
@@ -391,7 +391,7 @@ def over_pairs(
         kept = different & (np.arange(runs) != run) & (np.arange(runs) != run)[:, None]
         without.append(statistic(parts[kept].mean(0).sum(0)))
     own = runs * value - (runs - 1) * np.asarray(without, np.float64)
-    half = float(stats.t.ppf((1 + confidence) / 2, runs - 1)) * float(own.std(ddof=1)) / np.sqrt(runs)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, runs - 1)) * float(own.std(ddof=1)) / np.sqrt(runs)
     below, above = (0.0 if np.isnan(end) else abs(value - end) for end in (lower, upper))
     return value, max(low, value - float(np.hypot(below, half))), min(high, value + float(np.hypot(above, half)))
 
@@ -408,7 +408,7 @@ def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
     difference = difference[difference != 0]
     if len(difference) == 0:
         return float("nan")
-    ranks = stats.rankdata(np.abs(difference))
+    ranks = scipy.stats.rankdata(np.abs(difference))
     return float((ranks * np.sign(difference)).sum() / ranks.sum())
 
 
@@ -436,7 +436,7 @@ def clopper_pearson(count: float, n: int, *, confidence: float = 0.95) -> tuple[
 def _share(count: float, n: int, confidence: float, method: str) -> tuple[float, float, float]:
     if n == 0:
         return np.nan, np.nan, np.nan
-    interval = stats.binomtest(round(count), n).proportion_ci(confidence, method)
+    interval = scipy.stats.binomtest(round(count), n).proportion_ci(confidence, method)
     return float(count / n), float(interval.low), float(interval.high)
 
 
@@ -458,14 +458,14 @@ def paired_difference(more: int, less: int, n: int, *, confidence: float = 0.95)
     """
     if n == 0:
         return np.nan, np.nan, np.nan
-    estimate, limit = (more - less) / n, float(stats.norm.ppf((1 + confidence) / 2))
+    estimate, limit = (more - less) / n, float(scipy.stats.norm.ppf((1 + confidence) / 2))
 
     def excess(difference: float, side: int) -> float:
         return side * _score(difference, more, less, n) - limit
 
     # the score falls from +∞ to −∞ between the ends of what a difference can be
-    low = -1.0 if more == 0 and less == n else float(optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
-    high = 1.0 if less == 0 and more == n else float(optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
+    low = -1.0 if more == 0 and less == n else float(scipy.optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
+    high = 1.0 if less == 0 and more == n else float(scipy.optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
     return estimate, low, high
 
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from spacy.lang.en.stop_words import STOP_WORDS
 from torch import Tensor
 
 from attnprobe.core.errors import UserError
@@ -156,6 +155,8 @@ def is_function_word(words: Sequence[str], function_words: Sequence[str] | None 
 
 @cache
 def _marked(words: tuple[str, ...], function_words: tuple[str, ...] | None) -> Bool[Tensor, "vocabulary"]:
+    from spacy.lang.en.stop_words import STOP_WORDS
+
     excluded = STOP_WORDS if function_words is None else set(function_words)
     return torch.tensor(
         [word.lower() in excluded or not any(letter.isalnum() for letter in word) for word in words], dtype=torch.bool

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from lightning import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
+from attnprobe.core.oom_retry import Halving
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Checked
 from attnprobe.data.vocabulary import UNKNOWN
@@ -66,7 +66,7 @@ class Layers(NamedTuple):
     own: Sequence[bool]
 
 
-class Model(LightningModule, metaclass=Checked):
+class Model(nn.Module, metaclass=Checked):
     """A text classifier whose attention can be replaced.
 
     Attributes:
@@ -76,6 +76,7 @@ class Model(LightningModule, metaclass=Checked):
         unit: what a position of its attention is.
         sites: names of the attentions that can be meant, as tables call them; one unnamed where there is only one.
         has_layers: whether it is a stack of layers of self-attention, as far as is known before it has read a text.
+        halving: what splits a batch that does not fit into memory.
     """
 
     settings_place: ClassVar[str] = "model"
@@ -86,6 +87,7 @@ class Model(LightningModule, metaclass=Checked):
     unit: Unit = Unit.WORD
     sites: Sequence[str] = ("",)
     has_layers: bool = False
+    halving: Halving
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
         """Each of these attentions on this batch, all of them seen in one pass of the model.
@@ -182,6 +184,17 @@ class Model(LightningModule, metaclass=Checked):
             UserError: it knows no mask.
         """
         return replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN))
+
+    def stages(self) -> dict[str, list[str]]:
+        """The names of the parameters by the part that they belong to, parts from the output down."""
+        found: dict[str, list[str]] = {}
+        for name, _ in reversed(list(self.named_parameters())):
+            found.setdefault(self.part_of(name), []).append(name)
+        return found
+
+    def part_of(self, name: str) -> str:
+        """What a parameter belongs to."""
+        return name.partition(".")[0]
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch classes"]:
         """Class probabilities."""

@@ -9,12 +9,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import scipy
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font, get_font_names
-from scipy import stats
 
 from attnprobe.results.files import write_atomically
 from attnprobe.results.saved_settings import read_pipeline
@@ -178,7 +178,7 @@ def violin(axes: Axes, values: np.ndarray, at: float, height: float, colour: str
         axes.plot(values, np.full(len(values), at), "o", ms=2.5, mew=0, alpha=0.6, color=colour, clip_on=False)
     else:
         x = np.linspace(values.min(), values.max(), 200)
-        density = stats.gaussian_kde(values)(x)
+        density = scipy.stats.gaussian_kde(values)(x)
         half = density / density.max() * height / 2
         axes.fill_between(x, at - half, at + half, color=colour, alpha=0.4, linewidth=0)
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])

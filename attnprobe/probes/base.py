@@ -1,4 +1,4 @@
-"""What a probe is, and the one callback that runs probes in Lightning's test loop.
+"""What a probe is, and the one listener that runs probes in Lightning's test loop.
 
 A probe is a dataclass with its settings as fields, a `name`, `metrics`, and one method that yields `Measurement`s. It knows
 neither trainer nor logger. Its file also holds its `READING`: headlines, claims, tables and figures. To add one: a file here,
@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float
-from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Task
@@ -24,8 +23,7 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Checked
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance, Note, Subject
-from attnprobe.models.base import Unit
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.base import Model, Unit
 from attnprobe.results.table import Rows
 
 MOST_NUMBERS = 1 << 25
@@ -80,7 +78,7 @@ class Probe(metaclass=Checked):
         """What the metrics about an importance end in."""
         return self.filed.get(importance, importance)
 
-    def refuse(self, classifier: TrainedModel) -> None:
+    def refuse(self, classifier: Model) -> None:
         """Called before anything is trained; a probe with further needs extends it.
 
         Raises:
@@ -197,8 +195,8 @@ def description(readout: Readout) -> Iterator[Measurement]:
 
 
 @final
-class ProbeRunner(Callback):
-    """Runs probes on every batch of the test loop and collects their rows."""
+class ProbeRunner:
+    """Runs probes on every batch of the test loop and collects their rows; Lightning calls its one hook."""
 
     def __init__(
         self,
@@ -229,15 +227,14 @@ class ProbeRunner(Callback):
 
     def on_test_batch_end(
         self,
-        trainer: Trainer | None,
-        pl_module: LightningModule,
+        trainer: Any,
+        pl_module: Model,
         outputs: Any,
         batch: Batch,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
         """Examine one batch."""
-        assert isinstance(pl_module, TrainedModel)
         classifier, forward = pl_module, outputs["outputs"]
         subjects: dict[tuple[int, int], Subject] = {}
 

@@ -30,7 +30,7 @@ from attnprobe.evidence.reading import (
     mean_table,
 )
 from attnprobe.importance import word_removal
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.base import Model
 from attnprobe.plots.grid import interval_figure
 from attnprobe.plots.style import INK
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
@@ -90,7 +90,7 @@ class Faithfulness(RankingProbe):
     operators: Annotated[Sequence[Literal[tuple(word_removal.OPERATORS)]], MinLen(1)] = ("delete", "zeros", "attention")
     thresholds: Annotated[Sequence[Share], MinLen(1)] = (0.01, 0.05, 0.1, 0.2, 0.5)
 
-    def refuse(self, classifier: TrainedModel) -> None:
+    def refuse(self, classifier: Model) -> None:
         super().refuse(classifier)
         word_removal.refuse_mask(self.name, self.operators, word_removal.OPERATORS, classifier)
 

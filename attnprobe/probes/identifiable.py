@@ -22,7 +22,7 @@ from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.importance.base import Note, Subject
 from attnprobe.measures import jensen_shannon
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.base import Model
 from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, positions
@@ -67,7 +67,7 @@ class Identifiable(Probe):
     name, metrics = "identifiable", METRICS
     words: Count | None = 3
 
-    def refuse(self, classifier: TrainedModel) -> None:
+    def refuse(self, classifier: Model) -> None:
         super().refuse(classifier)
         if not classifier.is_summed:
             raise UserError(

@@ -21,7 +21,7 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, facts_of, importances_and_operators
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.base import Model
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
 from attnprobe.results.pivot import facets, per_example
 
@@ -62,7 +62,7 @@ class Novelty(RankingProbe):
     _held_out: TextSplit | None = field(default=None, init=False, repr=False)
     _known: "Known | None" = field(default=None, init=False, repr=False)
 
-    def refuse(self, classifier: TrainedModel) -> None:
+    def refuse(self, classifier: Model) -> None:
         super().refuse(classifier)
         word_removal.refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
 

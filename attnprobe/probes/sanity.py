@@ -25,7 +25,7 @@ from attnprobe.evidence.statistics import interval, mean_in_columns
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.base import Subject
 from attnprobe.measures import spearman
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.base import Model
 from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, strengths, undefined_in
@@ -50,7 +50,7 @@ METRICS = (
 class Sanity(RankingProbe):
     """Make the model random, part by part from its output downwards, and see which importances still say the same.
 
-    A part (`TrainedModel.stages`) becomes random by putting its numbers into random order, tensor by tensor, so that
+    A part (`Model.stages`) becomes random by putting its numbers into random order, tensor by tensor, so that
     their sizes stay (the row of padding stays where it is). An importance that hardly changes when everything is random
     explains the words or the architecture, not what the model has learnt.
 
@@ -73,7 +73,7 @@ class Sanity(RankingProbe):
     )
     _twin: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
-    def refuse(self, classifier: TrainedModel) -> None:
+    def refuse(self, classifier: Model) -> None:
         super().refuse(classifier)
         if self.twin is None:
             return
@@ -111,7 +111,6 @@ class Sanity(RankingProbe):
         self, subject: Subject, own: Mapping[str, Tensor], seed: int
     ) -> dict[str, dict[str, Float[Tensor, "batch"]]]:
         model = subject.classifier
-        assert isinstance(model, TrainedModel)
         found: dict[str, dict[str, Tensor]] = {}
         for sample in range(self.samples):
             # by the seed too: a run's probes may have been timed before, under another one
@@ -160,7 +159,7 @@ def alike(
     return spearman(a.nan_to_num(), b.nan_to_num(), content).masked_fill(undefined, torch.nan)
 
 
-def random_parts(model: TrainedModel, generator: torch.Generator) -> list[tuple[str, dict[str, Tensor]]]:
+def random_parts(model: Model, generator: torch.Generator) -> list[tuple[str, dict[str, Tensor]]]:
     """Each part's parameters in random order, from the output down, by their names."""
     return [
         (part, {name: shuffled(model, name, generator) for name in names}) for part, names in model.stages().items()

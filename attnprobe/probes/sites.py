@@ -19,8 +19,7 @@ from attnprobe.core.settings import Count
 from attnprobe.evidence.reading import Drawing, HeatMap, Reading, Tabulation, facts_of, importances_in
 from attnprobe.importance.plausibility import average_precision
 from attnprobe.measures import entropy, kendall_tau
-from attnprobe.models.base import AtSite
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.base import AtSite, Model
 from attnprobe.plots.grid import DOT, around, cells, counted, grid, in_cell, title
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, positions
 from attnprobe.probes.permutation import permute_attention
@@ -62,7 +61,7 @@ class Sites(RankingProbe):
     published = ("gradient", "leave_one_out")
     samples: Count = 5
 
-    def refuse(self, classifier: TrainedModel) -> None:
+    def refuse(self, classifier: Model) -> None:
         super().refuse(classifier)
         if len(classifier.sites) < 2:
             raise UserError(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from hydra.utils import instantiate
 from lightning import seed_everything
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
@@ -22,7 +23,7 @@ from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.table import kept_findings
 from attnprobe.importance.base import Importance
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.training import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import save_figures
 from attnprobe.results.directory import (
@@ -151,6 +152,7 @@ def carry_out(
 
     words = data.vocabulary.words
     runner = ProbeRunner(probes, config["seed"], words, importances, data.classes)
+    examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
     forecast = Forecast(data.splits[SPLIT], runner=runner)
     predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
@@ -159,7 +161,7 @@ def carry_out(
         classifier,
         data,
         hardware=config["trainer"],
-        callbacks=[forecast, runner, predictions, playground, Progress(title)],
+        callbacks=[forecast, examining, predictions, playground, Progress(title)],
     )
 
     rows = {

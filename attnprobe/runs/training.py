@@ -17,10 +17,13 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.utils.data import DataLoader
 
+from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
-from attnprobe.models.trained import TrainedModel
+from attnprobe.data.module import TextDataModule
+from attnprobe.models.training import TrainedModel
 
 
 class StopOnNaN(Callback):
@@ -130,9 +133,24 @@ def processes() -> dict[str, Any]:
     return {"plugins": [LightningEnvironment()]} if on_slurm and not TorchElasticEnvironment.detect() else {}
 
 
+class Served(LightningDataModule):
+    """The batches of a training, of which each of its processes has its share."""
+
+    def __init__(self, data: TextDataModule) -> None:
+        super().__init__()
+        self.data = data
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        assert self.trainer is not None
+        return self.data.train_dataloader(self.trainer.global_rank, self.trainer.world_size)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self.data.val_dataloader()
+
+
 def fit(
     classifier: TrainedModel,
-    data: LightningDataModule,
+    data: TextDataModule,
     *,
     checkpoints: Path,
     epochs: int,
@@ -176,7 +194,7 @@ def fit(
             default_root_dir=checkpoints,
         )
         with out_of_memory_is_answered():
-            trainer.fit(classifier, datamodule=data)
+            trainer.fit(classifier, datamodule=Served(data))
         leave_process_group(trainer)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
@@ -211,7 +229,7 @@ ONE_PASS: dict[str, Any] = {
 
 
 def predict(
-    classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
+    classifier: TrainedModel, data: TextDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
     """One pass over the splits that no probe examines, with the callbacks listening, on one device whatever trained it."""
     with quiet_lightning(), memory_unfilled():
@@ -221,7 +239,7 @@ def predict(
             enable_progress_bar=False,
             **ONE_PASS | processes(),
         )
-        trainer.predict(classifier, datamodule=data, return_predictions=False)
+        trainer.predict(classifier, data.predict_dataloader(), return_predictions=False)
 
 
 def leave_process_group(trainer: Trainer) -> None:
@@ -258,7 +276,7 @@ def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
 
 
 def test(
-    classifier: TrainedModel, data: LightningDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
+    classifier: TrainedModel, data: TextDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
     """One pass over the test split with the probes listening, on one device whatever trained the model."""
     with quiet_lightning(), memory_unfilled(), examined_precisely(classifier):
@@ -269,4 +287,4 @@ def test(
             callbacks=callbacks,
             **ONE_PASS | processes(),
         )
-        trainer.test(classifier, datamodule=data, verbose=False)
+        trainer.test(classifier, data.test_dataloader(), verbose=False)

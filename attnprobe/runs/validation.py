@@ -43,10 +43,11 @@ from attnprobe.core.settings import (
     words,
 )
 from attnprobe.data.module import TextDataModule
-from attnprobe.findings.studies.base import Study
 from attnprobe.importance.base import Importance
-from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.trained import Recipe, TrainedModel
+from attnprobe.models.attention import Attention
+from attnprobe.models.decoders import Decoder
+from attnprobe.models.encoders import Encoder, TextEncoder
+from attnprobe.models.trained import Recipe
 from attnprobe.probes.base import Probe
 from attnprobe.results.saved_settings import entries
 
@@ -77,7 +78,8 @@ TOP: dict[str, Any] = {
 }
 """The settings of conf/config.yaml, and below those of its groups that are no classes."""
 MODEL: dict[str, Any] = {"name": Name, "attention_name": str, "width": Size, "patience": Count}
-STAGES = {"encoder": Part, "attention": Part, "decoder": Part, "question_encoder": Part | None}
+STAGES = {"encoder": TextEncoder, "attention": Attention, "decoder": Decoder, "question_encoder": Encoder}
+"""The parts of a model that the data complete, with the base of their classes."""
 TRAINING: dict[str, Any] = {
     "epochs": Annotated[int, Ge(0), Le(1_000_000)],
     "gradient_clip": Positive | None,
@@ -186,8 +188,9 @@ def check(config: Mapping[str, Any]) -> None:
     model = config["model"]
     if "_target_" not in model:
         _check_group(
-            "model", model, MODEL | STAGES, optional=("attention_name", "width", "patience", "question_encoder")
-        )
+            "model", model, MODEL | dict.fromkeys(STAGES, Part) | {"question_encoder": Part | None},
+            optional=("attention_name", "width", "patience", "question_encoder"),
+        )  # fmt: skip
     recipe = training["recipe"]
     if "_target_" not in model and training["epochs"] == 0:
         raise UserError(
@@ -226,17 +229,21 @@ def _check_parts(config: Mapping[str, Any], trusted: Trusted) -> None:
     """All that is constructed, at the places where it stands; nothing else may ask for an object."""
     for group, content in config.items():
         inside = content if isinstance(content, Mapping) else {}
-        if group in ("data", "study") and content is not None:
-            _check_part(group, content, (TextDataModule if group == "data" else Study, False), trusted)
+        if group == "data":
+            _check_part(group, content, (TextDataModule, False), trusted)
+        elif group == "study" and content is not None:
+            from attnprobe.findings.studies.base import Study
+
+            _check_part(group, content, (Study, False), trusted)
         elif group == "model" and "_target_" in inside:
+            from attnprobe.models.training import TrainedModel  # and Lightning, which takes seconds
+
             _check_part("model", content, (TrainedModel, True), trusted)
         elif group == "model" and inside:
             _refuse_directives(dict.fromkeys(inside), group)
-            taken = arguments(AttentionClassifier)
             for name, value in inside.items():
-                wanted = part_of(taken[name].annotation) if name in STAGES else None
-                if wanted is not None and value is not None:
-                    _check_part(f"model.{name}", value, wanted, trusted)
+                if name in STAGES and value is not None:
+                    _check_part(f"model.{name}", value, (STAGES[name], True), trusted)
                 else:
                     _refuse_directives(value, f"model.{name}")
         elif group == "training":

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.training import TrainedModel
 from attnprobe.results.directory import (
     CONFIG,
     PIPELINE,

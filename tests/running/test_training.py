@@ -2,7 +2,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from lightning import Callback, LightningDataModule
+from lightning import Callback
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
@@ -15,8 +15,8 @@ from tests.runs import small_run
 from tests.toys import recipe, toy_batch, toy_classifier
 
 
-class Toy(LightningDataModule):
-    def train_dataloader(self):
+class Toy:
+    def train_dataloader(self, rank=0, processes=1):
         return DataLoader([toy_batch([4, 5, 3])], batch_size=None)
 
     val_dataloader = train_dataloader

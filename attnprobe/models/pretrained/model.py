@@ -31,7 +31,8 @@ from attnprobe.models.pretrained.site import (
     membership,
     word_weights,
 )
-from attnprobe.models.trained import Recipe, TrainedModel
+from attnprobe.models.trained import Recipe
+from attnprobe.models.training import TrainedModel
 
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
