@@ -112,12 +112,9 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
 
     constructible(config, overrides)
     from attnprobe.findings.groups import read_run
-    from attnprobe.findings.quality import quality_of
     from attnprobe.findings.table import findings_of
     from attnprobe.report.publish import publish_study
-    from attnprobe.report.terminal import data_notes, measured_again, numbered, plain_words, print_summary
-    from attnprobe.results.directory import RunDirectory
-    from attnprobe.results.numbers import read_numbers
+    from attnprobe.report.terminal import data_notes, measured_again, plain_words, print_summary
     from attnprobe.runs.launching import objective, options_of
     from attnprobe.runs.run import run
     from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
@@ -137,19 +134,18 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         config = composed(with_teacher(overrides, composed))
     directory = run(config, sweep=sweep)
     RESULTS.append(directory)
-    manifest = RunDirectory(directory).manifest()
-    results = read_numbers(directory)
-    print_summary(results, classes=manifest.get("classes", []), directory=directory)
+    read = read_run(directory)
+    manifest = read.manifest
+    print_summary(read.numbers, classes=manifest.get("classes", []), directory=directory)
     if (directory / "figures").is_dir():
         print(visible(f"figures: {directory / 'figures'}"))
-    measured = quality_of(directory)
-    if measured is not None and measured.warning:
-        print(visible(f"warning: {measured.warning}"))
+    if read.warning:
+        print(visible(f"warning: {read.warning}"))
     for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
         print(line)
     if not sweep:
-        sentence = findings_of(read_run(directory))["sentence"].iloc[0]
-        print("\n".join(numbered([*plain_words(results, measured), sentence])))
+        sentence = findings_of(read)["sentence"].iloc[0]
+        print("\n  ".join(["what was found:", *plain_words(read.numbers, read.quality), sentence]))
     return objective(directory) if sweep else None
 
 

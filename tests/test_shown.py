@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import spreadsheet_cell, visible
-from attnprobe.report.tables import csv_table, latex_table, write_table_files
+from attnprobe.report.tables import Table, csv_table, latex_table
 from attnprobe.report.terminal import data_notes, print_summary
 
 EVIL = [
@@ -44,7 +44,7 @@ def test_what_is_visible_is_printed_as_it_is(text):
 @pytest.mark.parametrize("text", [*EVIL, *FORMULAS])
 def test_no_csv_cell_is_run_or_hides_anything(text, tmp_path):
     rows = pd.DataFrame({"data": [text, "plain"], "value": [-0.5, 2.0], text: ["a", "b"]})
-    file = write_table_files("table", "A caption", rows, tmp_path)[0]
+    file = Table("table", "A caption", rows).write(tmp_path)[0]
     written = file.read_text(encoding="utf-8")
     assert all(line.isprintable() for line in written.split("\n"))
     back = pd.read_csv(file)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from attnprobe.cli.conditions import condition, judge, names_in
 from attnprobe.cli.main import Parser, answering
@@ -52,7 +52,6 @@ def compare(arguments: Sequence[str]) -> None:
     asked = compare_parser().parse_args(arguments)
     with answering():
         from attnprobe.findings.changes import CORRECT, SAME, compare_runs, run_at
-        from attnprobe.findings.quality import quality_of
         from attnprobe.findings.table import findings_of
 
         first, second = run_at(asked.first), run_at(asked.second)
@@ -60,10 +59,7 @@ def compare(arguments: Sequence[str]) -> None:
         if asked.no_text:
             changes = replace(changes, examples=changes.examples.drop(columns="text"))
         for letter, run in (("A", first), ("B", second)):
-            measured = quality_of(run.directory, run.split)
-            print(
-                f"{letter}: {run.directory}{'; ' + measured.warning if measured is not None and measured.warning else ''}"
-            )
+            print("; ".join(filter(None, [f"{letter}: {run.directory}", run.warning])))
         show(changes, every=asked.all)
         if asked.output is not None:
             write(changes, asked.output)
@@ -90,14 +86,10 @@ def show(changes: "Changes", *, every: bool) -> None:
         if sentence:
             print(f"{letter}: {sentence}")
     verdicts = [
-        [
-            one["criterion"],
-            f"{one['first']} {number(one['first_value'])}",
-            f"{one['second']} {number(one['second_value'])}",
-            "changed" if one["first"] != one["second"] else "",
-        ]
+        [one["criterion"], *(f"{one[side]} {number(one[f'{side}_value'])}" for side in ("first", "second")),
+         "changed" if one["first"] != one["second"] else ""]
         for one in changes.verdicts.to_dict("records")
-    ]
+    ]  # fmt: skip
     if verdicts:
         table("verdicts, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts)
     main = ~changes.numbers["probe"].duplicated() | changes.numbers["metric"].isin(MAIN)
@@ -106,8 +98,9 @@ def show(changes: "Changes", *, every: bool) -> None:
         "numbers (A, B, and B minus A over the same texts)",
         ["test", "number", "A", "B", "B - A", "95 % interval", ""],
         [
-            [one["probe"], one["title"], number(one["first"]), number(one["second"]), number(one["change"], sign=True),
-             span(one), mark(one)]
+            [one["probe"], one["title"], number(one["first"]), number(one["second"]), number(one["change"], "+.3f"),
+             "" if one["low"] != one["low"] else f"[{one['low']:+.3f}, {one['high']:+.3f}]",
+             "changed" if one["low"] > 0 or one["high"] < 0 else ""]
             for one in shown.to_dict("records")
         ],
     )  # fmt: skip
@@ -123,50 +116,35 @@ def show(changes: "Changes", *, every: bool) -> None:
     )  # fmt: skip
 
 
+def number(value: float, form: str = ".3f") -> str:
+    """Three digits after the point; nothing for an undefined number."""
+    return "" if value != value else format(value, form)
+
+
 def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
     """Print a table; one with texts is as wide as the terminal."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    from attnprobe.core.sanitise import visible
+    from attnprobe.report.terminal import safe, terminal_table
 
-    terminal = Console().is_terminal
-    lines = box.SIMPLE_HEAD if terminal else box.ASCII
-    made = Table(title=Text(title), title_justify="left", box=lines, expand="text" in heads)
-    for head in heads:
-        justify: Literal["left", "right"] = "left" if head in WORDS else "right"
-        made.add_column(head, justify=justify, overflow="fold", ratio=3 if head == "text" else None)
-    for cells in rows:
-        made.add_row(*(Text(visible(cell)) for cell in cells))
-    Console(width=None if terminal else WIDTH).print(made)
-
-
-def number(value: float, *, sign: bool = False) -> str:
-    """Three digits after the point; nothing for an undefined number."""
-    return "" if value != value else f"{value:+.3f}" if sign else f"{value:.3f}"
-
-
-def span(one: dict) -> str:
-    """The interval of a change, where it has one."""
-    return "" if one["low"] != one["low"] else f"[{one['low']:+.3f}, {one['high']:+.3f}]"
-
-
-def mark(one: dict) -> str:
-    """Whether a change is told apart from none."""
-    if one["low"] != one["low"]:
-        return ""
-    return "changed" if one["low"] > 0 or one["high"] < 0 else ""
+    lines = Console().is_terminal
+    columns = {
+        head: {
+            "justify": "left" if head in WORDS else "right",
+            "overflow": "fold",
+            "ratio": 3 if head == "text" else None,
+        }
+        for head in heads
+    }
+    made = terminal_table(columns, rows, lines=lines, title=safe(title), expand="text" in heads)
+    Console(width=None if lines else WIDTH).print(made)
 
 
 def write(changes: "Changes", folder: Path) -> None:
     """The same tables as CSV, numbers in full."""
     from attnprobe.report.tables import csv_table
-    from attnprobe.results.files import write_atomically
+    from attnprobe.results.files import write_text
 
-    folder.mkdir(parents=True, exist_ok=True)
     for name in ("numbers", "verdicts", "examples"):
-        text = csv_table(getattr(changes, name))
-        write_atomically(folder / f"{name}.csv", lambda path, text=text: Path(path).write_text(text, encoding="utf-8"))
+        write_text(csv_table(getattr(changes, name)), folder / f"{name}.csv")
     print(f"tables: {folder}")

@@ -1,6 +1,5 @@
 """Published numbers next to ours. The numbers are CSV files in this folder; each file's head says what they are."""
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,23 +66,18 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
     for reading in present(numbers):
         of_runs: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
         for headline in reading.headlines_of(numbers.outline(reading.probe)):
-            table = numbers.rows(reading.probe, headline.metrics)
-            for key, own in by_run(table):
-                of_runs.setdefault(key, []).extend(_lines(key, reading.probe, headline, own))
+            fact = {"probe": reading.probe, "metric": headline.key, "title": headline.title}
+            for key, own in by_run(numbers.rows(reading.probe, headline.metrics)):
+                identity = dict(zip(RUN, key, strict=True))
+                papers = published(str(identity["data"]), str(identity["model"]))
+                for group, n, (mean, low, high) in _aggregates(own, headline):
+                    beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
+                    value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
+                    number = {"group": group, "n": n, "mean": mean, "low": low, "high": high, "published": value}
+                    line = identity | fact | number | {"difference": mean - value, "source": source}
+                    of_runs.setdefault(key, []).append(line)
         rows += [line for key in sorted(of_runs) for line in of_runs[key]]
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _lines(key: tuple[int | str, ...], probe: str, headline: Headline, run: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of `compare` about one headline number of one run."""
-    identity = dict(zip(RUN, key, strict=True))
-    papers = published(str(identity["data"]), str(identity["model"]))
-    for group, n, (mean, low, high) in _aggregates(run, headline):
-        beside = papers[(papers["metric"] == headline.published) & (papers["group"] == group)]
-        value, source = (np.nan, "") if beside.empty else beside[["value", "source"]].iloc[0]
-        number = {"mean": mean, "low": low, "high": high, "published": value, "source": source}
-        fact = {"probe": probe, "metric": headline.key, "title": headline.title, "group": group, "n": n}
-        yield identity | fact | number | {"difference": mean - value}
 
 
 def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, tuple[float, float, float]]]:
@@ -91,17 +85,15 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
 
     Of the whole split a share of a known count has an interval (Wilson's); a standard deviation has none.
     """
-    rows = run[run["metric"] == headline.metric]
-    whole = rows.loc[rows["example_id"] == WHOLE_SPLIT, "value"]
-    if not whole.empty:
-        value = float(whole.iloc[0])
+    values = headline.values(run)
+    if values.empty:
+        return []
+    if values.index[0] == WHOLE_SPLIT:
+        value = float(values.iloc[0])
         counts = run.loc[run["metric"] == (headline.proportion_of or "examples"), "value"]
         n = 0 if counts.empty else int(counts.iloc[0])
         known = headline.proportion_of is not None and n > 0 and not np.isnan(value)
         return [("overall", n, (value, *(wilson(value * n, n)[1:] if known else (np.nan, np.nan))))]
-    values = headline.values(run)
-    if values.empty:
-        return []
     groups = [("overall", values)]
     if headline.by_class:
         predicted = run[run["metric"] == "predicted_class"].set_index("example_id")["value"].reindex(values.index)

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.statistics import mean_in_columns
+from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import EVERY, Numbers, numbers_of
 from attnprobe.results.pivot import facets, metrics_there, per_example
 from attnprobe.results.table import IMPORTANCES
@@ -171,15 +172,16 @@ class Headline:
         return (self.metric, *others, self.proportion_of or "examples")
 
     def values(self, run: pd.DataFrame) -> "pd.Series[float]":
-        """The examples' values of this number, by example id; NaN where it is undefined.
+        """The examples' values of this number, by example id, NaN where it is undefined; or the one of the whole split, where
+        there is such (`WHOLE_SPLIT` is its id).
 
         Args:
             run: rows without steps of one run and probe.
         """
 
         def metric(name: str) -> "pd.Series[float]":
-            rows = run[(run["metric"] == name) & (run["example_id"] >= 0)]
-            return rows.set_index("example_id")["value"]
+            values = run[run["metric"] == name].set_index("example_id")["value"]
+            return values[[WHOLE_SPLIT]] if WHOLE_SPLIT in values.index else values
 
         values = metric(self.metric)
         if self.at_most is not None:
@@ -188,6 +190,11 @@ class Headline:
         if self.transform is None or values.empty:
             return values
         return pd.Series(self.transform(values.to_numpy()), values.index)
+
+    def reduced(self, run: pd.DataFrame) -> float | None:
+        """The number itself of one run; examples where it is undefined are left out. None where the run does not have it."""
+        values = self.values(run)
+        return None if values.empty else float(values.std(ddof=0) if self.spread else values.mean())
 
 
 @dataclass(frozen=True)

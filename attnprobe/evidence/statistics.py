@@ -151,7 +151,8 @@ Interval = tuple[float, float, float]
 
 def mean_of_parts(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
     """Sum of the values by their count."""
-    return _quotient(sums[..., 0], sums[..., 1])
+    count = sums[..., 1]
+    return np.where(count != 0, sums[..., 0] / np.where(count != 0, count, 1), np.nan)
 
 
 ratio_of = mean_of_parts
@@ -163,10 +164,6 @@ def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
     hits, extra, missed = sums[..., 0], sums[..., 1], sums[..., 2]
     total = 2 * hits + extra + missed
     return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0)
-
-
-def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.where(b != 0, a / np.where(b != 0, b, 1), np.nan)
 
 
 def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
@@ -300,41 +297,24 @@ def _resamples(n: int, seed: int) -> Iterator[Float[np.ndarray, "size n"]]:
     """How often each text is in each resample, in parts. Those of moderate sample sizes are kept from one number to the next:
     a report has hundreds of intervals of the same texts, and drawing takes most of the time."""
     if n * RESAMPLES > KEPT:
-        generator = np.random.default_rng(seed)
-        for size in _chunks(n):
-            yield _weights(generator, size, n)
-        return
-    drawn, start = _kept(n, seed), 0
-    for size in _chunks(n):
-        yield drawn[start : start + size].astype(np.float64)
-        start += size
+        yield from _drawn(n, seed)
+    else:
+        yield from (part.astype(np.float64) for part in _kept(n, seed))
 
 
 @lru_cache(maxsize=2)
-def _kept(n: int, seed: int) -> UInt8[np.ndarray, "resamples n"]:
-    generator, start = np.random.default_rng(seed), 0
-    # a text is some ten times in a resample at most
-    drawn = np.empty((RESAMPLES, n), np.uint8)
-    for size in _chunks(n):
-        drawn[start : start + size] = _weights(generator, size, n)
-        start += size
-    return drawn
+def _kept(n: int, seed: int) -> list[UInt8[np.ndarray, "size n"]]:
+    return [part.astype(np.uint8) for part in _drawn(n, seed)]  # a text is some ten times in a resample at most
 
 
-def _weights(generator: np.random.Generator, size: int, n: int) -> Float[np.ndarray, "size n"]:
-    """How often each text is in each resample."""
-    drawn = generator.integers(0, n, (size, n))
-    drawn += np.arange(size)[:, None] * n
-    return np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
-
-
-def _chunks(n: int) -> Iterable[int]:
-    """How many resamples are drawn at a time; the draws do not depend on it. An even number, because BLAS adds up a row
-    that is left over in another order than a pair."""
-    left, at_once = RESAMPLES, max(2, AT_ONCE // n // 2 * 2)
-    while left:
-        yield min(left, at_once)
-        left -= min(left, at_once)
+def _drawn(n: int, seed: int) -> Iterator[Float[np.ndarray, "size n"]]:
+    """The draws do not depend on how many are made at a time: an even number, because BLAS adds up a row that is left over in
+    another order than a pair."""
+    generator, at_once = np.random.default_rng(seed), max(2, AT_ONCE // n // 2 * 2)
+    for start in range(0, RESAMPLES, at_once):
+        size = min(at_once, RESAMPLES - start)
+        places = generator.integers(0, n, (size, n)) + np.arange(size)[:, None] * n
+        yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
@@ -479,24 +459,3 @@ def _score(difference: float, more: int, less: int, n: int) -> float:
     if variance <= 0:
         return 0.0 if gap == 0 else float(np.sign(gap)) * np.inf
     return float(gap / np.sqrt(variance))
-
-
-__all__ = [
-    "bernstein",
-    "clopper_pearson",
-    "discovered",
-    "f1_of",
-    "holm",
-    "interval",
-    "is_too_rare",
-    "mean_of_parts",
-    "over_pairs",
-    "p_value",
-    "paired_difference",
-    "rank_biserial",
-    "ratio_of",
-    "resampled_runs",
-    "student",
-    "student_of_groups",
-    "wilson",
-]

@@ -16,7 +16,8 @@ from attnprobe.evidence.statistics import interval
 from attnprobe.findings.groups import Run, read_runs
 from attnprobe.findings.studies.base import STUDY, read_study
 from attnprobe.findings.table import card, findings_of
-from attnprobe.results.directory import WHOLE_SPLIT, RunDirectory
+from attnprobe.plots.heatmap import label_text
+from attnprobe.results.directory import WHOLE_SPLIT
 
 CORRECT = "correct"
 """Share of right decisions, 0 to 1, of the texts that both runs have: unlike `accuracy` it has a value for each text."""
@@ -77,11 +78,11 @@ def compare_runs(first: Run, second: Run) -> Changes:
     Raises:
         UserError: they have no text in common, or other classes.
     """
-    classes = [tuple(run.manifest.get("classes", ())) for run in (first, second)]
-    if classes[0] != classes[1]:
+    classes, others = (tuple(run.manifest.get("classes", ())) for run in (first, second))
+    if classes != others:
         raise UserError(
-            f"{first.directory} has the classes {', '.join(classes[0])}, {second.directory} {', '.join(classes[1])}: only "
-            f"runs on the same classes can be compared"
+            f"{first.directory} has the classes {', '.join(classes)}, {second.directory} {', '.join(others)}: only runs on "
+            f"the same classes can be compared"
         )
     tables = [examples_of(run) for run in (first, second)]
     both = tables[0].index.intersection(tables[1].index)
@@ -96,7 +97,7 @@ def compare_runs(first: Run, second: Run) -> Changes:
         numbers=numbers_of(first, second, one, other),
         verdicts=compared_verdicts(*found),
         sentences=(found[0]["sentence"].iloc[0], found[1]["sentence"].iloc[0]),
-        examples=compared_examples(one, other, classes[0]),
+        examples=compared_examples(one, other, classes),
         shared=len(both),
         first_only=len(tables[0]) - len(both),
         second_only=len(tables[1]) - len(both),
@@ -106,7 +107,7 @@ def compare_runs(first: Run, second: Run) -> Changes:
 def examples_of(run: Run) -> pd.DataFrame:
     """The probed texts, by number and words: the same number in another file would be another text."""
     wanted = ["example_id", "label", "prediction", "tokens", "attention"]
-    table = RunDirectory(run.directory).examples(run.split, columns=wanted).to_pandas()
+    table = run.files.examples(run.split, columns=wanted).to_pandas()
     words = [" ".join(map(str, tokens)) for tokens in table["tokens"]]
     return table.assign(words=words).set_index(["example_id", "words"], drop=False)
 
@@ -114,46 +115,38 @@ def examples_of(run: Run) -> pd.DataFrame:
 def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Every headline number that both runs have, and how it changed."""
     rows = []
-    right = [decided(table) == table["label"].map(plain) for table in (one, other)]
+    words = [
+        [table[side].map(lambda one: label_text(one, ())) for side in ("prediction", "label")] for table in (one, other)
+    ]
     ids = one["example_id"].to_numpy()
-    rows.append(row("performance", CORRECT, "accuracy (same texts)", *(series.astype(float) for series in right)))
+    right = [(said == given).astype(float) for said, given in words]
+    rows.append(row("performance", CORRECT, "accuracy (same texts)", *right))
     for reading in present(first.numbers):
         for number in reading.headlines_of(first.numbers.outline(reading.probe)):
             if number.spread or (reading.probe == "performance" and number.metric in SAME):
                 continue
-            tables = [run.numbers.rows(reading.probe, number.metrics) for run in (first, second)]
-            whole = [values_of_split(table, number.metric) for table in tables]
-            if not any(np.isnan(whole)):
-                rows.append(
-                    row(reading.probe, number.key, number.title, *(pd.Series([value]) for value in whole), whole=True)
-                )
-                continue
-            values = [number.values(table).reindex(ids) for table in tables]
+            both = [number.values(run.numbers.rows(reading.probe, number.metrics)) for run in (first, second)]
+            whole = all(WHOLE_SPLIT in series.index for series in both)
+            values = both if whole else [series.reindex(ids) for series in both]
             if all(series.notna().any() for series in values):
-                rows.append(row(reading.probe, number.key, number.title, *values))
+                rows.append(row(reading.probe, number.key, number.title, *values, whole=whole))
     return pd.DataFrame(rows)
 
 
 def row(
     probe: str, metric: str, title: str, first: "pd.Series[float]", second: "pd.Series[float]", *, whole: bool = False
 ) -> dict[str, object]:
-    """One number of both runs and the mean of its paired differences; texts where either is undefined are left out."""
+    """One number of both runs and the mean of its paired differences, without an interval where it is of the whole split;
+    texts where either is undefined are left out."""
     a, b = first.to_numpy(float), second.to_numpy(float)
     there = ~np.isnan(a) & ~np.isnan(b)
     change, low, high = interval(b[there] - a[there])
-    if whole:
-        low = high = float("nan")
+    means = [float(side[there].mean()) if there.any() else np.nan for side in (a, b)]
     return {
         "probe": probe, "metric": metric, "title": title, "n": 0 if whole else int(there.sum()),
-        "first": float(a[there].mean()) if there.any() else float("nan"),
-        "second": float(b[there].mean()) if there.any() else float("nan"), "change": change, "low": low, "high": high,
+        "first": means[0], "second": means[1], "change": change,
+        "low": np.nan if whole else low, "high": np.nan if whole else high,
     }  # fmt: skip
-
-
-def values_of_split(table: pd.DataFrame, metric: str) -> float:
-    """A number of the whole split; NaN where there is none."""
-    values = table.loc[(table["metric"] == metric) & (table["example_id"] == WHOLE_SPLIT), "value"]
-    return float(values.iloc[0]) if len(values) else float("nan")
 
 
 def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -174,35 +167,15 @@ def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str
         {
             "example_id": one["example_id"].to_numpy(),
             "text": [visible(" ".join(words.split(" ")[:MOST_WORDS])) for words in one["words"]],
-            "label": [named(label, classes) for label in one["label"]],
-            "first": [named(label, classes) for label in one["prediction"]],
-            "second": [named(label, classes) for label in other["prediction"]],
-            "attention": [moved(a, b) for a, b in zip(one["attention"], other["attention"], strict=True)],
+            "label": [label_text(label, classes) for label in one["label"]],
+            "first": [label_text(label, classes) for label in one["prediction"]],
+            "second": [label_text(label, classes) for label in other["prediction"]],
+            # scipy gives the root, and NaN for a rounding below 0
+            "attention": [
+                np.nan_to_num(jensenshannon(a, b)) ** 2 if len(a) == len(b) else np.nan
+                for a, b in zip(one["attention"], other["attention"], strict=True)
+            ],
         }
     )
     order = np.lexsort((-rows["attention"].fillna(0), rows["first"] == rows["second"]))
     return rows.iloc[order].reset_index(drop=True)
-
-
-def moved(a: np.ndarray, b: np.ndarray) -> float:
-    """Jensen-Shannon divergence in nats, 0 to ln 2; NaN where the two are over different units."""
-    if len(a) != len(b):
-        return float("nan")
-    return float(np.nan_to_num(jensenshannon(a, b)) ** 2)  # scipy gives its root, and NaN for a rounding below 0
-
-
-def decided(table: pd.DataFrame) -> "pd.Series[str]":
-    """What is predicted, comparable with a label."""
-    return table["prediction"].map(plain)
-
-
-def plain(label: object) -> str:
-    """A class number, or the 0s and 1s of several labels, as text."""
-    return str([int(one) for one in label]) if isinstance(label, list | np.ndarray) else str(int(label))  # type: ignore[call-overload]
-
-
-def named(label: object, classes: tuple[str, ...]) -> str:
-    """The class's name, or the names of several."""
-    if isinstance(label, list | np.ndarray):
-        return ", ".join(name for name, one in zip(classes, label, strict=True) if one) or "none"
-    return classes[int(label)] if classes else str(label)  # type: ignore[call-overload]

@@ -4,8 +4,7 @@ The same examples went through both models, so each claim compares them within t
 about models; they speak neither for nor against reading one model's attention as an explanation.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -25,19 +24,8 @@ CONTEXT_FREE = {
 """Model whose encoder sees one word (or sentence) at a time → the same model with an encoder that sees the others."""
 CONVOLUTIONAL = {"flanconv": "flanrnn", "hanconv": "hanrnn"}
 """Convolutional model → its recurrent counterpart."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A claim about two models of one data set: `claim.measure` gets the long table of `probe` with both models.
-
-    The models are called as in the results' column `model`.
-    """
-
-    claim: Claim
-    probe: str
-    first: str
-    second: str
+Comparison = tuple[str, str, str, Claim]
+"""A probe, two models as the results' column `model` calls them, and a claim about its long table of both."""
 
 
 def difference(first: str, second: str, *metrics: str, value: Callable[..., np.ndarray]) -> Measure:
@@ -55,8 +43,7 @@ def difference(first: str, second: str, *metrics: str, value: Callable[..., np.n
                 return None
             values = np.asarray(value(*(rows[metric].to_numpy() for metric in metrics)), np.float64)
             of_model[model] = over_seeds(rows, values)
-        paired = (of_model[first] - of_model[second]).dropna()
-        evidence = Evidence.of(paired)
+        evidence = Evidence.of((of_model[first] - of_model[second]).dropna())
         return evidence if evidence.n else None
 
     return Measure(metrics, measure)
@@ -67,71 +54,46 @@ def beyond_optimum(attention: np.ndarray, optimal: np.ndarray, never_flips: np.n
     return removal_share(attention, never_flips) - removal_share(optimal, never_flips)
 
 
-def _with_context(first: str, second: str, importances: Mapping[str, str]) -> tuple[Comparison, ...]:
-    order = Comparison(
-        Claim(
-            name=f"order_worse_{first}_{second}",
-            criterion="erasure",
-            statement=f"Attention's order is farther from the smallest set with {first} than with {second}",
-            source="Serrano & Smith 2019, section 5: attention is a worse order with contextual encoders",
-            measure=difference(
-                first, second, "removed_fraction_attention", "removed_fraction_optimal", "never_flips",
-                value=beyond_optimum,
-            ),
-            quantity="share of the items removed beyond the optimum, difference of the models, mean of the examples "
-            "that both can flip, −1 to 1",
-        ),
-        "erasure", first, second,
-    )  # fmt: skip
-    effects = Comparison(
-        Claim(
-            name=f"effects_follow_less_{first}_{second}",
-            criterion="erasure",
-            statement=f"What erasing each item does follows the weights less closely with {first} than with {second}",
-            source="Serrano & Smith 2019, section 4, asked of every item",
-            measure=difference(first, second, "tau_attention_effect", value=np.negative),
-            quantity="Kendall's τ-b of weight and effect, the second model's minus the first's, mean of the examples",
-        ),
-        "single_weight", first, second,
-    )  # fmt: skip
-    return order, effects, *(_agreement(first, second, *of) for of in importances.items())
-
-
-def _agreement(first: str, second: str, importance: str, title: str) -> Comparison:
-    claim = Claim(
-        name=f"{importance}_agrees_less_{first}_{second}",
-        criterion="agreement",
-        statement=f"Attention agrees less with the importance “{title}” in {first} than in {second}",
-        source="Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context",
-        measure=difference(first, second, f"tau_attention_{importance}", value=np.negative),
-        quantity="Kendall's τ-b, the second model's minus the first's, mean of the examples, −2 to 2",
-    )
-    return Comparison(claim, "correlation", first, second)
-
-
-def _by_encoder(first: str, second: str) -> Comparison:
-    claim = Claim(
-        name=f"needs_more_{first}_{second}",
-        criterion="erasure",
-        statement=f"By attention's order {first} needs more items removed than {second}",
-        source="Serrano & Smith 2019, section 5: convolutional models need more removals than recurrent ones",
-        measure=difference(first, second, "removed_fraction_attention", "never_flips", value=removal_share),
-        quantity="difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
-    )
-    return Comparison(claim, "erasure", first, second)
-
-
-def comparisons(importances: Mapping[str, str]) -> tuple[Comparison, ...]:
+def comparisons(importances: Mapping[str, str]) -> Iterator[Comparison]:
     """All claims about two models, with one about the agreement of attention and each of the importances, name → title."""
-    return (
-        *(
-            comparison
-            for free, contextual in CONTEXT_FREE.items()
-            for model in contextual
-            for comparison in _with_context(model, free, importances)
-        ),
-        *(_by_encoder(*models) for models in CONVOLUTIONAL.items()),
-    )
+    for second, contextual in CONTEXT_FREE.items():
+        for first in contextual:
+            yield "erasure", first, second, Claim(
+                name=f"order_worse_{first}_{second}",
+                criterion="erasure",
+                statement=f"Attention's order is farther from the smallest set with {first} than with {second}",
+                source="Serrano & Smith 2019, section 5: attention is a worse order with contextual encoders",
+                measure=difference(first, second, "removed_fraction_attention", "removed_fraction_optimal", "never_flips",
+                                   value=beyond_optimum),
+                quantity="share of the items removed beyond the optimum, difference of the models, mean of the examples "
+                "that both can flip, −1 to 1",
+            )  # fmt: skip
+            yield "single_weight", first, second, Claim(
+                name=f"effects_follow_less_{first}_{second}",
+                criterion="erasure",
+                statement=f"What erasing each item does follows the weights less closely with {first} than with {second}",
+                source="Serrano & Smith 2019, section 4, asked of every item",
+                measure=difference(first, second, "tau_attention_effect", value=np.negative),
+                quantity="Kendall's τ-b of weight and effect, the second model's minus the first's, mean of the examples",
+            )  # fmt: skip
+            for importance, title in importances.items():
+                yield "correlation", first, second, Claim(
+                    name=f"{importance}_agrees_less_{first}_{second}",
+                    criterion="agreement",
+                    statement=f"Attention agrees less with the importance “{title}” in {first} than in {second}",
+                    source="Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context",
+                    measure=difference(first, second, f"tau_attention_{importance}", value=np.negative),
+                    quantity="Kendall's τ-b, the second model's minus the first's, mean of the examples, −2 to 2",
+                )  # fmt: skip
+    for first, second in CONVOLUTIONAL.items():
+        yield "erasure", first, second, Claim(
+            name=f"needs_more_{first}_{second}",
+            criterion="erasure",
+            statement=f"By attention's order {first} needs more items removed than {second}",
+            source="Serrano & Smith 2019, section 5: convolutional models need more removals than recurrent ones",
+            measure=difference(first, second, "removed_fraction_attention", "never_flips", value=removal_share),
+            quantity="difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
+        )  # fmt: skip
 
 
 def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
@@ -148,13 +110,12 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
     findings = []
     outline = numbers.outline("correlation")
     names = importances_in(outline, "correlation", "tau_attention_")
-    every = comparisons({name: facts_of(name, outline, "correlation").title for name in names})
+    every = [*comparisons({name: facts_of(name, outline, "correlation").title for name in names})]
     for data in sorted({data for data, _ in models}):
-        for comparison in every:
-            if not {(data, comparison.first), (data, comparison.second)} <= models:
-                continue
-            rows = numbers.rows(comparison.probe, comparison.claim.metrics)
-            evidence = comparison.claim.measure(rows[rows["data"] == data])
-            if evidence is not None:
-                findings.append(Finding(comparison.claim, evidence, data, f"{comparison.first}, {comparison.second}"))
+        for probe, first, second, claim in every:
+            if {(data, first), (data, second)} <= models:
+                rows = numbers.rows(probe, claim.metrics)
+                evidence = claim.measure(rows[rows["data"] == data])
+                if evidence is not None:
+                    findings.append(Finding(claim, evidence, data, f"{first}, {second}"))
     return findings

@@ -3,14 +3,17 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
+from attnprobe.findings.quality import Quality, quality_of
 from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
 from attnprobe.results.files import DamagedRun
 from attnprobe.results.fingerprint import flattened
 from attnprobe.results.numbers import Numbers
+from attnprobe.results.pivot import RUN
 
 DOT = " · "
 EXAMINED = "test"
@@ -22,39 +25,38 @@ OF_THE_SEED = ("seed", "teacher")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. `numbers` are read when they are asked for; `identity` is of its first number, and `split` the one
+    """A finished run, as the first of its numbers is filed. `numbers` are read when they are asked for; `split` is the one
     whose examples were probed: training curves are of another one."""
 
     directory: Path
     manifest: Mapping[str, Any]
     numbers: Numbers
-    identity: Mapping[str, Any]
+    run_id: str
+    experiment: str
+    data: str
+    model: str
+    seed: int
     split: str
-
-    @property
-    def run_id(self) -> str:
-        """Its name, unique among the runs of a report."""
-        return str(self.identity["run_id"])
-
-    @property
-    def data(self) -> str:
-        """The data set's name."""
-        return str(self.identity["data"])
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return str(self.identity["model"])
-
-    @property
-    def seed(self) -> int:
-        """The seed of training and probes."""
-        return int(self.identity["seed"])
 
     @property
     def probes(self) -> list[str]:
         """The probes that it has numbers of."""
         return self.numbers.probes
+
+    @property
+    def files(self) -> RunDirectory:
+        """What is in its directory."""
+        return RunDirectory(self.directory)
+
+    @cached_property
+    def quality(self) -> Quality | None:
+        """How its classifier compares with guessing, where that can be said (`quality_of`)."""
+        return quality_of(self.directory, self.split)
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know of its classifier before any verdict; mostly empty."""
+        return "" if self.quality is None else self.quality.warning
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def read_run(directory: Path) -> Run:
     numbers = Numbers.of([run])
     if not numbers.runs:
         raise UserError(f"the tables of {directory} hold no number: leave it out of the report, or probe it again")
-    return Run(directory, run.manifest(), numbers, numbers.runs[0], numbers.split or EXAMINED)
+    identity = {name: str(numbers.runs[0][name]) for name in RUN}
+    named = identity | {"seed": int(identity["seed"]), "split": numbers.split or EXAMINED}
+    return Run(directory, run.manifest(), numbers, **named)  # type: ignore[arg-type]
 
 
 def together(runs: Sequence[Run]) -> Numbers:
@@ -157,7 +161,7 @@ def notes(runs: Sequence[Run]) -> list[str]:
     known = [name for name in settings[0] if name not in OF_THE_SEED and all(name in one for one in settings)]
     told_apart = [name for name in known if len({repr(one[name]) for one in settings}) > 1][:MOST_DIFFERENCES]
     differences = [", ".join(f"{name}={one[name]}" for name in told_apart) for one in settings]
-    experiments = [str(run.identity["experiment"]) for run in runs]
+    experiments = [run.experiment for run in runs]
     for noted in (differences, experiments):
         if len({(run.seed, run.split, note) for run, note in zip(runs, noted, strict=True)}) == len(runs):
             return noted

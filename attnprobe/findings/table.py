@@ -66,26 +66,25 @@ def findings(
     Raises:
         UserError: no finished run there.
     """
-    known: list[Run] = list(runs) if _are_read(runs) else read_runs(runs)
-    groups, tables = grouped(known), []
+    are_read = not isinstance(runs, str | os.PathLike) and all(isinstance(one, Run) for one in runs)
+    groups, tables = grouped(list(runs) if are_read else read_runs(runs)), []
     for group in groups:
         tell(f"claims on {group.title}")
-        tested = tested_claims(group)
+        tested, first = tested_claims(group), group.runs[0].manifest
         for place, study in enumerate(studies, start=1):
             if group_of(study, groups) is group:
                 tested += [(f"study-{place}", finding) for finding in study.findings]
-        tables.append(_of_group(group, tested))
+        why = guessing(group.runs)
+        rows = judge(tested, guessing=why, encoder=encoder_of(first))
+        sentence = first_sentence(rows, guessing=why, mechanism=mechanism_of(first))
+        tables.append(rows.assign(data=group.data, model=group.model, group=group.title, sentence=sentence))
     for note in dict.fromkeys(group.note for group in groups):
         alike = together([run for group in groups if group.note == note for run in group.runs])
         for finding in compare_models(alike):
             model = DOT.join([finding.model, note]) if note else finding.model
-            rows = pd.DataFrame([row_of(ACROSS, finding)])
-            tables.append(_named(rows, finding.data, model, f"{finding.data}{DOT}{model}", ""))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _are_read(runs: Any) -> bool:
-    return not isinstance(runs, str | os.PathLike) and all(isinstance(one, Run) for one in runs)
+            whose = {"data": finding.data, "model": model, "group": f"{finding.data}{DOT}{model}", "sentence": ""}
+            tables.append(pd.DataFrame([row_of(ACROSS, finding) | whose]))
+    return pd.concat(tables, ignore_index=True)[list(COLUMNS)]
 
 
 def tested_claims(group: Group) -> list[tuple[str, Finding]]:
@@ -103,17 +102,6 @@ def tested_claims(group: Group) -> list[tuple[str, Finding]]:
         own = with_ceilings(own, [run.numbers for run in group.runs])
         tested += [(f"test-{reading.probe}", finding) for finding in own]
     return tested
-
-
-def _of_group(group: Group, tested: Sequence[tuple[str, Finding]]) -> pd.DataFrame:
-    first, guessed = group.runs[0].manifest, guessing(group.runs)
-    rows = judge(tested, guessing=guessed, encoder=encoder_of(first))
-    sentence = first_sentence(rows, guessing=guessed, mechanism=mechanism_of(first))
-    return _named(rows, group.data, group.model, group.title, sentence)
-
-
-def _named(rows: pd.DataFrame, data: str, model: str, group: str, sentence: str) -> pd.DataFrame:
-    return rows.assign(data=data, model=model, group=group, sentence=sentence)[list(COLUMNS)]
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:

@@ -28,7 +28,6 @@ from attnprobe.evidence.evidence import (
 )
 from attnprobe.evidence.statistics import clopper_pearson, holm
 from attnprobe.findings.groups import Run
-from attnprobe.findings.quality import quality_of
 
 # How often a verdict was right on models whose attention is known to be right or wrong: looked up, not computed here.
 #
@@ -270,7 +269,7 @@ def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
 def guessing(runs: Sequence[Run]) -> str:
     """Why these runs of one model are no better than guessing; empty where each of them is better, or it is not known."""
     for run in runs:
-        measured = quality_of(run.directory, run.split)
+        measured = run.quality
         if measured is not None and not measured.better_than_guessing:
             seed = f"seed {run.seed}: " if len(runs) > 1 else ""
             one_class = "" if measured.only is None else f"it says {measured.only} of every text, "

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -56,17 +55,12 @@ def save_figures(
     named = numbers.named([class_names(run.path) if words else [] for run in runs])
     endings = [""] if len(runs) == 1 else [f"-{file_name(run.path.name)}" for run in runs]
     figures = all_figures(readings().values(), runs, named, endings, words=words)
-    return [path for figure in figures for path in save(figure.made, Path(directory), figure.file)]
+    return [path for _, figure, name, _ in figures for path in save(figure, Path(directory), name)]
 
 
-class DrawnFigure(NamedTuple):
-    """A figure in the house style: what it was drawn by, the stem of its files' names, and the run whose texts it shows
-    (None: it shows none)."""
-
-    drawing: Drawing
-    made: Figure
-    file: str
-    run: RunDirectory | None = None
+DrawnFigure = tuple[Drawing, Figure, str, RunDirectory | None]
+"""A figure in the house style: what it was drawn by, itself, the stem of its files' names, and the run whose texts it shows
+(None: it shows none)."""
 
 
 def all_figures(
@@ -90,12 +84,12 @@ def all_figures(
         if not drawing.words:
             figure = drawn(drawing, numbers)
             if figure is not None:
-                yield DrawnFigure(drawing, figure, drawing.name)
+                yield drawing, figure, drawing.name, None
             continue
         for run, own, ending in zip(runs, numbers.each(), endings, strict=True) if words else ():
             figure = drawn(drawing, own.named([class_names(run.path)]), run)
             if figure is not None:
-                yield DrawnFigure(drawing, figure, f"{drawing.name}{ending}", run)
+                yield drawing, figure, f"{drawing.name}{ending}", run
 
 
 def drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
@@ -116,7 +110,8 @@ def drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -
         shown = list(drawing.examples(without_steps))
     results = rows_of(drawing, numbers, shown)
     examples = None if run is None else run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
-    return draw(drawing, results, examples)
+    with paper_style():
+        return drawing.draw(results, examples)
 
 
 def rows_of(drawing: Drawing, numbers: Numbers, shown: Sequence[int] | None) -> pd.DataFrame:
@@ -134,12 +129,6 @@ def rows_of(drawing: Drawing, numbers: Numbers, shown: Sequence[int] | None) -> 
     results = pd.concat([part.astype({"probe": str, "metric": str}) for part in parts], ignore_index=True)
     results.attrs = dict(numbers.attrs)
     return results
-
-
-def draw(drawing: Drawing, results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """One figure in the house style."""
-    with paper_style():
-        return drawing.draw(results, examples)
 
 
 def file_name(text: str) -> str:
@@ -189,13 +178,16 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: Path, *, word
     runs = {run.directory: run for group in groups for run in group.runs}
     numbers = together(list(runs.values())).named([class_names(place) for place in runs])
     endings = [f"-{file_name(run.run_id)}" for run in runs.values()]
-    shown = {group.runs[0].run_id for group in groups[:MOST_WITH_TEXTS]}
+    first = {group.runs[0].directory for group in groups[:MOST_WITH_TEXTS]}
     made = []
-    for one in all_figures([reading], [RunDirectory(place) for place in runs], numbers, endings, words=words):
-        run = None if one.run is None else runs[one.run.path]
-        title = "" if run is None else DOT.join([run.data, run.model, f"seed {run.seed}"])
-        caption = prose(one.drawing.draw)
-        made.append(picture(one.made, one.file, caption, directory, title, shown=run is None or run.run_id in shown))
+    for drawing, figure, name, place in all_figures(
+        [reading], [*map(RunDirectory, runs)], numbers, endings, words=words
+    ):
+        title, shown = "", True
+        if place is not None:
+            run, shown = runs[place.path], place.path in first
+            title = DOT.join([run.data, run.model, f"seed {run.seed}"])
+        made.append(picture(figure, name, prose(drawing.draw), directory, title, shown=shown))
     return made
 
 

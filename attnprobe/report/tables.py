@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -13,11 +12,10 @@ from attnprobe.core.sanitise import spreadsheet_cell, visible
 from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import present
-from attnprobe.findings.groups import read_runs, together
+from attnprobe.findings.groups import Run, read_runs, together
 from attnprobe.findings.table import findings
 from attnprobe.probes.words import FEWEST, PROBE, STEPS, word_table
-from attnprobe.results.directory import RunDirectory
-from attnprobe.results.files import write_atomically, write_text
+from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
 
 LATEX = {
@@ -27,21 +25,8 @@ LATEX = {
 } | {character: f"\\{character}" for character in "&%$#_{}"}  # fmt: skip
 """Characters that LaTeX takes for commands, or lacks outside of formulas → how they are written."""
 COMPARED = [
-    "data",
-    "model",
-    "seed",
-    "probe",
-    "title",
-    "group",
-    "n",
-    "mean",
-    "low",
-    "high",
-    "published",
-    "difference",
-    "source",
-]
-UNDEFINED = "--"
+    "data", "model", "seed", "probe", "title", "group", "n", "mean", "low", "high", "published", "difference", "source",
+]  # fmt: skip
 
 
 def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike) -> list[Path]:
@@ -75,8 +60,13 @@ class Table:
     rows: pd.DataFrame
 
     def write(self, directory: str | os.PathLike) -> list[Path]:
-        """Write it as CSV and LaTeX, as `write_table_files`."""
-        return write_table_files(self.name, self.caption, self.rows, directory)
+        """Write it as `<name>.csv` (numbers in full, UTF-8) and `<name>.tex`."""
+        files = [Path(directory, f"{self.name}.{kind}") for kind in ("csv", "tex")]
+        for text, file in zip(
+            (csv_table(self.rows), latex_table(self.rows, self.caption, self.name)), files, strict=True
+        ):
+            write_text(text, file)
+        return files
 
 
 def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) -> Iterator[Table]:
@@ -105,15 +95,6 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) ->
             yield Table(name, caption, rows)
 
 
-def write_table_files(name: str, caption: str, rows: pd.DataFrame, directory: str | os.PathLike) -> list[Path]:
-    """Write one table as `<name>.csv` (numbers in full, UTF-8) and `<name>.tex`."""
-    stem = Path(directory) / name
-    files = [stem.with_name(f"{name}.csv"), stem.with_name(f"{name}.tex")]
-    write_atomically(files[0], lambda path: Path(path).write_text(csv_table(rows), encoding="utf-8"))
-    write_atomically(files[1], lambda path: Path(path).write_text(latex_table(rows, caption, name), encoding="utf-8"))
-    return files
-
-
 def csv_table(rows: pd.DataFrame) -> str:
     """A DataFrame as CSV, without its index: numbers in full, hidden characters escaped, and an apostrophe before text that
     a spreadsheet would take for a formula."""
@@ -139,10 +120,11 @@ def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
 
 
 def _cell(value: object) -> str:
+    """A number with three decimals and a true minus sign, or text, for LaTeX."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return latex(str(value))
     if value != value:
-        return UNDEFINED
+        return "--"
     return str(value) if isinstance(value, Integral) else f"{float(value):.3f}".replace("-", "$-$")
 
 
@@ -224,27 +206,15 @@ CAPTION = (
 )
 
 
-def words_of(run: RunDirectory, numbers: Numbers, split: str) -> pd.DataFrame:
-    """The table of one run; no rows where it has no such probe, or no word is in texts enough.
-
-    Args:
-        run: whose texts.
-        numbers: its own.
-        split: whose examples were probed.
-    """
-    if PROBE not in numbers.probes:
-        return pd.DataFrame()
-    return word_table(numbers.rows(PROBE, (), stepped=STEPS), run.examples(split).to_pandas())
-
-
-def word_tables(runs: Iterable[tuple[RunDirectory, Numbers, str]]) -> Iterator[Table]:
-    """The tables of these runs (see `words_of`) that have rows; of several each is called by its run."""
+def word_tables(runs: Iterable[Run]) -> Iterator[Table]:
+    """The tables of these runs, of several each called by its run. Runs without the probe have none, and those of which no
+    word is in texts enough."""
     several = list(runs)
-    for run, numbers, split in several:
-        rows = words_of(run, numbers, split)
-        if len(rows):
-            name = "word_table" if len(several) == 1 else f"word_table-{run.path.name}"
-            yield Table(name, CAPTION, rows)
+    for run in several:
+        if PROBE in run.numbers.probes:
+            rows = word_table(run.numbers.rows(PROBE, (), stepped=STEPS), run.files.examples(run.split).to_pandas())
+            if len(rows):
+                yield Table("word_table" if len(several) == 1 else f"word_table-{run.directory.name}", CAPTION, rows)
 
 
 # paper.tex: the headline numbers of all runs, one table per paper, as a document that LaTeX compiles as it is.
@@ -303,15 +273,15 @@ def _paper_table(paper: str, label: str, rows: pd.DataFrame) -> str:
     # not by title: every pair of importances has its "standard deviation"
     for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
         title, values = str(own["title"].iloc[0]), own["mean"].to_numpy(float)
-        spread = f" ({_printed(values.min())} to {_printed(values.max())})"
+        spread = f" ({_cell(values.min())} to {_cell(values.max())})"
         if len(own) == 1:
             low, high = own[["low", "high"]].iloc[0]
-            spread = "" if pd.isna(low) else f" [{_printed(low)}, {_printed(high)}]"
+            spread = "" if pd.isna(low) else f" [{_cell(low)}, {_cell(high)}]"
         published = own["published"].dropna()
         # a number that belongs to the one above it, its further lines too
         inner = "\\hangindent=1em\\quad " if title.startswith(" ") else ""
         cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), f"{int(own['n'].sum())}"]
-        cells += [f"{_printed(values.mean())}{spread}", _printed(published.iloc[0]) if len(published) else ""]
+        cells += [f"{_cell(values.mean())}{spread}", _cell(published.iloc[0]) if len(published) else ""]
         lines.append(" & ".join(cells) + " \\\\")
     caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
     head = "Number & Data, model & $n$ & Measured & Published \\\\"
@@ -325,11 +295,6 @@ def _paper_table(paper: str, label: str, rows: pd.DataFrame) -> str:
             "\\bottomrule\n\\end{longtable}\n",
         ]
     )
-
-
-def _printed(value: Any) -> str:
-    """Three decimals, with a true minus sign."""
-    return "--" if value != value else f"{float(value):.3f}".replace("-", "$-$")
 
 
 def printable(text: str) -> str:

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -28,7 +28,6 @@ from attnprobe.evidence.published import REMARKS, compare
 from attnprobe.evidence.reading import present, readings
 from attnprobe.findings.quality import Quality
 from attnprobe.probes.adversarial import FAR, LN2
-from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.pivot import RUN, class_of
 
@@ -55,73 +54,40 @@ def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
     runs = sorted({str(run["run_id"]) for run in stored.runs})
     if len(runs) > 1:
         raise ValueError(f"headline takes the results of one run, got {len(runs)}: {', '.join(runs)}")
-    numbers = {}
-    for reading in present(stored):
-        for number in reading.headlines_of(stored.outline(reading.probe)):
-            table = stored.rows(reading.probe, number.metrics)
-            rows = table[table["metric"] == number.metric]
-            whole = rows["example_id"] == WHOLE_SPLIT
-            values = rows.loc[whole, "value"] if whole.any() else number.values(table)
-            if not values.empty:
-                reduced = values.std(ddof=0) if number.spread else values.mean()
-                numbers[f"{reading.probe}/{number.key}"] = float(reduced)
-    return numbers
+    numbers = {
+        f"{reading.probe}/{number.key}": number.reduced(stored.rows(reading.probe, number.metrics))
+        for reading in present(stored)
+        for number in reading.headlines_of(stored.outline(reading.probe))
+    }
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
-def summary_table(results: pd.DataFrame | Numbers, *, classes: Sequence[str] = (), ascii_only: bool = False) -> Table:
-    """The table shown at the end of a run.
+def safe(text: str, style: str = "") -> Text:
+    """Text without markup, its hidden characters shown as escapes."""
+    return Text(visible(text), style=style)
+
+
+def terminal_table(
+    columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Sequence[str | Text]], *, lines: bool, **settings: Any
+) -> Table:
+    """A table of words.
 
     Args:
-        results: the numbers of one run, or of several, which follow each other; a long table will do.
-        classes: the names of the classes; their numbers stand for them where there are none.
-        ascii_only: draw the lines with ASCII characters.
+        columns: heading → what rich is told of the column.
+        rows: the cells; a row of none begins a new section.
+        lines: as a terminal draws them; else in ASCII.
+        settings: of the table.
     """
-    numbers = compare(results)
-    table = Table(
-        box=box.ASCII if ascii_only else box.SIMPLE_HEAD,
-        caption_justify="left",
-        caption=Text("\n".join(_remarks(numbers))),
-    )
-    table.add_column("measure", overflow="fold")
-    for name in ("mean", "95 % interval", "published", "difference", "n"):
-        table.add_column(name, justify="right", no_wrap=True)
-    several = numbers["run_id"].nunique() > 1
-    for key, run in numbers.groupby(list(RUN), sort=True):
-        named = dict(zip(RUN, key, strict=True))
-        words = [str(named["data"]), str(named["model"]), f"seed {named['seed']}", str(named["split"])]
-        if several:
-            words.append(str(named["run_id"]))
-        if table.row_count:
-            table.add_section()
-        table.add_row(Text(visible(", ".join(words)), style="bold"))
-        for probe, part in run.groupby("probe", sort=False):
-            table.add_section()
-            table.add_row(Text(visible(str(probe)), style="bold cyan"))
-            _rows(table, part, classes)
-    return table
-
-
-def _rows(table: Table, numbers: pd.DataFrame, names: Sequence[str]) -> None:
-    classes = numbers.loc[numbers["group"] != "overall", "group"].nunique()
-    rows: list[Any] = numbers.to_dict("records")
+    frame = box.SIMPLE_HEAD if lines else box.ASCII
+    table = Table(box=frame, title_justify="left", caption_justify="left", **settings)
+    for heading, options in columns.items():
+        table.add_column(safe(heading), **options)
     for row in rows:
-        if row["group"] == "overall":
-            name = f"  {row['title']}"
-        elif classes <= MOST_CLASSES:
-            name = f"    predicted {class_of(row['group'], names)}"
+        if row:
+            table.add_row(*(cell if isinstance(cell, Text) else safe(cell) for cell in row))
         else:
-            continue
-        span = "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}"
-        paper = "" if np.isnan(row["published"]) else f"{row['published']:.3f}"
-        difference = "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}"
-        mean = "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}"
-        count = f"{row['n']:,}" if row["n"] else ""
-        table.add_row(*(Text(visible(cell)) for cell in (name, mean, span, paper, difference, count)))
-
-
-def _remarks(numbers: pd.DataFrame) -> list[str]:
-    papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
-    return [f"published: {paper} ({REMARKS[paper]})" for paper in papers]
+            table.add_section()
+    return table
 
 
 def print_summary(
@@ -131,26 +97,54 @@ def print_summary(
     directory: str | os.PathLike | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Print the summary: with colours and lines on a terminal, in plain ASCII lines into a file or pipe.
+    """Print the headline numbers: with colours and lines on a terminal, in plain ASCII lines into a file or pipe.
 
     Args:
-        results: the numbers of one run, or of several; a long table will do.
-        classes: the names of the classes.
+        results: the numbers of one run, or of several, which follow each other; a long table will do.
+        classes: the names of the classes; their numbers stand for them where there are none.
         directory: where the results are; printed below the table, on one line that can be copied.
         stream: standard output if None. Characters that its encoding does not know are shown as `?`.
     """
     stream = sys.stdout if stream is None else stream
-    terminal = stream.isatty()
-    table = summary_table(results, classes=classes, ascii_only=not terminal)
-    page = io.StringIO()
-    width = None if terminal else 110
-    console = Console(file=page, force_terminal=terminal, width=width, color_system="auto" if terminal else None)
-    console.print(table)
+    terminal, page, numbers = stream.isatty(), io.StringIO(), compare(results)
+    width, system = (None, "auto") if terminal else (110, None)
+    console = Console(file=page, force_terminal=terminal, width=width, color_system=system)  # type: ignore[arg-type]
+    papers = sorted({source.split(",")[0] for source in numbers["source"] if source})
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    columns = {"measure": {"overflow": "fold"}, "mean": right, "95 % interval": right, "published": right,
+               "difference": right, "n": right}  # fmt: skip
+    caption = Text("\n".join(f"published: {paper} ({REMARKS[paper]})" for paper in papers))
+    console.print(terminal_table(columns, _summary_rows(numbers, classes), lines=terminal, caption=caption))
     if directory is not None:
-        console.print(Text(visible(f"results: {os.fspath(directory)}")), soft_wrap=True)
+        console.print(safe(f"results: {os.fspath(directory)}"), soft_wrap=True)
     encoding = stream.encoding or "utf-8"
     stream.write(page.getvalue().encode(encoding, errors="replace").decode(encoding))
     stream.flush()
+
+
+def _summary_rows(numbers: pd.DataFrame, names: Sequence[str]) -> Iterator[list[str | Text]]:
+    several = numbers["run_id"].nunique() > 1
+    for key, run in numbers.groupby(list(RUN), sort=True):
+        named = dict(zip(RUN, key, strict=True))
+        words = [named["data"], named["model"], f"seed {named['seed']}", named["split"]]
+        yield []
+        yield [safe(", ".join(map(str, [*words, named["run_id"]] if several else words)), "bold")]
+        for probe, part in run.groupby("probe", sort=False):
+            yield []
+            yield [safe(str(probe), "bold cyan")]
+            many = part.loc[part["group"] != "overall", "group"].nunique() > MOST_CLASSES
+            rows: list[Any] = part.to_dict("records")
+            for row in rows:
+                overall = row["group"] == "overall"
+                if overall or not many:
+                    yield [
+                        f"  {row['title']}" if overall else f"    predicted {class_of(row['group'], names)}",
+                        "undefined" if np.isnan(row["mean"]) else f"{row['mean']:.3f}",
+                        "" if np.isnan(row["low"]) else f"{row['low']:.3f} to {row['high']:.3f}",
+                        "" if np.isnan(row["published"]) else f"{row['published']:.3f}",
+                        "" if np.isnan(row["difference"]) else f"{row['difference']:+.3f}",
+                        f"{row['n']:,}" if row["n"] else "",
+                    ]
 
 
 def data_notes(counts: Mapping[str, Any]) -> list[str]:
@@ -224,27 +218,15 @@ def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> lis
         numbers: of one run; its long table will do.
         quality: of its classifier, where a largest class can be named.
     """
-    said = [] if quality is None else [about_quality(quality)]
-    known = [(say, values(numbers, probe, metric)) for probe, metric, say in SENTENCES]
-    return said + [say(value) for say, value in known if value is not None]
-
-
-def about_quality(quality: Quality) -> str:
-    """How good the classifier is, compared with guessing."""
-    return (
-        f"The classifier is right on {percent(quality.accuracy)} of {quality.n:,} test texts; always naming the largest "
-        f"class is right on {percent(quality.majority)}. It is {quality.badge[0]}."
-    )
-
-
-def values(numbers: pd.DataFrame | Numbers, probe: str, metric: str) -> np.ndarray | None:
-    """A metric's defined values over the examples; None where there are none."""
-    rows = numbers_of(numbers).rows(probe, (metric,))
-    known = rows.loc[rows["example_id"] >= 0, "value"].to_numpy(float)
-    known = known[~np.isnan(known)]
-    return known if len(known) else None
-
-
-def numbered(sentences: Sequence[str]) -> list[str]:
-    """The sentences as the last lines of a command's output."""
-    return ["what was found:", *(f"  {sentence}" for sentence in sentences)] if sentences else []
+    said = []
+    if quality is not None:
+        said.append(
+            f"The classifier is right on {percent(quality.accuracy)} of {quality.n:,} test texts; always naming the largest "
+            f"class is right on {percent(quality.majority)}. It is {quality.badge[0]}."
+        )
+    for probe, metric, say in SENTENCES:
+        rows = numbers_of(numbers).rows(probe, (metric,))
+        known = rows.loc[rows["example_id"] >= 0, "value"].dropna().to_numpy(float)
+        if len(known):
+            said.append(say(known))
+    return said

@@ -18,13 +18,12 @@ from attnprobe.core.metrics import Scale
 from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import columns_in, maps_in
-from attnprobe.findings.groups import read_run
-from attnprobe.findings.quality import quality_of
+from attnprobe.findings.groups import Run, read_run
 from attnprobe.findings.table import findings_of
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.notebook import Strip, attention_strips, floats, page, strips_html
-from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, words_of
+from attnprobe.report.tables import FINDING_COLUMNS, VERDICT_COLUMNS, word_tables
 from attnprobe.report.terminal import headline
 from attnprobe.results.directory import (
     CONFIG,
@@ -40,7 +39,7 @@ from attnprobe.results.directory import (
     table_file,
 )
 from attnprobe.results.files import record_of, write_sealed, write_table
-from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
+from attnprobe.results.numbers import WHOLE_SPLITS, Numbers
 from attnprobe.results.pivot import RUN, class_of, per_example
 from attnprobe.results.saved_settings import read_settings
 
@@ -54,8 +53,6 @@ ROWS = 10_000
 """Rows of a probe's table: W&B shows no more."""
 LEFT_OUT, HEATMAPS = "left_out", "heatmaps"
 """Keys of a table's `attrs`: how many examples it does not show, and which columns hold heat maps."""
-NO_PROBES = ("training", "performance")
-"""Tables that every run has."""
 EXAMPLES = 200
 """Rows of the examples' table, unless said otherwise."""
 UNNAMED = "name not logged"
@@ -99,7 +96,8 @@ def open_run(
     """
     named = {name: str(value) for name, value in identity.items()}
     done = (RunDirectory(directory).read_manifest() or {}).get("tables", {})
-    probes = [name for name in dict.fromkeys([*done, *probes]) if name not in NO_PROBES]
+    probes = [name for name in dict.fromkeys([*done, *probes]) if name not in WHOLE_SPLITS]
+    words = [named["data"], named["model"], f"seed-{named['seed']}", *probes]
     try:
         return wandb.init(
             project=project,
@@ -111,7 +109,8 @@ def open_run(
             name=limited(": ".join(filter(None, [named["run_id"], ", ".join(probes)])), 128),
             group=limited(group or os.environ.get("WANDB_RUN_GROUP") or named["experiment"], 128),
             job_type=limited(f"{named['data']}-{named['model']}", 64),
-            tags=tags(named, probes),
+            # without doubles, which W&B refuses
+            tags=list(dict.fromkeys(limited(word, 64) for word in words if word)),
             config=config,
             reinit="finish_previous",
             settings=wandb.Settings(console="off", silent=True),
@@ -121,12 +120,6 @@ def open_run(
             f"W&B did not take the run ({error}). Log in with `wandb login`, or keep it for later with "
             f"logger.mode=offline and send it with `wandb sync {directory}/wandb/offline-run-*`"
         ) from error
-
-
-def tags(identity: Mapping[str, str], probes: Sequence[str]) -> list[str]:
-    """Data, model, seed and probes, without doubles (W&B refuses those)."""
-    words = [identity["data"], identity["model"], f"seed-{identity['seed']}", *probes]
-    return list(dict.fromkeys(limited(word, 64) for word in words if word))
 
 
 def limited(text: str, most: int) -> str:
@@ -141,18 +134,6 @@ def identifier(run_id: str) -> str:
     'sst-lstm-additive-1'
     """
     return re.sub(r"[^A-Za-z0-9_-]+", "-", run_id)[-64:]
-
-
-def read_config(run_dir: Path) -> dict[str, Any]:
-    """The run's settings as plain data; empty where the directory has none.
-
-    Raises:
-        UserError: the file is damaged, or holds a reference such as to a variable of the environment.
-    """
-    try:
-        return read_settings(run_dir)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
 
 
 def log_run(
@@ -172,13 +153,8 @@ def log_run(
         UserError: no finished run there, or W&B cannot be reached or does not know the user.
     """
     run_dir = Path(run_dir)
-    RunDirectory(run_dir).manifest()
-    runs = read_numbers(run_dir).runs
-    if not runs:
-        raise UserError(f"the tables of {run_dir} hold no numbers: nothing to log. Run it with at least one probe")
-    identity = {name: str(runs[0][name]) for name in RUN}
     where: dict[str, Any] = {"project": project, "entity": entity, "mode": mode, "group": group}
-    run = open_run(identity, [], read_config(run_dir), run_dir, resumed=True, **where)
+    run = open_run(vars(read_run(run_dir)), [], read_settings(run_dir), run_dir, resumed=True, **where)
     try:
         log_results(run, run_dir, log_text=log_text, log_model=log_model, examples=examples)
     finally:
@@ -215,8 +191,8 @@ def log_results(
     """
     if examples < 0:
         raise UserError(f"logger.examples={examples}: expected how many examples to show, 0 or more, for example 200")
-    results, directory = read_numbers(run_dir), RunDirectory(run_dir)
-    classes = [str(name) for name in directory.manifest().get("classes", [])] if log_text else []
+    done = read_run(run_dir)
+    results, classes = done.numbers, [str(name) for name in done.manifest.get("classes", [])] if log_text else []
     for curves in ("train/*", "validation/*"):
         run.define_metric(curves, step_metric="epoch")
     run.define_metric("verdict/*", summary="last")  # whatever is logged again
@@ -224,10 +200,10 @@ def log_results(
         for epoch, rows in results.rows("training", stepped=("*",)).groupby("step", sort=True):
             values = zip(rows["metric"].astype(str), rows["value"], strict=True)
             run.log({"epoch": epoch} | {curve(name.replace("_", "/", 1), classes): float(v) for name, v in values})
-    compared, found = compare(results), findings_to_send(run_dir, log_text=log_text)
+    compared, found = compare(results), findings_to_send(done, log_text=log_text)
     logged: dict[str, Any] = {name: float(value) for name, value in headline(results).items()}
-    summary = summary_of(run_dir, compared, found, classes, log_text=log_text)
-    for name, table in tables(directory, results, compared, found, classes, log_text=log_text, examples=examples):
+    summary = summary_of(done, compared, found, classes, log_text=log_text)
+    for name, table in tables(done, compared, found, classes, log_text=log_text, examples=examples):
         logged[name] = as_wandb(table)
         if table.attrs.get(LEFT_OUT):
             summary[f"{name}_rows_left_out"] = table.attrs[LEFT_OUT]
@@ -239,9 +215,9 @@ def log_results(
         run.summary.update(summary)
         run.notes = found["sentence"].iloc[0]
         if log_model:
-            checkpoint = model_artifact(directory, log_text=log_text)
+            checkpoint = model_artifact(done.files, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)
-        run.log_artifact(results_artifact(directory, Path(folder), log_text=log_text))
+        run.log_artifact(results_artifact(done.files, Path(folder), log_text=log_text))
     for earlier in run_dir.glob(f"wandb/offline-run-*-{run.id}"):
         # sent after this one, it would put older results over it
         if earlier.resolve() != Path(run.dir).parent.resolve() and not any(earlier.glob("*.synced")):
@@ -252,7 +228,7 @@ def log_results(
 
 
 def summary_of(
-    run_dir: Path, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool
+    run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool
 ) -> dict[str, Any]:
     """The run's summary.
 
@@ -269,10 +245,9 @@ def summary_of(
             name += "/" + (section_free(class_of(row["group"], classes)) if classes else row["group"])
         parts = {"": row["mean"], "_low": row["low"], "_high": row["high"], "_published": row["published"]}
         summary |= {name + end: float(value) for end, value in parts.items() if end == "" or not pd.isna(value)}
-    measured = quality_of(run_dir)
-    if measured is not None:
-        said = measured if log_text or measured.only is None else replace(measured, only=UNNAMED)
-        summary |= {"performance/majority": measured.majority, "performance/warning": said.warning}
+    if run.quality is not None:
+        said = run.quality if log_text or run.quality.only is None else replace(run.quality, only=UNNAMED)
+        summary |= {"performance/majority": said.majority, "performance/warning": said.warning}
     for line in found[found["primary"] & (found["verdict"] != NOT_TESTED)].to_dict("records"):
         name = f"verdict/{line['criterion']}/{line['level']}"
         ends = {f"{name}_{end}": line[end] for end in ("value", "low", "high") if not pd.isna(line[end])}
@@ -297,22 +272,21 @@ def section_free(name: str) -> str:
     return name.replace("/", "-")
 
 
-def findings_to_send(run_dir: Path, *, log_text: bool) -> pd.DataFrame:
+def findings_to_send(run: Run, *, log_text: bool) -> pd.DataFrame:
     """The findings on a run; without words, a class that the classifier says of every text is not named."""
-    table = findings_of(read_run(run_dir))
-    measured = None if log_text else quality_of(run_dir)
-    if measured is None or measured.only is None:
+    table, only = findings_of(run), run.quality.only if run.quality is not None else None
+    if log_text or only is None:
         return table
-    said = {name: [text.replace(measured.only, UNNAMED) for text in table[name]] for name in ("sentence", "reason")}
-    return table.assign(**said)
+    return table.assign(
+        **{name: [text.replace(only, UNNAMED) for text in table[name]] for name in ("sentence", "reason")}
+    )
 
 
 # Tables
 
 
 def tables(
-    run: RunDirectory,
-    results: Numbers,
+    run: Run,
     compared: pd.DataFrame,
     found: pd.DataFrame,
     classes: Sequence[str],
@@ -322,8 +296,8 @@ def tables(
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """The run's tables with their names: one per probe, verdicts and findings, units and ranges, chosen examples, and
     published versus measured."""
-    for probe in sorted(results.probes):
-        table = probe_table(results, probe)
+    for probe in sorted(run.probes):
+        table = probe_table(run.numbers, probe)
         if not table.empty:
             yield f"tables/{probe}", table
     yield "tables/verdicts", found.loc[found["primary"], VERDICT_COLUMNS]
@@ -332,28 +306,26 @@ def tables(
     metrics = [
         {"metric": f"{probe}/{metric}", "unit": said["unit"], "range": Scale.of(said).range, "step": said["step"]}
         | {"better": directions.get(said.get("higher_is_better"), "")}
-        for probe, entry in run.manifest()["tables"].items()
+        for probe, entry in run.manifest["tables"].items()
         for metric, said in entry.get("metrics", {}).items()
     ]
     yield "tables/metrics", pd.DataFrame(metrics, columns=["metric", "unit", "range", "step", "better"])
-    split = results.split
-    if split is not None:
-        yield f"tables/examples_{split}", example_table(results, run, split, most=examples, log_text=log_text)
-        global_view = words_of(run, results, split) if log_text else pd.DataFrame()
-        if len(global_view):
-            yield "tables/word_table", global_view
+    if run.numbers.split is not None:
+        yield f"tables/examples_{run.split}", example_table(run, most=examples, log_text=log_text)
+        for words in word_tables([run]) if log_text else ():
+            yield "tables/word_table", words.rows
     groups = [group if group == "overall" else class_of(group, classes) for group in compared["group"]]
     yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
 
 
-def probe_table(results: pd.DataFrame | Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:
+def probe_table(results: Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:
     """One row per example of a run, the first ones by id, and a column per metric of one probe; numbers with a step (a
     weight per position) are left to the run directory. Whole-split metrics are headlines, not rows.
 
     Returns:
         The table; its `attrs` say under `LEFT_OUT` how many examples are not in it.
     """
-    rows = numbers_of(results).rows(probe)
+    rows = results.rows(probe)
     rows = rows[rows["example_id"] != WHOLE_SPLIT]
     table = per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
     table.attrs[LEFT_OUT] = max(0, len(table) - most)
@@ -374,23 +346,18 @@ def as_wandb(table: pd.DataFrame) -> wandb.Table:
     return wandb.Table(columns=[*map(str, table)], data=[list(row) for row in zip(*columns, strict=True)])
 
 
-def example_table(
-    results: pd.DataFrame | Numbers, run: RunDirectory, split: str, *, most: int, log_text: bool
-) -> pd.DataFrame:
+def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
     """The `chosen_examples`, one row each: `example_id`, `chosen`, `label`, `prediction`, `probability`, the words (`text`),
     `max_attention`; of the readings the columns to sort by, called by their metrics; and as HTML the `attention` and the
     readings' maps, called by their titles.
 
     Args:
-        results: the numbers of the run; its long table will do.
         run: has the examples.
-        split: whose examples.
         most: rows at most.
         log_text: False leaves out the words; the heat maps then show the positions' numbers.
     """
-    numbers = numbers_of(results)
-    picked = chosen_examples(numbers, run, split, most)
-    examples = run.examples(split, example_ids=picked["example_id"]).to_pandas()
+    numbers, picked = run.numbers, chosen_examples(run, most)
+    examples = run.files.examples(run.split, example_ids=picked["example_id"]).to_pandas()
     chosen = picked.merge(examples, on="example_id", validate="one_to_one")
     table = chosen[["example_id", "chosen"]].reset_index(drop=True)
     for name in ("label", "prediction", "probability"):
@@ -426,18 +393,18 @@ def example_table(
     return table
 
 
-def chosen_examples(numbers: Numbers, run: RunDirectory, split: str, most: int) -> pd.DataFrame:
+def chosen_examples(run: Run, most: int) -> pd.DataFrame:
     """At most that many examples, `example_id`, and why each is `chosen` (`select_examples`).
 
     Extremes are the `largest` in each predicted class by the first of the readings' leading columns that the run has (the
     largest JSD at which the prediction stays: the adversarial probe's optimum, or what the gradient adversary found); by the
     largest attention weight where there is none (a text of one position, whose weight is always 1, comes last).
     """
-    table = run.examples(split, ["example_id", "prediction", "attention"])
+    table = run.files.examples(run.split, ["example_id", "prediction", "attention"])
     ids = table["example_id"].to_numpy()
     score = np.array([max(weights) if len(weights) > 1 else 0.0 for weights in table["attention"].to_pylist()], float)
-    for probe, column in columns_in(numbers):
-        values = numbers.rows(probe, (column.metric,)).set_index("example_id")["value"].reindex(ids)
+    for probe, column in columns_in(run.numbers):
+        values = run.numbers.rows(probe, (column.metric,)).set_index("example_id")["value"].reindex(ids)
         if column.leads and values.notna().any():
             score = values.to_numpy()
             break

@@ -83,7 +83,8 @@ def test_the_figures_show_each(made):
     tables = {probe: directory / f"tables/{probe}.parquet" for probe in manifest["tables"]}
     numbers = Numbers((tables,), {IMPORTANCES: told([manifest])})
     wanted = [reading for reading in readings().values() if reading.probe == "erasure"]
-    (boxes,) = [one.made for one in all_figures(wanted, [directory], numbers, [""]) if one.file == "erasure_boxes"]
+    figures = {name: figure for _, figure, name, _ in all_figures(wanted, [directory], numbers, [""])}
+    boxes = figures["erasure_boxes"]
     shown = " ".join(text.get_text() for axes in boxes.axes for text in [axes.title, *axes.get_xticklabels()])
     shown += " ".join(axes.get_title(loc="left") for axes in boxes.axes)
     assert all(title in shown for title in TITLES)

@@ -55,7 +55,7 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     main(["compare", str(run.directory), str(run.directory)])
     shown = capsys.readouterr().out
     assert f"B: {sentence}\n" in shown
-    to_send = findings_to_send(run.directory, log_text=True)
+    to_send = findings_to_send(run, log_text=True)
     assert set(to_send["sentence"]) == {sentence}
     page = write_report(run.directory, tmp_path / "page.html")
     text = unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
@@ -66,7 +66,7 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     assert {"erasure.state", "erasure.word", "exclusivity"} & set(tested.index)
     numbers, verdicts = names_in(run, found)
     csv = pd.read_csv(tmp_path / "page_files" / "verdicts.csv").set_index(["criterion", "level"])
-    sent = summary_of(run.directory, compare(run.numbers), to_send, [], log_text=True)
+    sent = summary_of(run, compare(run.numbers), to_send, [], log_text=True)
     compared = compare_runs(run, run).verdicts.set_index("criterion")
     badges = dict(
         re.findall(

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import numpy as np
 
 from attnprobe.evidence.reading import readings
-from attnprobe.report.figures import draw
+from attnprobe.plots.style import paper_style
 from attnprobe.results.table import Rows
 
 NAN = float("nan")
@@ -29,9 +29,15 @@ def erased(length, **counts):
     return metrics
 
 
+def draw(drawing, results):
+    """One figure in the house style."""
+    with paper_style():
+        return drawing.draw(results, None)
+
+
 def drawn(probe, results):
     """The words in every figure of a probe."""
     for drawing in readings()[probe].drawings:
-        figure = draw(drawing, results, None)
+        figure = draw(drawing, results)
         figure.canvas.draw()
         yield [text.get_text() for text in figure.findobj(mpl.text.Text)]

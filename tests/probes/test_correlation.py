@@ -13,9 +13,9 @@ from attnprobe.evidence.statistics import discovered
 from attnprobe.importance.baselines import is_function_word
 from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.correlation import CEILINGS, READING, Correlation, significant
-from attnprobe.report.figures import draw
 from attnprobe.report.terminal import headline
 from attnprobe.results.table import Rows
+from tests.probes.tables import draw
 from tests.toys import VOCABULARY, toy_batch, toy_classifier, toy_readout
 
 WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))]
@@ -213,7 +213,7 @@ def test_false_discoveries_are_controlled_over_the_whole_run_before_it_is_split_
 @pytest.mark.parametrize("drawing", READING.drawings, ids=lambda drawing: drawing.name)
 @pytest.mark.parametrize("count", [80, 4])
 def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
-    figure = draw(drawing, results(count, undefined=min(count, 3)), None)
+    figure = draw(drawing, results(count, undefined=min(count, 3)))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()][:2] == ["class 0", "class 1"]
     heading = figure.axes[0].get_title("left").replace("\n", " · ")
@@ -223,7 +223,7 @@ def test_figures_show_a_group_per_class_and_what_is_undefined(drawing, count):
 def test_the_bars_of_a_class_add_up_to_one():
     drawing = next(drawing for drawing in READING.drawings if drawing.name == "correlation_gradient")
     table = results()
-    axes = draw(drawing, table, None).axes[0]
+    axes = draw(drawing, table).axes[0]
     heights = [patch.get_data().values for patch in axes.patches]
     assert all(values.sum() == pytest.approx(1) for values in heights)
     tau = column(table, "tau_attention_gradient")[::2]

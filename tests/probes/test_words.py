@@ -57,16 +57,17 @@ def test_what_is_hidden_and_what_is_idle():
 
 def test_the_table_goes_beside_the_page_one_for_each_run():
     results, examples = tables()
-    runs = [SimpleNamespace(path=Path(name), examples=lambda split: pa.Table.from_pandas(examples)) for name in "ab"]
-    numbers = numbers_of(results)
-    (alone,) = word_tables([(runs[0], numbers, "test")])
+    files = SimpleNamespace(examples=lambda split: pa.Table.from_pandas(examples))
+    other = results.assign(probe="other")
+    one, two, without = (
+        SimpleNamespace(directory=Path(name), files=files, numbers=numbers_of(rows), split="test")
+        for name, rows in (("a", results), ("b", results), ("c", other))
+    )
+    (alone,) = word_tables([one])
     assert alone.name == "word_table"
     pd.testing.assert_frame_equal(alone.rows, word_table(results, examples))
-    assert [one.name for one in word_tables([(run, numbers, "test") for run in runs])] == [
-        "word_table-a",
-        "word_table-b",
-    ]
-    assert not list(word_tables([(runs[0], numbers_of(results.assign(probe="other")), "test")]))
+    assert [table.name for table in word_tables([one, two])] == ["word_table-a", "word_table-b"]
+    assert not list(word_tables([without]))
 
 
 def test_noise_names_nothing():

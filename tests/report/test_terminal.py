@@ -2,9 +2,8 @@ import io
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from attnprobe.report.terminal import headline, measured_again, print_summary, summary_table
+from attnprobe.report.terminal import headline, measured_again, print_summary
 from attnprobe.results.table import read_results
 
 
@@ -17,9 +16,9 @@ class Pipe(io.TextIOWrapper):
     pass
 
 
-def printed(table) -> str:
+def printed(results, **settings) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=120).print(table)
+    print_summary(results, stream=stream, **settings)
     return stream.getvalue()
 
 
@@ -48,34 +47,30 @@ def test_headline_takes_one_run_and_what_is_there(make_run):
 
 
 def test_the_summary_shows_means_intervals_and_published_values(make_run):
-    text = printed(summary_table(read_results(make_run())))
+    text = printed(read_results(make_run()))
     (accuracy,) = [line for line in text.splitlines() if "accuracy" in line]
     assert "0.808" in accuracy
     assert " to " in accuracy
     assert "Jain & Wallace 2019" in text
     assert text.count("0.480") == 1
-    without = printed(summary_table(read_results(make_run("mine", data="mine"))))
+    without = printed(read_results(make_run("mine", data="mine")))
     assert "Jain" not in without
 
 
 def test_many_classes_are_not_listed(make_run):
-    assert "predicted class" in printed(summary_table(read_results(make_run("a", classes=4, count=80))))
-    assert "predicted class" not in printed(summary_table(read_results(make_run("b", classes=6, count=80))))
+    assert "predicted class" in printed(read_results(make_run("a", classes=4, count=80)))
+    assert "predicted class" not in printed(read_results(make_run("b", classes=6, count=80)))
 
 
 def test_several_runs_follow_each_other_by_name(make_run):
-    text = printed(summary_table(read_results([make_run("first"), make_run("second", seed=1)])))
+    text = printed(read_results([make_run("first"), make_run("second", seed=1)]))
     assert text.index("first") < text.index("second")
 
 
 def test_markup_in_the_data_is_printed_not_obeyed(make_run):
     results = read_results(make_run(data="[bold]$x$[/bold]", model="[/nonsense]"))
-    text = printed(summary_table(results))
-    assert "[bold]$x$[/bold]" in text
-    assert "[/nonsense]" in text
-    stream = io.StringIO()
-    print_summary(results, directory="/runs/[red]x", stream=stream)
-    assert "/runs/[red]x" in stream.getvalue()
+    text = printed(results, directory="/runs/[red]x")
+    assert all(part in text for part in ("[bold]$x$[/bold]", "[/nonsense]", "/runs/[red]x"))
 
 
 def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
@@ -98,12 +93,12 @@ def test_a_terminal_gets_colours(make_run):
 
 def test_undefined_numbers_are_called_so(make_run):
     results = read_results(make_run(longest=1, probes=("adversarial",)))  # one token: no optimum to reach a share of
-    (line,) = [line for line in printed(summary_table(results)).splitlines() if "the search reached" in line]
+    (line,) = [line for line in printed(results).splitlines() if "the search reached" in line]
     assert "undefined" in line
 
 
 def test_classes_have_their_names(make_run):
-    text = printed(summary_table(read_results(make_run()), classes=["[bold]bad", "good"]))
+    text = printed(read_results(make_run()), classes=["[bold]bad", "good"])
     assert "predicted [bold]bad" in text
     assert "predicted good" in text
     assert "class 0" not in text

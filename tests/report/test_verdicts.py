@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,6 @@ from attnprobe.evidence.evidence import (
     TOO_RARE,
     Evidence,
 )
-from attnprobe.findings.groups import Run
 from attnprobe.findings.quality import quality
 from attnprobe.findings.verdicts import (
     COLUMNS,
@@ -155,24 +155,19 @@ FIVE = (
 )
 
 
-def test_five_kinds_of_model_have_five_first_sentences(monkeypatch, tmp_path):
+def test_five_kinds_of_model_have_five_first_sentences():
     """Right by construction, by position, frozen random, labels by a coin, a guesser; numbers as such models have them."""
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, 300)
     said = {"coin_flips": draw.integers(0, 2, 300), "guesser": np.ones(300, int)}
-    monkeypatch.setattr(
-        "attnprobe.findings.verdicts.quality_of", lambda path, split: quality(labels, said[path.name], ["bad", "good"])
-    )
     skills = {"Rationale": (0.95, 0.94, 0.96), "Position": (0.0, -0.02, 0.02), "Random": (0.0, -0.03, 0.03)}
     sentences = []
     for kind, skill in skills.items():
         target = {"_target_": f"attnprobe.models.controls.{kind}Attention"}
         known = mechanism_of({"training": {"model": {"attention": target}}})
         sentences.append(first_sentence(verdicts([finding(skill)]), mechanism=known))
-    for name in said:
-        run = object.__new__(Run)  # of which nothing but its place is asked
-        object.__setattr__(run, "directory", tmp_path / name)
-        object.__setattr__(run, "split", "test")
+    for predictions in said.values():
+        run = SimpleNamespace(quality=quality(labels, predictions, ["bad", "good"]))
         sentences.append(first_sentence(verdicts([finding(ABOVE)], guessing=guessing([run]))))
     assert [one.startswith(start) for one, start in zip(sentences, FIVE, strict=True)] == [True] * 5
     assert len(set(sentences)) == 5

@@ -1,7 +1,7 @@
 import pandas as pd
 
 from attnprobe.findings.quality import quality
-from attnprobe.report.terminal import numbered, plain_words
+from attnprobe.report.terminal import plain_words
 
 RUN = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0, "split": "test"}
 
@@ -50,5 +50,3 @@ def test_nothing_is_said_of_what_was_not_tested_and_a_guesser_is_named():
     said = plain_words(table(performance__x=[1.0]), quality([0] * 97 + [1] * 3, [0] * 100))
     assert len(said) == 1
     assert said[0].endswith("It is not shown to be better than guessing.")
-    assert numbered([]) == []
-    assert numbered(["A."]) == ["what was found:", "  A."]

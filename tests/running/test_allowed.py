@@ -10,8 +10,8 @@ from hydra.utils import instantiate
 import attnprobe
 from attnprobe.core.errors import UserError
 from attnprobe.data.teacher import Teacher
-from attnprobe.report.tracking import read_config
 from attnprobe.results.files import read_sealed
+from attnprobe.results.saved_settings import read_settings
 from attnprobe.runs.load import checked_settings
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, resumed
@@ -122,7 +122,7 @@ def test_no_payload_is_executed(finished, tmp_path, empty, payload):
                 with pytest.raises(UserError, match=r"config\.yaml"):
                     read(copy)
             with suppress(UserError):
-                assert "hunter2" not in str(read_config(copy))
+                assert "hunter2" not in str(read_settings(copy))
             Teacher.open(copy, ())
     assert not made
     assert not list(empty.iterdir())
@@ -157,7 +157,7 @@ def test_no_made_up_settings_are_executed(tmp_path, empty):
 def test_an_alias_bomb_ends_at_once(finished, tmp_path):
     copy = copied(finished, tmp_path, lambda settings: None)
     write_text(copy, BOMB)
-    for read in (attnprobe.load_run, read_config, lambda path: resumed(composed(f"run={path}"), [])):
+    for read in (attnprobe.load_run, read_settings, lambda path: resumed(composed(f"run={path}"), [])):
         with pytest.raises(UserError, match=r"config\.yaml"):
             read(copy)
 

@@ -164,6 +164,7 @@ MEANINGLESS = ("random", "position")
 """What nobody would show; random is the null."""
 TAKES_OUT = ("leave_one_out", "sufficient_subset", "occlusion")
 """Methods that take words out themselves, as the metric does."""
+NOTHING = Evidence(np.nan, np.nan, np.nan, 0)
 CAPTION = "What to show instead: fall of the prediction without each method's top words (deleted), and beside attention"
 
 CLAIM = Claim(
@@ -184,7 +185,7 @@ class Chosen:
     Attributes:
         gain: its comprehensiveness minus attention's, words deleted.
         null: minus that of a random order.
-        others: gains over attention where words go in another way, by operator.
+        others: gains over attention where words go in another way.
     """
 
     title: str
@@ -192,15 +193,13 @@ class Chosen:
     own: Evidence
     gain: Evidence
     null: Evidence
-    others: dict[str, Evidence]
+    others: list[Evidence]
 
     @property
     def better(self) -> bool:
         """Whether it is, by every whole interval: than random, than attention by more than `SMALLEST`, and at all where words
         go in another way. Where they went in no other way nothing confirms it: deleting words favours what deletes them."""
-        return (
-            self.looks_better and bool(self.others) and all(one.exceeds(0.0) == MEETS for one in self.others.values())
-        )
+        return self.looks_better and bool(self.others) and all(one.exceeds(0.0) == MEETS for one in self.others)
 
     @property
     def looks_better(self) -> bool:
@@ -267,7 +266,7 @@ def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], in
         own=Evidence.of(second[f"comprehensiveness_{best}_by_delete"].to_numpy(), reach=2.0),
         gain=minus("attention"),
         null=minus("random"),
-        others={operator: minus("attention", operator) for operator in paired},
+        others=[minus("attention", operator) for operator in paired],
     )
 
 
@@ -278,17 +277,10 @@ def beside_attention(frame: pd.DataFrame, results: pd.DataFrame, names: list[str
     for name in names:
         values = frame[f"comprehensiveness_{name}_by_delete"].to_numpy()
         own, apart = Evidence.of(values, reach=2.0), Evidence.of(values - attention, reach=4.0)
-        none = name == "attention"
-        rows.append(
-            {
-                "method": facts_of(name, results, "faithfulness").title,
-                "texts": own.n,
-                "loss": own.value, "loss low": own.low, "loss high": own.high,
-                "more than attention": np.nan if none else apart.value,
-                "more than attention low": np.nan if none else apart.low,
-                "more than attention high": np.nan if none else apart.high,
-            }
-        )  # fmt: skip
+        row: dict[str, object] = {"method": facts_of(name, results, "faithfulness").title, "texts": own.n}
+        for heading, one in (("loss", own), ("more than attention", NOTHING if name == "attention" else apart)):
+            row |= {heading: one.value, f"{heading} low": one.low, f"{heading} high": one.high}
+        rows.append(row)
     return pd.DataFrame(rows).sort_values("loss", ascending=False).reset_index(drop=True)
 
 

@@ -70,7 +70,7 @@ class Wiegreffe(Study):
                 "study.tests: guide and adversary train models of three stages against each other, and model=pretrained is a "
                 "whole one: take study.tests=[uniform,seeds], or +experiment=audit"
             )
-        if {"seeds"} & set(self.tests) and not self.seeds:
+        if "seeds" in self.tests and not self.seeds:
             raise UserError(
                 "study.seeds is empty: the test over seeds needs at least one further seed, the paper has 8"
             )
@@ -236,17 +236,6 @@ class Members:
         spread = self.by_seed("base").std(ddof=1)
         return max(MARGIN, 0.0 if np.isnan(spread) else round(float(spread), 3))
 
-    @property
-    def above(self) -> float:
-        """The JSD to the base that an adversary has to exceed, as the study was told (`study.above`)."""
-        if "above" not in self.content["settings"]:
-            raise damaged(self.directory / STUDY, "it does not say study.above, by which its adversary is chosen")
-        return float(self.content["settings"]["above"])
-
-    def has(self, test: str) -> bool:
-        """Whether the study made this test."""
-        return test in self.content["settings"].get("tests", ())
-
 
 # Can an adversary trained end to end escape? (Wiegreffe & Pinter 2019, section 4, table 4 and figure 5)
 
@@ -296,7 +285,9 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
     )
     claim = statement("adversary_escapes", "exclusivity", text, "section 4", quantity, "neither")
     runs = dict(zip(members.of("adversary")["path"], members.of("adversary")["parameter"], strict=True))
-    weight = float(runs[chosen_adversary(list(runs), members.above)])
+    if "above" not in members.content["settings"]:
+        raise damaged(members.directory / STUDY, "it does not say study.above, by which its adversary is chosen")
+    weight = float(runs[chosen_adversary(list(runs), float(members.content["settings"]["above"]))])
     best = table[table["lambda"] == weight].iloc[0]
     if best["JSD low"] > FAR:
         values = (allowed - best["TVD"], allowed - best["TVD high"], allowed - best["TVD low"])
@@ -455,17 +446,16 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     reading.tables["A model without context, guided by attention (the paper's table 3)"] = pd.DataFrame(
         [row(words, performance(members.confusions(f"guide_{name}")), marks[name]) for name, words in GUIDES.items()]
     ).dropna(axis="columns", how="all")
-    gain, margin = (
-        difference(members.confusions("guide_base"), members.confusions("guide_uniform")),
-        members.margin,
+    gain, own, lost = (
+        difference(members.confusions("guide_base"), members.confusions(f"guide_{other}"))
+        for other in ("uniform", "trained", "adversary")
     )
+    margin = members.margin
     claim = statement(
         "attention_guides", "transfer", "The base's attention helps a model without context more than uniform attention does",
         "section 3.4", f"difference of F1, guided by the base − uniform; up to {margin:g} is no relevant difference", "for",
         smallest=margin, primary=True,
     )  # fmt: skip
-    own = difference(members.confusions("guide_base"), members.confusions("guide_trained"))
-    lost = difference(members.confusions("guide_base"), members.confusions("guide_adversary"))
     no = "It does not help by more than another seed makes"
     verdict = {MEETS: "It helps", FAILS: no, NO_DIFFERENCE: no}.get(gain.exceeds(0, margin), "Whether it helps is open")
     words = (
@@ -516,13 +506,13 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
             "The published TVD of table 4 is in the released code's unit, which is half of this one for two classes.",
         ],
     )
-    papers = published.of_study("wiegreffe_pinter.csv", data)
-    if members.has("uniform"):
+    tests, papers = set(content["settings"].get("tests", ())), published.of_study("wiegreffe_pinter.csv", data)
+    if "uniform" in tests:
         uniform(reading, members, papers)
-    if members.has("seeds"):
+    if "seeds" in tests:
         seeds(reading, members)
-    if members.has("guide"):
+    if "guide" in tests:
         guide(reading, members, papers)
-    if members.has("guide") or members.has("adversary"):
+    if tests & {"guide", "adversary"}:
         adversary(reading, members, papers)
     return reading

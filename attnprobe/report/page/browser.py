@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, UInt
 from attnprobe.evidence.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.plots.example_selection import select_examples
-from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, RunDirectory, examples_file, table_file
+from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, examples_file, table_file
 from attnprobe.results.files import damaged, read_json
 from attnprobe.results.playground import read_playground
 from attnprobe.results.table import check_positions, read_rows
@@ -193,7 +193,7 @@ def browse(
         inner = _added_up(texts["sentence"], items) if "sentence" in texts else items
         cut = words and "piece_attention" in table.column_names
         if cut and any(name not in table.column_names or table[name].type != kind for name, kind in PIECES.items()):
-            where = RunDirectory(run.directory) / examples_file(run.split)
+            where = run.files / examples_file(run.split)
             raise damaged(where, "its columns of pieces are not those of a run")
         pieces = int(lengths_of(table["pieces"]).sum()) if cut else 0
         browsed.append(
@@ -216,11 +216,10 @@ def browse(
 
 def examples_of(run: Run) -> pa.Table:
     """The examples of a run's split, whose ids ascend."""
-    directory = RunDirectory(run.directory)
-    names = [name for name in directory.example_columns(run.split).names if name != "text"]
-    table = directory.examples(run.split, names)
+    names = [name for name in run.files.example_columns(run.split).names if name != "text"]
+    table = run.files.examples(run.split, names)
     if (np.diff(table["example_id"].to_numpy()) <= 0).any():
-        raise damaged(directory / examples_file(run.split), "its examples are not in order")
+        raise damaged(run.files / examples_file(run.split), "its examples are not in order")
     return table
 
 
@@ -279,7 +278,7 @@ def _added_up(values: np.ndarray, lengths: UInt[np.ndarray, " parts"]) -> UInt[n
 def unknown_words(run: Run, words: Sequence[str]) -> UInt[np.ndarray, " unknown"]:
     """The places of the words that the run's model has no vector of its own for; none where its tokenizer cuts words into
     pieces that it knows, or where the run has no vocabulary."""
-    directory, model = RunDirectory(run.directory), run.manifest.get("training", {}).get("model", {})
+    directory, model = run.files, run.manifest.get("training", {}).get("model", {})
     if not words or "_target_" in model or VOCABULARY not in directory.manifest()["files"]:
         return np.zeros(0, np.uint32)
     known = read_json(directory.file(VOCABULARY))
@@ -291,7 +290,7 @@ def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
     first, last = ([Source(None, one)] if one.metric in columns else [] for one in OWN_MAPS)
     of_probes = []
     for probe, shown in maps_in(run.numbers):
-        tables = read_rows(RunDirectory(run.directory).file(table_file(probe)), metrics=[shown.metric])
+        tables = read_rows(run.files.file(table_file(probe)), metrics=[shown.metric])
         sites = {
             one for rows in tables for one in (rows[SITE].unique().to_pylist() if SITE in rows.column_names else [""])
         }
@@ -454,7 +453,7 @@ def add_pieces(
     Raises:
         DamagedRun: they do not belong together, or name a word that the text does not have.
     """
-    path = RunDirectory(one.run.directory) / examples_file(one.run.split)
+    path = one.run.files / examples_file(one.run.split)
     lengths, *others = (lengths_of(kept_rows[name]) for name in PIECES)
     piece, word, weight = (pc.list_flatten(kept_rows[name]) for name in PIECES)
     if any((other != lengths).any() for other in others) or piece.null_count or word.null_count or weight.null_count:
@@ -489,7 +488,7 @@ def playgrounds(groups: Sequence[Group], browser: Browser, *, words: bool = True
     entries: list[dict[str, Any]] = []
     for group in groups:
         for run in group.runs:
-            directory = RunDirectory(run.directory)
+            directory = run.files
             rows = read_playground(directory)
             if not rows:
                 continue

@@ -22,12 +22,11 @@ from attnprobe.findings.verdicts import TESTED_BY
 from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
-from attnprobe.report.page.glance import data_checks, glance, lead, notes_of_data, run_row, versions, warnings_of
+from attnprobe.report.page.glance import data_checks, glance, lead, notes_of_data, run_row, versions
 from attnprobe.report.page.glossary import KINDS, MEANS, TERMS, VERDICTS, explained
 from attnprobe.report.page.sections import FILTERS, by_claim, cards, sections, show_study, with_findings
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.report.terminal import MARKS
-from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import write_atomically
 
 HERE = Path(__file__).parent
@@ -138,8 +137,7 @@ def write_report(
     tell("tables")
     written = [*all_tables(numbers, compared, findings)]
     if words:
-        every = [(RunDirectory(run.directory), run.numbers, run.split) for group in groups for run in group.runs]
-        written += word_tables(every)
+        written += word_tables(run for group in groups for run in group.runs)
     tables = [path.name for one in written for path in one.write(folder)]
     tables += [path.name for path in write_paper(compared, folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
@@ -156,7 +154,12 @@ def write_report(
         glances=[glance(one, words=words) for one in cards(examined or groups, findings)],
         lead=lead(examined or groups),
         untested=[group.title for group in groups if group not in examined],
-        warnings=[(group.title, warning) for group in groups for warning in warnings_of(group)],
+        warnings=[
+            (group.title, run.warning + (f" (seed {run.seed})" if len(group.runs) > 1 else ""))
+            for group in groups
+            for run in group.runs
+            if run.warning
+        ],
         data_checks=data_checks(runs),
         runs=[run_row(group, compared) for group in groups],
         run_count=len(runs),

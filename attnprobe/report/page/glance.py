@@ -1,7 +1,6 @@
 """The page's first screen: which model, which data, how good against guessing, the verdicts, one sentence, one text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,10 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.findings.groups import Group, Run
-from attnprobe.findings.quality import quality_of
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.report.page.browser import is_list, lengths_of
 from attnprobe.report.page.sections import listed, number
 from attnprobe.report.terminal import data_notes
-from attnprobe.results.directory import RunDirectory
 from attnprobe.results.manifest import SECTION
 
 ENCODERS = {
@@ -37,27 +34,6 @@ MOST_CLASSES = 8
 NO_TESTS = {"performance", "training", "teacher"}
 
 
-@dataclass(frozen=True)
-class Word:
-    """A word of the shown text. `shade`: 0 to `STEPS`, the root of its weight; `top`: it has the largest one."""
-
-    text: str
-    weight: float
-    shade: int
-    deep: bool
-    top: bool
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One text with its heat map."""
-
-    words: tuple[Word, ...]
-    predicted: str
-    label: str
-    probability: float
-
-
 def glance(card: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
     """The first screen of one group, by its first run with probes: its card; model, data and quality in words; warnings; what
     was looked at in the data; and one text.
@@ -68,7 +44,7 @@ def glance(card: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
     """
     runs = card["group"].runs
     run = next((run for run in runs if set(run.probes) - NO_TESTS), runs[0])
-    measured = quality_of(run.directory, run.split)
+    measured = run.quality
     checks = run.manifest.get(SECTION, {}).get("checks", ())
     good, badge = "", ("", "none")
     if measured is not None:
@@ -84,7 +60,7 @@ def glance(card: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
         "quality": good,
         "badge": badge,
         "warnings": [
-            *([measured.warning] if measured is not None and measured.warning else []),
+            *filter(None, [run.warning]),
             *(str(check["sentence"]) for check in checks if check["warns"]),
         ],
         "checks": checks,
@@ -94,25 +70,14 @@ def glance(card: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
 
 def model_in_words(run: Run) -> str:
     """Such as "recurrent model (LSTM), additive attention"."""
-    settings = run.manifest.get("training", {})
-    model = settings.get("model", {})
+    model = run.manifest.get("training", {}).get("model", {})
     if str(model.get("_target_", "")).endswith(".PretrainedClassifier"):
-        return f"{run.model}, a pretrained transformer; {site_in_words(model)}"
+        layer, heads = model.get("layer", -1), model.get("heads")
+        where = "the last layer" if layer == -1 else f"layer {layer}"
+        which = "mean of all heads" if heads is None else f"heads {listed(list(map(str, heads)))}"
+        return f"{run.model}, a pretrained transformer; attention of {where}, {which}"
     kind = str(model.get("encoder", {}).get("_target_", "")).rpartition(".")[2]
-    if kind not in ENCODERS:
-        return run.model
-    return f"{ENCODERS[kind]}, {model.get('attention_name', '')} attention"
-
-
-def site_in_words(model: Mapping[str, Any]) -> str:
-    """Which attention of a transformer is meant.
-
-    >>> site_in_words({"layer": -1, "heads": [0, 3]})
-    'attention of the last layer, heads 0 and 3'
-    """
-    layer, heads = model.get("layer", -1), model.get("heads")
-    where = "the last layer" if layer == -1 else f"layer {layer}"
-    return f"attention of {where}, {'mean of all heads' if heads is None else f'heads {listed(list(map(str, heads)))}'}"
+    return f"{ENCODERS[kind]}, {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
 
 
 def data_in_words(run: Run) -> str:
@@ -132,12 +97,13 @@ def data_in_words(run: Run) -> str:
     return f"{run.data}: {'; '.join(parts)}" if parts else run.data
 
 
-def sample_text(run: Run) -> Shown | None:
-    """A text of about `WORDS` words that is classified rightly: the first of the nearest length."""
-    directory = RunDirectory(run.directory)
-    if run.split not in directory.splits():
+def sample_text(run: Run) -> dict[str, Any] | None:
+    """A text of about `WORDS` words that is classified rightly, the first of the nearest length: `predicted`, `label`,
+    `probability`, and its `words`, each with its `weight`, `shade` (0 to `STEPS`, the root of the weight), whether it is
+    written in the light ink (`deep`) and whether it has the largest weight (`top`)."""
+    if run.split not in run.files.splits():
         return None
-    table = directory.examples(run.split, ["example_id", "label", "prediction", "tokens"])
+    table = run.files.examples(run.split, ["example_id", "label", "prediction", "tokens"])
     if not len(table) or is_list(table["label"].type):
         return None
     distance = np.abs(lengths_of(table["tokens"]).astype(float) - WORDS)
@@ -145,44 +111,24 @@ def sample_text(run: Run) -> Shown | None:
     ids = table["example_id"].to_numpy()
     chosen = select_examples(ids, 1, scores={"nearest length": -distance}, evenly=0, prefer=right)
     columns = ["example_id", "label", "prediction", "probability", "tokens", "attention"]
-    row = directory.examples(run.split, columns, chosen).to_pylist()[0]
+    row = run.files.examples(run.split, columns, chosen).to_pylist()[0]
     if len(row["tokens"]) != len(row["attention"]):
         return None
-    classes = [str(name) for name in run.manifest.get("classes", ())]
-    named = dict(enumerate(classes))
-    weights = np.array(row["attention"], float)
-    return Shown(
-        words=tuple(
-            word(text, weight, weight == weights.max()) for text, weight in zip(row["tokens"], weights, strict=True)
-        ),
-        predicted=named.get(row["prediction"], str(row["prediction"])),
-        label=named.get(row["label"], str(row["label"])),
-        probability=float(row["probability"][row["prediction"]]),
-    )
-
-
-def word(text: str, weight: float, top: bool) -> Word:
-    """A word with its shade."""
-    depth = float(np.sqrt(min(1.0, max(0.0, weight))))
-    return Word(text, float(weight), round(depth * STEPS), depth > DEEP, bool(top))
+    named, weights = dict(enumerate(map(str, run.manifest.get("classes", ())))), np.array(row["attention"], float)
+    depths = np.sqrt(np.clip(weights, 0, 1))
+    return {
+        "words": [
+            {"text": text, "weight": float(weight), "shade": round(float(depth) * STEPS), "deep": depth > DEEP,
+             "top": weight == weights.max()}
+            for text, weight, depth in zip(row["tokens"], weights, depths, strict=True)
+        ],
+        "predicted": named.get(row["prediction"], str(row["prediction"])),
+        "label": named.get(row["label"], str(row["label"])),
+        "probability": float(row["probability"][row["prediction"]]),
+    }  # fmt: skip
 
 
 # What the page says of the runs themselves: how they were made, of which data, and what to know of their classifiers.
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A line of the table of runs: one group. `span` is accuracy's interval, or its range over the seeds."""
-
-    data: str
-    model: str
-    note: str
-    seeds: str
-    examples: int
-    accuracy: float
-    span: str
-    probes: list[str]
-    finished: str
 
 
 def lead(groups: Sequence[Group]) -> str:
@@ -192,25 +138,18 @@ def lead(groups: Sequence[Group]) -> str:
         groups: those whose attention was tested; what they were only compared with, such as uniform attention, is not a model
             of which anything is asked.
     """
-    data = list(dict.fromkeys(group.data for group in groups))
-    models = list(dict.fromkeys(group.model for group in groups))
-    where = (
-        f"{groups[0].title}"
-        if len(groups) == 1
-        else f"{len(models)} model{_s(models)} on {len(data)} data set{_s(data)}"
-    )
+    where = groups[0].title
+    if len(groups) > 1:
+        kinds = {"model": {group.model for group in groups}, "data set": {group.data for group in groups}}
+        where = " on ".join(f"{len(names)} {kind}{'' if len(names) == 1 else 's'}" for kind, names in kinds.items())
     return (
         f"Published tests of that question, run on {where}. Each asks one thing; the answer is a number, its 95 % interval, "
         f"and a verdict that says no more than the interval does."
     )
 
 
-def _s(things: Sequence[object]) -> str:
-    return "" if len(things) == 1 else "s"
-
-
-def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
-    """One line of the table of runs."""
+def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
+    """One line of the table of runs; `span` is accuracy's interval, or its range over the seeds."""
     ids = [run.run_id for run in group.runs]
     accuracy = compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
     own = compared[compared["run_id"].isin(ids) & accuracy]
@@ -220,30 +159,15 @@ def run_row(group: Group, compared: pd.DataFrame) -> RunRow:
         span = f"({number(values.min())} to {number(values.max())})"
     elif len(own) == 1 and not np.isnan(own["low"].iloc[0]):
         span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
-    finished = sorted(str(run.manifest.get("finished", ""))[:10] for run in group.runs)
     probes = dict.fromkeys(probe for run in group.runs for probe in run.probes)
-    return RunRow(
-        data=group.data,
-        model=group.model,
-        note=group.note,
-        seeds=", ".join(map(str, group.seeds)),
-        examples=int(own["n"].max()) if len(own) else 0,
-        accuracy=float(values.mean()) if len(values) else float("nan"),
-        span=span,
-        probes=[probe for probe in probes if probe not in ("performance", "training")],
-        finished=finished[-1],
-    )
-
-
-def warnings_of(group: Group) -> list[str]:
-    """What a reader must know of a group's classifiers before any verdict; each seed's once."""
-    warnings = []
-    for run in group.runs:
-        measured = quality_of(run.directory, run.split)
-        if measured is not None and measured.warning:
-            seed = f" (seed {run.seed})" if len(group.runs) > 1 else ""
-            warnings.append(measured.warning + seed)
-    return warnings
+    return {
+        "data": group.data, "model": group.model, "note": group.note, "seeds": ", ".join(map(str, group.seeds)),
+        "examples": int(own["n"].max()) if len(own) else 0,
+        "accuracy": float(values.mean()) if len(values) else np.nan,
+        "span": span,
+        "probes": [probe for probe in probes if probe not in ("performance", "training")],
+        "finished": max(str(run.manifest.get("finished", ""))[:10] for run in group.runs),
+    }  # fmt: skip
 
 
 def versions(runs: Sequence[Run]) -> list[str]:

@@ -85,14 +85,10 @@ def headline_rows(probe: str, numbers: pd.DataFrame, columns: Sequence[Group]) -
         cells: list[dict[str, Any] | None] = []
         for group in columns:
             rows = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
-            values = np.array([row["mean"] for row in rows], float)
-            if len(rows) == 1:
-                ends = (rows[0]["mean"], rows[0]["low"], rows[0]["high"])
-            elif np.isnan(values).all():
-                ends = (np.nan,) * 3
-            else:
-                ends = (np.nanmean(values), np.nanmin(values), np.nanmax(values))
-            cells.append(dict(zip(("value", "low", "high"), ends, strict=True), seeds=len(rows)) if rows else None)
+            values = pd.Series([row["mean"] for row in rows], dtype=float)  # NaN counts for nothing
+            low, high = (rows[0]["low"], rows[0]["high"]) if len(rows) == 1 else (values.min(), values.max())
+            cell = {"value": values.mean(), "low": low, "high": high, "seeds": len(rows)}
+            cells.append(cell if rows else None)
         if any(cells):
             unit = unit_of(probe, metric, columns)
             made.append({"title": title.strip(), "unit": unit, "inner": title.startswith(" "), "cells": cells})

@@ -15,9 +15,9 @@ from attnprobe.evidence.reading import Drawing, readings
 from attnprobe.importance.base import built_in
 from attnprobe.plots.grid import LOWEST, TALLEST
 from attnprobe.plots.style import drawable, paper_style
-from attnprobe.report.figures import draw
 from attnprobe.results.pivot import named
 from attnprobe.results.table import IMPORTANCES
+from tests.probes.tables import draw
 
 DRAWINGS = [drawing for reading in readings().values() for drawing in reading.drawings if not drawing.words]
 OF_SITES = next(drawing for drawing in DRAWINGS if drawing.name == "sites")
@@ -228,7 +228,7 @@ def tables():
 @pytest.mark.parametrize(("runs", "classes"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALL)])
 def test_nothing_is_cut_off(tables, drawing: Drawing, runs, classes):
     results = tables.setdefault((runs, classes), invented(runs, classes))
-    figure = draw(drawing, results, None)
+    figure = draw(drawing, results)
     assert problems(figure) == []
     # a page of paper, the legend and long titles aside
     assert figure.get_figheight() <= TALLEST + 3.5
@@ -255,7 +255,7 @@ def test_the_measure_finds_what_is_wrong():
 
 def test_every_ranking_of_a_figure_is_in_its_legend():
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "erasure_regret")
-    figure = draw(drawing, invented(1, 2), None)
+    figure = draw(drawing, invented(1, 2))
     drawn = {line.get_color() for line in figure.axes[0].lines}
     entries = {handle.get_color(): text.get_text() for handle, text in
                zip(figure.legends[0].get_lines(), figure.legends[0].get_texts(), strict=True)}  # fmt: skip
@@ -266,7 +266,7 @@ def test_every_ranking_of_a_figure_is_in_its_legend():
 
 def test_the_hexagons_of_all_panels_have_one_scale_and_a_bar():
     drawing = next(drawing for drawing in DRAWINGS if drawing.name == "single_weight_delta")
-    figure = draw(drawing, invented(3, 2), None)
+    figure = draw(drawing, invented(3, 2))
     hexagons = [panel.collections[0] for panel in figure.axes[:3]]
     assert len({(one.norm.vmin, one.norm.vmax) for one in hexagons}) == 1
     assert hexagons[0].norm.vmin == 1

@@ -10,8 +10,8 @@ import pytest
 from attnprobe.importance.base import built_in
 from attnprobe.plots.studies import curve, performances, spread
 from attnprobe.plots.style import drawable, paper_style
-from attnprobe.report.figures import draw
 from attnprobe.results.table import IMPORTANCES
+from tests.probes.tables import draw
 from tests.report.figures.test_bounds import NAMES, OF_SITES, problems
 
 
@@ -32,7 +32,7 @@ def test_no_map_of_layers_and_heads_is_cut_off(runs, layers, heads):
     ]  # fmt: skip
     results = pd.concat(map(pd.DataFrame, parts), ignore_index=True)
     results.attrs[IMPORTANCES] = {"sites": {"gradient": built_in("gradient").facts}}
-    assert problems(draw(OF_SITES, results, None)) == []
+    assert problems(draw(OF_SITES, results)) == []
 
 
 @pytest.mark.parametrize("classes", range(2, 11))

@@ -18,6 +18,7 @@ from attnprobe.plots.style import drawable, new_figure, paper_style, text_width
 from attnprobe.report import figures as draw
 from attnprobe.results.pivot import CLASSES, facets, max_attention_bin, per_example, split_by_class
 from attnprobe.results.table import Rows, read_results
+from tests.probes import tables
 from tests.runs import seal_again
 
 METRICS = ("median_tvd", "max_attention", "predicted_class")
@@ -73,7 +74,7 @@ def test_several_runs_share_figures_and_have_their_own_heat_maps(make_run, tmp_p
     stems = {path.stem for path in draw.draw_figures(runs, tmp_path / "f")}
     assert {"permutation", "adversarial_heatmaps-sst-0", "adversarial_heatmaps-sst-1"} <= stems
     (drawing,) = readings()["permutation"].drawings
-    shown = texts(draw.draw(drawing, read_results(runs), None))
+    shown = texts(tables.draw(drawing, read_results(runs)))
     assert {"sst · lstm_additive · 2 seeds", "imdb · lstm_additive"} <= set(shown)
 
 
@@ -86,7 +87,7 @@ def test_no_matplotlib_setting_is_left_behind(make_run, tmp_path):
 def test_the_permutation_figure_counts_every_bin_and_class(make_run):
     results = read_results(make_run(count=200))
     (drawing,) = readings()["permutation"].drawings
-    shown = texts(draw.draw(drawing, results, None))
+    shown = texts(tables.draw(drawing, results))
     wide = per_example(results, "permutation", METRICS)
     edges = [(0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01)]
     expected = [
@@ -100,7 +101,7 @@ def test_the_permutation_figure_counts_every_bin_and_class(make_run):
 def test_the_histogram_holds_every_example_in_forty_bins(make_run):
     results = read_results(make_run(count=80, exact=False))
     drawing = readings()["adversarial"].drawings[0]
-    panel = draw.draw(drawing, results, None).axes[0]
+    panel = tables.draw(drawing, results).axes[0]
     found, optimum, bound = (patch.get_data() for patch in panel.patches)
     wide = per_example(results, "adversarial", ("found_jsd", "optimum_jsd", "upper_bound"))
     for steps, metric in ((found, "found_jsd"), (optimum, "optimum_jsd"), (bound, "upper_bound")):

@@ -3,7 +3,6 @@
 import re
 from html import unescape
 
-import numpy as np
 import pytest
 
 from attnprobe.evidence.claims import CRITERIA
@@ -11,7 +10,7 @@ from attnprobe.findings import findings
 from attnprobe.findings.groups import read_runs
 from attnprobe.findings.quality import quality_of
 from attnprobe.report.page.build import write_report
-from attnprobe.report.page.glance import STEPS, word
+from attnprobe.report.page.glance import DEEP, STEPS, sample_text
 from attnprobe.results.table import read_examples
 from attnprobe.runs.run import run
 from tests.runs import small_run
@@ -68,11 +67,12 @@ def test_without_texts_none_is_shown(place):
     assert 'class="words"' not in first_screen(bare)
 
 
-def test_shades_are_the_roots_of_the_weights():
-    assert [word("a", weight, False).shade for weight in (0, 0.25, 1)] == [0, STEPS // 2, STEPS]
-    assert word("a", 0.5, True).deep
-    assert not word("a", 0.1, True).deep
-    assert np.isclose(word("a", 0.3, False).weight, 0.3)
+def test_shades_are_the_roots_of_the_weights(place):
+    shown = sample_text(read_runs([place[0]])[0])["words"]
+    weights = [word["weight"] for word in shown]
+    assert [word["shade"] for word in shown] == [round(STEPS * weight**0.5) for weight in weights]
+    assert [word["deep"] for word in shown] == [weight**0.5 > DEEP for weight in weights]
+    assert [word["top"] for word in shown] == [weight == max(weights) for weight in weights]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])

@@ -3,20 +3,22 @@
 import pandas as pd
 
 from attnprobe.report import tracking as content
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_results
 
 
 def test_probe_tables_are_one_row_per_example(make_run):
     results = read_results(make_run(count=9))
-    table = content.probe_table(results, "adversarial")
+    numbers = numbers_of(results)
+    table = content.probe_table(numbers, "adversarial")
     assert len(table) == 9
     assert table["example_id"].tolist() == list(range(9))
     row = results[(results["metric"] == "optimum_jsd") & (results["example_id"] == 4)]
     assert table.loc[4, "optimum_jsd"] == row["value"].item()
     assert "found_attention" not in table
-    assert content.probe_table(results, "performance").empty
+    assert content.probe_table(numbers, "performance").empty
     assert table.attrs[content.LEFT_OUT] == 0
-    first = content.probe_table(results, "adversarial", most=4)
+    first = content.probe_table(numbers, "adversarial", most=4)
     pd.testing.assert_frame_equal(first, table.head(4))
     assert first.attrs[content.LEFT_OUT] == 5
 

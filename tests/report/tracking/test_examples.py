@@ -1,12 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attnprobe.findings.groups import read_run
 from attnprobe.report.tracking import chosen_examples, example_table
-from attnprobe.results.directory import RunDirectory
-from attnprobe.results.numbers import read_numbers
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.table import read_examples, read_results
 from tests.runs import seal_again
 
@@ -14,7 +16,7 @@ from tests.runs import seal_again
 def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
     run = make_run(count=50, classes=3)
     results, examples = read_results(run), read_examples(run)
-    chosen = chosen_examples(read_numbers(run), RunDirectory(run), "test", 12)
+    chosen = chosen_examples(read_run(run), 12)
     assert chosen["chosen"].tolist() == ["largest"] * 6 + ["evenly spaced"] * 6
     jsd = results[results["metric"] == "optimum_jsd"].set_index("example_id")["value"]
     decision = examples.set_index("example_id")["prediction"]
@@ -28,7 +30,7 @@ def test_half_are_the_largest_of_each_class_and_half_evenly_spaced(make_run):
 def test_without_the_adversary_the_largest_weight_counts(make_run):
     run = make_run(count=30, longest=10, probes=("performance", "permutation"))
     examples = read_examples(run)
-    chosen = chosen_examples(read_numbers(run), RunDirectory(run), "test", 3)
+    chosen = chosen_examples(read_run(run), 3)
     assert any(len(weights) == 1 for weights in examples["attention"])
     largest = examples["attention"].map(lambda weights: max(weights) if len(weights) > 1 else 0)
     first = examples[examples["prediction"] == examples.loc[largest.idxmax(), "prediction"]]
@@ -38,21 +40,21 @@ def test_without_the_adversary_the_largest_weight_counts(make_run):
 @pytest.mark.parametrize(("most", "rows"), [(0, 0), (1, 1), (2, 2), (9, 9), (100, 9)])
 def test_never_more_than_asked_for(make_run, most, rows):
     run = make_run(count=9)
-    chosen = chosen_examples(read_numbers(run), RunDirectory(run), "test", most)
+    chosen = chosen_examples(read_run(run), most)
     assert len(chosen) == chosen["example_id"].nunique() == rows
-    assert len(example_table(read_results(run), RunDirectory(run), "test", most=most, log_text=True)) == rows
+    assert len(example_table(read_run(run), most=most, log_text=True)) == rows
 
 
 def test_the_cells_are_those_of_the_tables_and_hold_no_words_on_request(make_run):
     run = make_run(count=6)
     results, examples = read_results(run), read_examples(run)
-    table = example_table(results, RunDirectory(run), "test", most=6, log_text=True)
+    table = example_table(read_run(run), most=6, log_text=True)
     assert table["text"].tolist() == examples["text"].tolist()
     assert table["probability"][0].startswith("[0.")
     jsd = results[results["metric"] == "optimum_jsd"].sort_values("example_id")["value"]
     np.testing.assert_array_equal(table["optimum_jsd"], jsd)
     assert "gradient" not in table
-    silent = example_table(results, RunDirectory(run), "test", most=6, log_text=False)
+    silent = example_table(read_run(run), most=6, log_text=False)
     assert set(table) - set(silent) == {"text"}
     tokens = {token for tokens in examples["tokens"] for token in tokens if len(token) > 2}
     assert not any(f">{token}<" in html for token in tokens for html in silent["Farthest attention"])
@@ -63,7 +65,7 @@ def test_an_example_without_an_adversary_has_an_empty_cell(make_run):
     run = make_run(count=4)
     results = read_results(run)
     gone = (results["metric"] == "found_attention") & (results["example_id"] == 2)
-    table = example_table(results[~gone], RunDirectory(run), "test", most=4, log_text=True)
+    table = example_table(replace(read_run(run), numbers=numbers_of(results[~gone])), most=4, log_text=True)
     assert [bool(cell) for cell in table["Adversary, found by search"]] == [True, True, False, True]
 
 
@@ -81,7 +83,7 @@ def test_several_labels_and_sentences(make_run):
     seal_again(run)
     bare = read_results(run)
     bare = bare[bare["step"].isna()]
-    table = example_table(bare, RunDirectory(run), "test", most=2, log_text=True)
+    table = example_table(replace(read_run(run), numbers=numbers_of(bare)), most=2, log_text=True)
     assert table["label"].tolist() == ["[0, 1]", "[1, 1]"]
     first, second = table["attention"]
     assert 'title="1: rains — 0.700"' in first
