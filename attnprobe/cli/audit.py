@@ -56,6 +56,11 @@ def audit(arguments: Sequence[str]) -> None:
     print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
     if asked.dry_run:
         return
+    if asked.archive is not None:
+        with answering():
+            from attnprobe.report.archive import archive_target
+
+            archive_target(asked.archive)
     from attnprobe import __main__ as hydra_command
 
     sys.argv = ["attnprobe", *overrides]

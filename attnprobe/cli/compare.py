@@ -1,6 +1,5 @@
 """attnprobe compare A B: two checkpoints or seeds on the same texts."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,8 @@ WORDS = {"criterion", "test", "number", "text"}
 """Columns of words, which begin at the left."""
 
 
-def compare_parser() -> argparse.ArgumentParser:
-    """The arguments of the command."""
+def compare(arguments: Sequence[str]) -> None:
+    """Show what changed, and judge it."""
     made = Parser("compare", usage="attnprobe compare A B [options]", epilog=EPILOG)
     made.add_argument("first", metavar="A", help="what there was")
     made.add_argument("second", metavar="B", help="what there is now")
@@ -44,15 +43,13 @@ def compare_parser() -> argparse.ArgumentParser:
         "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
         help="end with status 3 if this holds, such as 'change.correct < -0.02'; may be repeated",
     )  # fmt: skip
-    return made
-
-
-def compare(arguments: Sequence[str]) -> None:
-    """Show what changed, and judge it."""
-    asked = compare_parser().parse_args(arguments)
+    asked = made.parse_args(arguments)
     with answering():
         from attnprobe.findings.changes import CORRECT, SAME, compare_runs, run_at
         from attnprobe.findings.table import findings_of
+        from attnprobe.report.tables import csv_table
+        from attnprobe.results.files import write_text
+        from attnprobe.results.writer import OwnFolder
 
         first, second = run_at(asked.first), run_at(asked.second)
         changes = compare_runs(first, second)
@@ -62,7 +59,10 @@ def compare(arguments: Sequence[str]) -> None:
             print("; ".join(filter(None, [f"{letter}: {run.directory}", run.warning])))
         show(changes, every=asked.all)
         if asked.output is not None:
-            write(changes, asked.output)
+            folder = OwnFolder(asked.output)
+            for name in ("numbers", "verdicts", "examples"):  # in full
+                write_text(csv_table(getattr(changes, name)), folder / f"{name}.csv")
+            print(f"tables: {asked.output}")
         if asked.fail_if:
             (before, verdicts_before), (now, verdicts) = (names_in(run, findings_of(run)) for run in (first, second))
             numbers = now | {f"first.{name}": value for name, value in before.items()}
@@ -138,13 +138,3 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
     }
     made = terminal_table(columns, rows, lines=lines, title=safe(title), expand="text" in heads)
     Console(width=None if lines else WIDTH).print(made)
-
-
-def write(changes: "Changes", folder: Path) -> None:
-    """The same tables as CSV, numbers in full."""
-    from attnprobe.report.tables import csv_table
-    from attnprobe.results.files import write_text
-
-    for name in ("numbers", "verdicts", "examples"):
-        write_text(csv_table(getattr(changes, name)), folder / f"{name}.csv")
-    print(f"tables: {folder}")

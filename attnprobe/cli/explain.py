@@ -1,9 +1,9 @@
 """attnprobe explain RUN TEXT…: what a trained run says about new texts, word by word."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnprobe import __version__
 from attnprobe.cli.main import Parser, answering
 
 EPILOG = """examples:
@@ -13,8 +13,8 @@ MOST = 8
 """Words that are shown, those with most attention first."""
 
 
-def explain_parser() -> argparse.ArgumentParser:
-    """The arguments of the command."""
+def explain(arguments: Sequence[str]) -> None:
+    """Print the prediction and the words that get most attention; unknown words are marked with *."""
     made = Parser("explain", usage="attnprobe explain RUN [TEXT ...] [options]", epilog=EPILOG)
     made.add_argument("run", metavar="RUN", help="directory of a finished run")
     made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
@@ -23,12 +23,7 @@ def explain_parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--trusted", action="append", default=[], metavar="PACKAGE", help="your package, for models of your own"
     )
-    return made
-
-
-def explain(arguments: Sequence[str]) -> None:
-    """Print the prediction and the words that get most attention; unknown words are marked with *."""
-    asked = explain_parser().parse_args(arguments)
+    asked = made.parse_args(arguments)
     with answering():
         texts = list(asked.texts)
         if asked.file is not None:
@@ -38,9 +33,13 @@ def explain(arguments: Sequence[str]) -> None:
                 line for line in find_path(asked.file).read_text(encoding="utf-8-sig").splitlines() if line.strip()
             ]
         if not texts:
-            explain_parser().error("no text: give some in quotes, or a file with --file")
+            made.error("no text: give some in quotes, or a file with --file")
+        from attnprobe.results.files import write_text
+        from attnprobe.results.writer import own_target
         from attnprobe.runs.load import load_run
 
+        if asked.html is not None:
+            own_target(asked.html)
         run = load_run(asked.run, trusted=asked.trusted)
         explanation = run.explain(texts)
         known = set(run.vocabulary.words)
@@ -49,10 +48,9 @@ def explain(arguments: Sequence[str]) -> None:
         if run.sentence:
             print(f"what the tests say: {run.sentence}")
         if asked.html is not None:
-            from attnprobe.results.files import write_atomically
-
-            page = f'<!doctype html><meta charset="utf-8"><title>attnprobe explain</title>{explanation._repr_html_()}'
-            write_atomically(asked.html, lambda path: Path(path).write_text(page, encoding="utf-8", errors="replace"))
+            made = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
+            page = f"<!doctype html>{made}<title>attnprobe explain</title>{explanation._repr_html_()}"
+            write_text(page.encode(errors="replace").decode(), own_target(asked.html))
             print(f"heat maps: {asked.html}")
 
 

@@ -172,7 +172,7 @@ def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str
             "second": [label_text(label, classes) for label in other["prediction"]],
             # scipy gives the root, and NaN for a rounding below 0
             "attention": [
-                np.nan_to_num(jensenshannon(a, b)) ** 2 if len(a) == len(b) else np.nan
+                float(np.nan_to_num(jensenshannon(a, b)) ** 2) if len(a) == len(b) else np.nan
                 for a, b in zip(one["attention"], other["attention"], strict=True)
             ],
         }

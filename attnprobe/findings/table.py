@@ -45,6 +45,7 @@ from attnprobe.findings.verdicts import (
 from attnprobe.results.directory import FINDINGS
 from attnprobe.results.files import DERIVED, is_derived, record_of, write_table
 from attnprobe.results.fingerprint import fingerprint
+from attnprobe.results.writer import OwnFolder
 
 VERSION = 1
 """Raised with every change of the rules or of the columns; claims and track record are compared by their content."""
@@ -118,7 +119,7 @@ def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:
 
 def kept_findings(
     runs: Sequence[Run],
-    folder: Path,
+    folder: Path | OwnFolder,
     studies: Sequence[StudyReading] = (),
     *,
     again: bool = False,
@@ -130,7 +131,8 @@ def kept_findings(
     Args:
         again: compute it whatever is stored.
     """
-    places = [folder, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
+    here = folder / FINDINGS
+    places = [here.parent, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
     own = _identity(runs, studies)
     found = (
         None if again else next((one for place in places if (one := _stored(place / FINDINGS, own)) is not None), None)
@@ -140,8 +142,8 @@ def kept_findings(
     stored = stored.replace_schema_metadata(
         {DERIVED: str(VERSION).encode(), OF: f"{own} {_digest(stored.to_pandas())}".encode()}
     )
-    if not os.path.lexists(folder / FINDINGS) or is_derived(folder / FINDINGS):
-        write_table(stored, folder / FINDINGS)
+    if not os.path.lexists(here) or is_derived(here):
+        write_table(stored, here)
     return table
 
 

@@ -12,46 +12,9 @@ from attnprobe.core.processes import answering_signals
 @answering_signals("attnprobe.report", "writes the whole report")
 def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
-    from attnprobe.report.archive import write_archive
-    from attnprobe.report.page.build import write_report
-
-    asked = arguments_of(arguments, program)
-    try:
-        if asked.archive is not None and asked.archive.suffix.lower() != ".zip":
-            raise UserError(
-                f"--archive={asked.archive}: expected a name that ends in .zip, for example --archive evidence.zip"
-            )
-        if asked.output.suffix.lower() not in (".html", ".htm"):
-            raise UserError(f"--output={asked.output}: expected a name that ends in .html, for example -o report.html")
-        if not asked.megabytes > 0:
-            raise UserError(f"--megabytes={asked.megabytes:g}: expected a number above 0, for example --megabytes 60")
-        page = write_report(
-            asked.runs,
-            asked.output,
-            title=asked.title,
-            words=not asked.no_text,
-            megabytes=asked.megabytes,
-            again=asked.again,
-            tell=progress,
-        )
-        if asked.archive is not None:
-            write_archive(asked.runs, page, asked.archive)
-    except UserError as error:
-        progress("")
-        print(f"attnprobe.report: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    progress("")
-    print(
-        f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {page.with_name(page.stem + '_files')}"
-    )
-    if asked.archive is not None:
-        print(f"archive: {asked.archive} ({asked.archive.stat().st_size / 1e6:.1f} MB)")
-
-
-def arguments_of(arguments: Sequence[str] | None, program: str) -> argparse.Namespace:
-    """What is asked for."""
+    from attnprobe.report.archive import archive_target, write_archive
     from attnprobe.report.page.browser import MEGABYTES
-    from attnprobe.report.page.build import TITLE
+    from attnprobe.report.page.build import TITLE, write_report
 
     parser = argparse.ArgumentParser(
         prog=program,
@@ -78,7 +41,35 @@ def arguments_of(arguments: Sequence[str] | None, program: str) -> argparse.Name
     parser.add_argument(
         "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
     )
-    return parser.parse_args(arguments)
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.archive is not None:
+            archive_target(asked.archive)
+        if asked.output.suffix.lower() not in (".html", ".htm"):
+            raise UserError(f"--output={asked.output}: expected a name that ends in .html, for example -o report.html")
+        if not asked.megabytes > 0:
+            raise UserError(f"--megabytes={asked.megabytes:g}: expected a number above 0, for example --megabytes 60")
+        page = write_report(
+            asked.runs,
+            asked.output,
+            title=asked.title,
+            words=not asked.no_text,
+            megabytes=asked.megabytes,
+            again=asked.again,
+            tell=progress,
+        )
+        if asked.archive is not None:
+            write_archive(asked.runs, page, asked.archive)
+    except UserError as error:
+        progress("")
+        print(f"attnprobe.report: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    progress("")
+    print(
+        f"report: {page} ({page.stat().st_size / 1e6:.1f} MB); figures and tables: {page.with_name(page.stem + '_files')}"
+    )
+    if asked.archive is not None:
+        print(f"archive: {asked.archive} ({asked.archive.stat().st_size / 1e6:.1f} MB)")
 
 
 def progress(step: str) -> None:

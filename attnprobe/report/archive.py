@@ -10,6 +10,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, named_places
 from attnprobe.results.files import write_atomically
+from attnprobe.results.writer import OwnFolder, own_target
 
 SUMS = "SHA256SUMS"
 """What `sha256sum --check` reads."""
@@ -31,15 +32,13 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
     Args:
         places: as the report was given them.
         page: the report's file, as `write_report` wrote it.
-        archive: the zip; replaced where it exists.
+        archive: the zip.
 
     Raises:
-        UserError: no finished run there, or the archive's name does not end in .zip.
+        UserError: no finished run there, or no archive may be written there (`archive_target`).
     """
     from attnprobe import __version__
 
-    if archive.suffix.lower() != ".zip":
-        raise UserError(f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip")
     entries = dict(files_of(named_places(places), page))
     digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in entries.items()}
     texts = {
@@ -49,21 +48,33 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
 
     def write(path: str | os.PathLike) -> None:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            zipped.comment = b"written by attnprobe"
             for name, text in texts.items():
                 zipped.writestr(zipfile.ZipInfo(name, EPOCH), text, zipfile.ZIP_DEFLATED)
             for name, file in sorted(entries.items()):
                 zipped.writestr(zipfile.ZipInfo(name, EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
 
-    write_atomically(archive, write)
+    write_atomically(archive_target(archive), write)
     return archive
+
+
+def archive_target(archive: Path) -> Path:
+    """Where an archive is to be written: asked before the work begins, and again when it is done.
+
+    Raises:
+        UserError: its name does not end in .zip, or there is what attnprobe did not write.
+    """
+    if archive.suffix.lower() != ".zip":
+        raise UserError(f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip")
+    return own_target(archive)
 
 
 def files_of(places: list[str], page: Path) -> Iterator[tuple[str, Path]]:
     """Name in the archive → file."""
     yield "report.html", page
-    beside = page.with_name(f"{page.stem}_files")
-    for file in sorted(path for path in beside.rglob("*") if path.is_file()):
-        yield f"report_files/{file.relative_to(beside).as_posix()}", file
+    beside = OwnFolder(page.with_name(f"{page.stem}_files"))
+    for name in sorted(beside.last):
+        yield f"report_files/{name}", beside.path / name
     runs = find_runs(places)
     names = numbered_names(runs)
     for directory in runs:

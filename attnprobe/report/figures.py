@@ -16,6 +16,7 @@ from attnprobe.findings.groups import DOT, Group, together
 from attnprobe.plots.style import class_names, paper_style, rendered, save
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.numbers import EVERY, Numbers
+from attnprobe.results.writer import OwnFolder
 
 MOST_WITH_TEXTS = 4
 """The page shows figures with texts for the first run of this many groups; every run's is a PDF."""
@@ -166,7 +167,7 @@ class Picture:
         return f"Figure{of}: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
 
 
-def pictures(reading: Reading, groups: Sequence[Group], directory: Path, *, words: bool) -> list[Picture]:
+def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *, words: bool) -> list[Picture]:
     """Every figure of a probe's reading that the numbers allow, written to `directory` as PDF too.
 
     Args:
@@ -192,7 +193,7 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: Path, *, word
 
 
 def picture(
-    figure: Figure, name: str, caption: str, directory: Path, title: str = "", *, shown: bool = True
+    figure: Figure, name: str, caption: str, directory: OwnFolder, title: str = "", *, shown: bool = True
 ) -> Picture:
     """The figure for the page; its PDF is written. `shown`: False for the PDF alone."""
     source = ""

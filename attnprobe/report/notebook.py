@@ -169,13 +169,11 @@ class Explanation(pd.DataFrame):
 def strips_of(row: dict[str, Any], titles: Mapping[str, str]) -> list[Strip]:
     """The strips of one row of an explanation: attention, other measures, the smallest flipping set. For a
     hierarchical model the attention to sentences, and a line per sentence with the attention among its words."""
-    tokens = list(row["tokens"])
-    strips = attention_strips(row, shows_words=True)
-    attention = strips[0]
+    tokens, strips = list(row["tokens"]), attention_strips(row, shows_words=True)
     strips += [Strip(name, floats(row[column]), tokens) for column, name in titles.items() if column != "attention"]
     if isinstance(row.get("flips_to"), str):
         name = f"erased: {row['flips_to']}"
-        strips.append(Strip(name, floats(row["flipping_set"]), tokens, attention.ends, is_set=True))
+        strips.append(Strip(name, floats(row["flipping_set"]), tokens, strips[0].ends, is_set=True))
     return strips
 
 

@@ -17,6 +17,7 @@ from attnprobe.findings.table import findings
 from attnprobe.probes.words import FEWEST, PROBE, STEPS, word_table
 from attnprobe.results.files import write_text
 from attnprobe.results.numbers import Numbers
+from attnprobe.results.writer import OwnFolder
 
 LATEX = {
     "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$",
@@ -48,7 +49,9 @@ def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], dire
     """
     runs = read_runs(run_dirs)
     numbers = together(runs)
-    return [file for table in all_tables(numbers, compare(numbers), findings(runs)) for file in table.write(directory)]
+    return [
+        file for table in all_tables(numbers, compare(numbers), findings(runs)) for file in table.write(Path(directory))
+    ]
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ class Table:
     caption: str
     rows: pd.DataFrame
 
-    def write(self, directory: str | os.PathLike) -> list[Path]:
+    def write(self, directory: Path | OwnFolder) -> list[Path]:
         """Write it as `<name>.csv` (numbers in full, UTF-8) and `<name>.tex`."""
-        files = [Path(directory, f"{self.name}.{kind}") for kind in ("csv", "tex")]
+        files = [directory / f"{self.name}.{kind}" for kind in ("csv", "tex")]
         for text, file in zip(
             (csv_table(self.rows), latex_table(self.rows, self.caption, self.name)), files, strict=True
         ):
@@ -244,7 +247,7 @@ DEFINITIONS = (
 )
 
 
-def write_paper(compared: pd.DataFrame, directory: str | os.PathLike) -> list[Path]:
+def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Path]:
     """Write `paper.tex`, one table per paper; returns its path, nothing where there is no number.
 
     Args:
@@ -261,7 +264,7 @@ def write_paper(compared: pd.DataFrame, directory: str | os.PathLike) -> list[Pa
     ]
     if not tables:
         return []
-    path = Path(directory) / "paper.tex"
+    path = directory / "paper.tex"
     write_text(f"{PREAMBLE}{chr(10).join(tables)}\\end{{document}}\n", path)
     return [path]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, Required
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from attnprobe.results.files import damaged
@@ -38,6 +38,7 @@ class _Metric(TypedDict, total=False):
 class _Table(TypedDict, total=False):
     importances: dict[str, _Importance]
     metrics: dict[str, _Metric]
+    notes: dict[str, Any]
     seconds: float
 
 
@@ -65,9 +66,15 @@ class _Settings(TypedDict, total=False):
     data: dict[str, Any]
 
 
-def _without_vectors(counts: Any) -> Any:
-    """The counts of the splits; how many words have a vector is counted in another form."""
-    return {name: one for name, one in counts.items() if name != "vectors"} if isinstance(counts, dict) else counts
+_Counts = TypedDict(
+    "_Counts",
+    {
+        "loaded": float, "drawn from train": float, "kept": float, "truncated": float, "dropped": dict[str, float],
+        "vocabulary": float, "found": float,
+    },
+    total=False,
+)  # fmt: skip
+"""Of a split, and of the words that have a vector."""
 
 
 class Manifest(TypedDict, total=False):
@@ -81,7 +88,9 @@ class Manifest(TypedDict, total=False):
     model: str
     seed: int
     classes: list[str]
-    counts: Annotated[dict[str, dict[str, float | dict[str, float]]], BeforeValidator(_without_vectors)]
+    counts: dict[str, _Counts]
+    versions: dict[str, str]
+    finished: str
     data_section: _Section
     training: _Settings
 

@@ -32,8 +32,10 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.files import (
     DamagedRun,
+    NotRegular,
     is_derived,
     is_partial_of,
+    open_regular,
     read_sealed,
     record_of,
     synchronise,
@@ -52,6 +54,75 @@ JOURNAL = "replaced.json"
 WORKSHOPS = ("", CHECKPOINTS, CURVES, "figures/", JOURNAL)
 """What is in `STAGING` beside prepared files."""
 LOCK = f"{MARKER}.lock"
+
+
+MARKS = (b'<meta name="generator" content="attnprobe', b"written by attnprobe")
+"""What stands at the beginning or the end of a page or archive that attnprobe wrote."""
+MARKED = 4096
+"""Bytes of the beginning, and of the end."""
+LISTED = ".attnprobe-files"
+"""In a folder that a user named: which of its files attnprobe wrote."""
+
+
+def own_target(path: Path) -> Path:
+    """The path of a file that a user named, where there is nothing yet or what an earlier call wrote.
+
+    Raises:
+        UserError: there is another file, a link, a folder or a device; it is left as it is.
+    """
+    try:
+        with open_regular(path) as file:
+            start = file.read(MARKED)
+            file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
+            marked = any(mark in start + file.read() for mark in MARKS)
+        found = "a file that attnprobe did not write"
+    except FileNotFoundError:
+        return path
+    except NotRegular as error:
+        marked, found = False, str(error.strerror)
+    if marked:
+        return path
+    raise UserError(f"{path} is {found}: it was left as it is. Move it away, or give another name")
+
+
+class OwnFolder:
+    """A folder that a user named, or that stands beside a page, with a list of the files in it that are attnprobe's own;
+    `last`: those that the last call wrote whose list was closed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.written = path, list[str]()
+        own: dict[str, Any] = {"files": [], "last": []}
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                raise UserError(f"{path} is no folder: it was left as it is. Move it away, or give another name")
+            own = read_sealed(path / LISTED) if os.path.lexists(path / LISTED) else own
+        self.known, self.last = set(own["files"]), list(own["last"])
+
+    def __truediv__(self, name: str) -> Path:
+        """The path of a file that is going to be written.
+
+        Raises:
+            UserError: there is such a file, and attnprobe did not write it, or a link, a folder or a device.
+        """
+        path = self.path / name
+        if os.path.lexists(path) and (name not in self.known or not stat.S_ISREG(path.lstat().st_mode)):
+            raise UserError(
+                f"{path} is there and attnprobe did not write it: it was left as it is. Move it away, or give another name"
+            )
+        if name not in self.known:
+            self.known.add(name)
+            self._list()
+        self.written.append(name)
+        return path
+
+    def close(self) -> None:
+        """Note which files this call wrote."""
+        self.last = self.written
+        self._list()
+
+    def _list(self) -> None:
+        about = "Files here that attnprobe wrote and may replace, and those that its last call wrote."
+        write_sealed({"about": about, "files": sorted(self.known), "last": self.last}, self.path / LISTED)
 
 
 class OwnRunDirectory(RunDirectory):

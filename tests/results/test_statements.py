@@ -48,7 +48,8 @@ def test_settings_that_are_none_are_damage(tmp_path, settings):
 
 
 @pytest.mark.parametrize(
-    "counts", [3, {"train": 3}, {"train": {"kept": "many"}}, {"train": {"dropped": {"long": None}}}]
+    "counts",
+    [3, {"train": 3}, {"train": {"kept": "many"}}, {"train": {"dropped": {"long": None}}}, {"train": {"dropped": 3}}],
 )
 def test_counts_that_are_none_are_damage(tmp_path, counts):
     seal(tmp_path, counts=counts)

@@ -180,8 +180,7 @@ def browse(
     browser = Browser({"runs": [], "texts": [], "words": words})
     known: list[dict[str, Block]] = []
     browsed: list[Browsed] = []
-    titled = [(DOT.join([group.title, f"seed {run.seed}"]), run) for group in groups for run in group.runs]
-    for title, run in titled:
+    for title, run in ((f"{group.title}{DOT}seed {run.seed}", run) for group in groups for run in group.runs):
         table = examples_of(run)
         texts = texts_of(table, words=words)
         same = {key: packed(content) for key, content in texts.items()}

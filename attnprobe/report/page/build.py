@@ -13,6 +13,7 @@ from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.claims import CRITERIA, LEVELS
+from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import present
 from attnprobe.findings.groups import grouped, read_sound_runs, together
@@ -24,10 +25,11 @@ from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
 from attnprobe.report.page.glance import data_checks, glance, lead, notes_of_data, run_row, versions
 from attnprobe.report.page.glossary import KINDS, MEANS, TERMS, VERDICTS, explained
-from attnprobe.report.page.sections import FILTERS, by_claim, cards, sections, show_study, with_findings
+from attnprobe.report.page.sections import FILTERS, by_claim, cards, sections, show_study
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.report.terminal import MARKS
-from attnprobe.results.files import write_atomically
+from attnprobe.results.files import write_text
+from attnprobe.results.writer import OwnFolder, own_target
 
 HERE = Path(__file__).parent
 SCRIPT = ("tables", "blocks", "examples", "search", "links", "browser", "pieces", "playground", "heatmaps")
@@ -113,19 +115,20 @@ def write_report(
         The page's path.
 
     Raises:
-        UserError: no finished run there, or one run twice.
+        UserError: no finished run there, or one run twice; or attnprobe did not write what is in the place of a file.
     """
+    own_target(output)
     tell("reading runs")
     runs, skipped = read_sound_runs(places)
     with paper_style():
         studies, unread = find_studies(places)
-    folder = output.with_name(f"{output.stem}_files")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = OwnFolder(output.with_name(f"{output.stem}_files"))
     tell("numbers and their intervals")
     groups, numbers = grouped(runs), together(runs)
     probes, compared = present(numbers), compare(numbers)
     findings = kept_findings(runs, folder, studies, again=again, tell=tell)
-    examined = with_findings(groups, findings)
+    known = set(findings.loc[findings["verdict"] != NOT_TESTED, "group"])
+    examined = [group for group in groups if group.title in known]
     drawn = {}
     for reading in probes:
         tell(f"figures of {reading.probe}")
@@ -168,8 +171,9 @@ def write_report(
         data_notes=notes_of_data(runs),
         skipped=[str(error) for error in (*skipped, *unread)],
         browser=browser,
-        folder=folder.name,
+        folder=folder.path.name,
         written=[(kind, names) for kind, names in (("Figures", figures), ("Tables", tables)) if names],
     )
-    write_atomically(output, lambda path: path.write_text(page, encoding="utf-8", errors="replace"))
+    folder.close()
+    write_text(page.encode(errors="replace").decode(), own_target(output))
     return output

@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from attnprobe.core.metrics import Scale
-from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group
@@ -19,6 +17,7 @@ from attnprobe.findings.verdicts import row_of
 from attnprobe.report.figures import Picture, picture
 from attnprobe.report.tables import with_intervals
 from attnprobe.results.pivot import class_of
+from attnprobe.results.writer import OwnFolder
 
 
 def sections(
@@ -46,21 +45,23 @@ def sections(
         claims = by_claim(table[table["section"] == f"test-{reading.probe}"], [claim.name for claim in reading.claims])
         beside = published_rows(numbers, columns)
         papers = dict.fromkeys(row["source"].split(",")[0] for row in beside)
-        notes = [one["notes"] for one in tables_of(reading.probe, columns) if one.get("notes")]
+        # what the manifest of each run says of the probe's table
+        tables = [run.manifest.get("tables", {}).get(reading.probe, {}) for group in columns for run in group.runs]
+        notes = [one["notes"] for one in tables if one.get("notes")]
         noted = reading.noted(notes) if reading.noted is not None and notes else ""
         section = {
             "probe": reading.probe,
             "title": reading.title or reading.probe.replace("_", " ").capitalize(),
             "about": reading.about,
             "columns": columns,
-            "rows": headline_rows(reading.probe, numbers, columns),
+            "rows": headline_rows(numbers, columns, tables),
             "published": beside,
             "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
             "pictures": [one for one in drawn[reading.probe] if one.source],
             "claims": claims,
             "words": in_words(claims),
             "noted": "" if noted in said else noted,  # several probes use the same numbers
-            "cost": cost_of(reading.probe, columns),
+            "cost": cost_of(tables),
         }
         said.add(noted)
         if section["rows"] or section["pictures"] or claims:
@@ -68,12 +69,10 @@ def sections(
     return made
 
 
-def tables_of(probe: str, columns: Sequence[Group]) -> list[dict[str, Any]]:
-    """What the manifest of each run says of a probe's table."""
-    return [run.manifest.get("tables", {}).get(probe, {}) for group in columns for run in group.runs]
+Tables = Sequence[Mapping[str, Any]]
 
 
-def headline_rows(probe: str, numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
+def headline_rows(numbers: pd.DataFrame, columns: Sequence[Group], tables: Tables) -> list[dict[str, Any]]:
     """The headline numbers over all classes, a cell per group (None where it has none); numbers that no group has are left
     out. With one run a cell is its value and interval; with several seeds the mean of their values, the smallest and the
     largest. `inner`: the number belongs to the row above."""
@@ -90,15 +89,14 @@ def headline_rows(probe: str, numbers: pd.DataFrame, columns: Sequence[Group]) -
             cell = {"value": values.mean(), "low": low, "high": high, "seeds": len(rows)}
             cells.append(cell if rows else None)
         if any(cells):
-            unit = unit_of(probe, metric, columns)
+            unit = unit_of(metric, tables)
             made.append({"title": title.strip(), "unit": unit, "inner": title.startswith(" "), "cells": cells})
     return made
 
 
-def unit_of(probe: str, metric: str, columns: Sequence[Group]) -> str:
+def unit_of(metric: str, tables: Tables) -> str:
     """Unit, range and direction of a metric as the first run that says something of it declares them; empty where none does.
     A number that is made of a metric under another name has units of its own."""
-    tables = tables_of(probe, columns)
     said = next((table["metrics"][metric] for table in tables if metric in table.get("metrics", {})), None)
     if said is None:
         return ""
@@ -107,12 +105,12 @@ def unit_of(probe: str, metric: str, columns: Sequence[Group]) -> str:
     return "; ".join(part for part in (scale.words, arrow) if part)
 
 
-def cost_of(probe: str, columns: Sequence[Group]) -> str:
+def cost_of(tables: Tables) -> str:
     """Wall time of a test and of the importances in it, over all runs; empty where no run says it.
 
     What an importance took counts once for the whole run, whichever test asked first.
     """
-    timed = [table for table in tables_of(probe, columns) if table.get("seconds")]
+    timed = [table for table in tables if table.get("seconds")]
     if not timed:
         return ""
     by_title: dict[str, float] = {}
@@ -130,20 +128,17 @@ def cost_of(probe: str, columns: Sequence[Group]) -> str:
 
 def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
     """Every number that a paper has too, in the order of the headlines, then of the groups."""
-    runs = {
-        run.run_id: (place, group, run) for place, (group, run) in enumerate((g, r) for g in columns for r in g.runs)
-    }
-    rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
+    places = {run.run_id: place for place, run in enumerate(run for group in columns for run in group.runs)}
+    groups = {run.run_id: (group, run.manifest.get("classes", [])) for group in columns for run in group.runs}
     order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
+    rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
     rows.sort(
-        key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], runs[str(row["run_id"])][0])
+        key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], places[str(row["run_id"])])
     )
     made = []
     for row in rows:
-        _, group, run = runs[str(row["run_id"])]
-        by_class = ""
-        if row["group"] != "overall":
-            by_class = f"predicted {class_of(row['group'], run.manifest.get('classes', []))}"
+        group, classes = groups[str(row["run_id"])]
+        by_class = "" if row["group"] == "overall" else f"predicted {class_of(row['group'], classes)}"
         made.append(
             row | {"title": row["title"].strip(), "where": group.title, "value": row["mean"], "group": by_class}
         )
@@ -228,14 +223,8 @@ def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
     return made
 
 
-def with_findings(groups: Sequence[Group], table: pd.DataFrame) -> list[Group]:
-    """The groups that something was found about."""
-    known = set(table.loc[table["verdict"] != NOT_TESTED, "group"])
-    return [group for group in groups if group.title in known]
-
-
 def show_study(
-    study: StudyReading, place: int, folder: Path, groups: Sequence[Group], table: pd.DataFrame
+    study: StudyReading, place: int, folder: OwnFolder, groups: Sequence[Group], table: pd.DataFrame
 ) -> dict[str, Any]:
     """A study's part of the page; its figures are written as PDF too. `place` counts the studies from 1."""
     group = group_of(study, groups)

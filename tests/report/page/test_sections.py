@@ -1,18 +1,10 @@
 """What stands beside a probe's numbers: units, directions and times, as the manifests say them."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from attnprobe.report.page.sections import cost_of, unit_of
 
 TVD = {"unit": "TVD", "low": 0, "high": 1, "step": "", "higher_is_better": True}
-
-
-def columns(*tables):
-    """A group of runs with these entries of the probe `mine`."""
-    runs = [SimpleNamespace(manifest={"tables": {"mine": table} if table else {}}) for table in tables]
-    return [SimpleNamespace(runs=runs)]
 
 
 @pytest.mark.parametrize(
@@ -30,15 +22,15 @@ def columns(*tables):
     ],
 )
 def test_the_unit_of_a_number(metric, tables, expected):
-    assert unit_of("mine", metric, columns(*tables)) == expected
+    assert unit_of(metric, [table or {} for table in tables]) == expected
 
 
 def test_the_time_of_a_test_and_of_its_importances_over_all_runs():
     facts = {"a": {"title": "leave-one-out", "seconds": 1.25}, "b": {"title": "gradient", "seconds": 0.01}}
     one = {"seconds": 2.0, "importances": facts}
-    assert cost_of("mine", columns(one)) == (
+    assert cost_of([one]) == (
         "This test took 2.0 s. Of the importances, which are computed once for all tests: leave-one-out 1.2 s."
     )
-    assert cost_of("mine", columns(one, {"seconds": 1.5}, None)).startswith("This test took 3.5 s in 2 runs. Of")
-    assert cost_of("mine", columns({"seconds": 1.5})) == "This test took 1.5 s."
-    assert cost_of("mine", columns({}, None)) == ""
+    assert cost_of([one, {"seconds": 1.5}, {}]).startswith("This test took 3.5 s in 2 runs. Of")
+    assert cost_of([{"seconds": 1.5}]) == "This test took 1.5 s."
+    assert cost_of([{}, {}]) == ""

@@ -7,10 +7,10 @@ from attnprobe.evidence.evidence import MEETS, NOT_TESTED, VERDICTS, Evidence
 from attnprobe.findings.groups import Group
 from attnprobe.findings.verdicts import LINES, first_sentence, judge
 from attnprobe.report.page.glossary import KINDS
-from attnprobe.report.page.sections import by_claim, cards, in_words, with_findings
+from attnprobe.report.page.sections import by_claim, cards, in_words
 from attnprobe.report.terminal import MARKS
 
-GROUP, OTHER, EMPTY = (Group("sst", model, "", ()) for model in ("lstm", "cnn", "average"))
+GROUP, OTHER = (Group("sst", model, "", ()) for model in ("lstm", "cnn"))
 ABOVE, BELOW, ACROSS = (0.2, 0.1, 0.3), (-0.2, -0.3, -0.1), (0.0, -0.1, 0.1)
 
 
@@ -41,8 +41,7 @@ def test_every_verdict_has_a_sign_and_a_colour():
 
 def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only():
     given = [finding(ABOVE, primary=True), finding(BELOW, name="d"), finding(ABOVE, "neither", name="e")]
-    rows = table(lstm=given, cnn=[finding(BELOW, primary=True)], average=[])
-    assert with_findings([GROUP, OTHER, EMPTY], rows) == [GROUP, OTHER]
+    rows = table(lstm=given, cnn=[finding(BELOW, primary=True)])
     first, second = cards([GROUP, OTHER], rows)
     lines = {(line.criterion, line.level): (name, line, details) for name, line, details in first["lines"]}
     assert set(lines) == set(LINES)

@@ -1,0 +1,76 @@
+"""What a user named is written where nothing is, or what an earlier call wrote; anything else stays as it is."""
+
+import os
+
+import pytest
+
+from attnprobe.cli.main import main
+from attnprobe.core.errors import UserError
+from attnprobe.results.files import write_text
+from attnprobe.results.writer import LISTED, OwnFolder, own_target
+from tests.report.conftest import invented_run
+
+OURS = '<!doctype html><meta name="generator" content="attnprobe 1.0">'
+
+
+def occupied(path, kind):
+    """Something at a path that no attnprobe wrote; what is behind it."""
+    behind = path.with_name("elsewhere")
+    behind.write_text(OURS, encoding="utf-8")
+    {
+        "file": lambda: path.write_text("notes about attnprobe", encoding="utf-8"),
+        "empty file": path.touch,
+        "link": lambda: path.symlink_to(behind),
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+    }[kind]()
+    return behind
+
+
+@pytest.mark.parametrize("kind", ["file", "empty file", "link", "folder", "pipe"])
+def test_what_is_not_ours_is_left_as_it_is(tmp_path, kind):
+    path = tmp_path / "numbers.csv"
+    behind = occupied(path, kind)
+    before = path.lstat()
+    with pytest.raises(UserError, match=r"numbers\.csv.*left as it is|numbers\.csv.*Move it away"):
+        own_target(path)
+    with pytest.raises(UserError, match=r"numbers\.csv is there.*Move it away"):
+        OwnFolder(tmp_path) / "numbers.csv"
+    assert path.lstat() == before
+    assert behind.read_text(encoding="utf-8") == OURS
+
+
+def test_what_is_ours_is_replaced_and_a_folder_knows_what_the_last_call_wrote(tmp_path):
+    page = tmp_path / "page.html"
+    write_text(OURS, own_target(page))
+    assert own_target(page) == page
+    for names in (["a.csv", "b.csv"], ["b.csv"]):
+        folder = OwnFolder(tmp_path / "files")
+        for name in names:
+            write_text(name, folder / name)
+        folder.close()
+    again = OwnFolder(tmp_path / "files")
+    assert (again.known, again.last) == ({"a.csv", "b.csv"}, ["b.csv"])
+    (tmp_path / "link").symlink_to(tmp_path / "files")
+    with pytest.raises(UserError, match="is no folder"):
+        OwnFolder(tmp_path / "link")
+    (tmp_path / "files" / LISTED).write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError):
+        OwnFolder(tmp_path / "files")
+
+
+def test_a_report_replaces_its_own_page_and_figures_and_no_other(tmp_path, capsys):
+    run = invented_run(tmp_path, probes=("performance",))
+    page, archive = tmp_path / "page.html", tmp_path / "kept.zip"
+    for _ in range(2):
+        main(["report", str(run), "-o", str(page), "--archive", str(archive)])
+    assert capsys.readouterr().out.count("archive: ") == 2
+    own = tmp_path / "page_files" / "mine.txt"
+    for path, text in ((own, "mine"), (archive, "no archive"), (page, "no page")):
+        path.write_text(text, encoding="utf-8")
+    for arguments in (["-o", str(page)], ["-o", str(tmp_path / "new.html"), "--archive", str(archive)]):
+        with pytest.raises(SystemExit) as ended:
+            main(["report", str(run), *arguments])
+        assert ended.value.code == 2
+        assert "that attnprobe did not write" in capsys.readouterr().err
+    assert [path.read_text(encoding="utf-8") for path in (own, archive, page)] == ["mine", "no archive", "no page"]
