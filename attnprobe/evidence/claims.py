@@ -6,6 +6,7 @@ interval with a threshold and a smallest difference of interest, so that no verd
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -138,27 +139,11 @@ MEASURES = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
 Scores = dict[int, Float[np.ndarray, " words"]]
 
 
-def of_run(numbers: Numbers, measure: str) -> list[int]:
-    """The examples of which one run has the measure."""
-    ids = numbers.rows(measure, ("predicted_class",))["example_id"].unique()
-    return sorted(int(one) for one in ids)
-
-
 def scores(numbers: Numbers, measure: str, examples: Sequence[int]) -> Scores:
     """The measure of every word of some examples of one run."""
     rows = numbers.rows(measure, (), stepped=(measure,), example_ids=examples).sort_values(["example_id", "step"])
     parts = (part for _, part in rows.groupby("example_id"))
     return {int(part["example_id"].iloc[0]): part["value"].to_numpy(np.float64) for part in parts}
-
-
-def agreeing(first: Scores, second: Scores, examples: Sequence[int]) -> Float[np.ndarray, " texts"]:
-    """Kendall's τ-b of two runs' measures of each text, −1 to 1; NaN where one of them is constant."""
-    taus = []
-    for example in examples:
-        one, other = (run.get(example, np.zeros(0)) for run in (first, second))
-        defined = len(one) == len(other) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0
-        taus.append(float(scipy.stats.kendalltau(one, other).statistic) if defined else np.nan)
-    return np.array(taus)
 
 
 def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
@@ -175,13 +160,16 @@ def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
     having = [run for run in runs if measure in run.probes]
     if len(having) < 2:
         return None
-    shared = sorted(set.intersection(*(set(of_run(run, measure)) for run in having)))
+    theirs = (set(run.rows(measure, ("predicted_class",))["example_id"].astype(int)) for run in having)
+    shared = sorted(set.intersection(*theirs))
     examples = shared[:: max(1, -(-len(shared) // TEXTS))]
     of_runs = [scores(run, measure, examples) for run in having]
     taus = np.full((len(having), len(having), len(examples)), np.nan)
-    for base in range(len(having)):
-        for other in range(base):
-            taus[base, other] = taus[other, base] = agreeing(of_runs[base], of_runs[other], examples)
+    for (base, one), (other, two) in combinations(enumerate(of_runs), 2):
+        for place, example in enumerate(examples):
+            first, second = one.get(example, np.zeros(0)), two.get(example, np.zeros(0))
+            if len(first) == len(second) > 1 and np.ptp(first) > 0 and np.ptp(second) > 0:  # constant ones rank nothing
+                taus[[base, other], [other, base], place] = scipy.stats.kendalltau(first, second).statistic
     known = ~np.isnan(taus[~np.eye(len(having), dtype=bool)]).all(0)
     if not known.any():
         return None

@@ -94,20 +94,16 @@ def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
     return len(sample) == 0 or bool(np.ptp(sample) <= 1e-12 * np.abs(sample).max())
 
 
-def skewness(sample: Float[np.ndarray, " n"]) -> float:
-    """Third standardised moment, corrected for the size of the sample (Fisher's G₁)."""
-    return float(scipy.stats.skew(sample, bias=False))
-
-
 def most_skewness(sample: Float[np.ndarray, " n"]) -> float:
-    """How skewed the values may well be: the sample's skewness, and its standard error under normality (Joanes & Gill 1998).
+    """How skewed the values may well be: the sample's skewness (Fisher's G₁, corrected for its size), and its standard error
+    under normality (Joanes & Gill 1998).
 
     >>> round(most_skewness(np.r_[-np.arange(1.0, 11), np.arange(1.0, 11)]), 3)  # n = 20: the error alone
     0.512
     """
     n = len(sample)
     error = np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
-    return abs(skewness(sample)) + float(error)
+    return abs(float(scipy.stats.skew(sample, bias=False))) + float(error)
 
 
 def bernstein(

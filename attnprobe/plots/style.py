@@ -18,6 +18,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font, get_font
 
 from attnprobe.results.files import write_atomically
 from attnprobe.results.saved_settings import read_pipeline
+from attnprobe.results.writer import OwnFolder
 
 TEXT_WIDTH = 6.3
 """Width of the text block of an ACL page, in inches."""
@@ -146,7 +147,7 @@ def rendered(figure: Figure, kind: str) -> bytes:
     return target.getvalue()
 
 
-def save(figure: Figure, directory: Path, stem: str, kinds: Sequence[str] = ("pdf", "png")) -> list[Path]:
+def save(figure: Figure, directory: Path | OwnFolder, stem: str, kinds: Sequence[str] = ("pdf", "png")) -> list[Path]:
     """Write `stem.pdf` and `stem.png`, or other kinds (`rendered`)."""
     paths = [directory / f"{stem}.{kind}" for kind in kinds]
     for path, kind in zip(paths, kinds, strict=True):
@@ -164,6 +165,15 @@ FEWEST_IN_BOX = 5
 """Below this many examples quartiles say nothing: a box is its median alone."""
 
 
+def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(x, density) by a Gaussian kernel (Scott's bandwidth), cut at the smallest and largest value; few or equal values
+    are (themselves, 0)."""
+    if len(values) < FEWEST or np.ptp(values) < 1e-6:
+        return values, np.zeros(1)
+    x = np.linspace(values.min(), values.max(), 200)
+    return x, scipy.stats.gaussian_kde(values)(x)
+
+
 def violin(axes: Axes, values: np.ndarray, at: float, height: float, colour: str) -> None:
     """One horizontal violin of `values` [examples] around the vertical position `at`, `height` tall at its widest.
 
@@ -174,12 +184,11 @@ def violin(axes: Axes, values: np.ndarray, at: float, height: float, colour: str
     values = values[~np.isnan(values)]
     if len(values) == 0:
         return
-    if len(values) < FEWEST or np.ptp(values) < 1e-6:
+    x, y = density(values)
+    if not y.any():
         axes.plot(values, np.full(len(values), at), "o", ms=2.5, mew=0, alpha=0.6, color=colour, clip_on=False)
     else:
-        x = np.linspace(values.min(), values.max(), 200)
-        density = scipy.stats.gaussian_kde(values)(x)
-        half = density / density.max() * height / 2
+        half = y / y.max() * height / 2
         axes.fill_between(x, at - half, at + half, color=colour, alpha=0.4, linewidth=0)
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     axes.plot([low, high], [at, at], "-", lw=2.2, color=colour, solid_capstyle="butt", clip_on=False)

@@ -4,7 +4,7 @@ import pytest
 
 from attnprobe.evidence.claims import Claim, put_to_test
 from attnprobe.evidence.evidence import Evidence, least, mean_of, share_of, skill_of
-from attnprobe.evidence.statistics import paired_difference
+from attnprobe.evidence.statistics import paired_difference, wilson
 from attnprobe.results.table import Rows
 
 
@@ -123,10 +123,7 @@ def test_several_seeds_are_within_the_interval_and_no_further_examples():
 
 def test_a_share_has_wilsons_interval():
     evidence = share_of("a", value=lambda a: a > 0)(table(a=[1.0] * 12 + [-1.0] * 4))
-    z, n, p = 1.959964, 16, 0.75
-    middle, reach = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    assert evidence.low == pytest.approx((middle - reach) / (1 + z**2 / n), abs=1e-6)
-    assert evidence.high == pytest.approx((middle + reach) / (1 + z**2 / n), abs=1e-6)
+    assert (evidence.value, evidence.low, evidence.high) == wilson(12, 16)
     assert share_of("a")(table(a=[1.0] * 10)).low < 0.75  # ten of ten is not everything
 
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.evidence.published import _everything, compare, published
-from attnprobe.evidence.statistics import interval
+from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.results.table import read_results
 
 
@@ -60,10 +60,7 @@ def test_accuracy_has_wilsons_interval_and_other_whole_split_numbers_have_none(m
     results = read_results(make_run(count=50))
     table = compare(results).set_index(["probe", "metric", "group"])
     row = table.loc[("performance", "accuracy", "overall")]
-    z, n, p = 1.959964, 50, row["mean"]  # Wilson 1927
-    centre, half = (p + z**2 / (2 * n)), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    expected = [(centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)]
-    assert [row["low"], row["high"]] == pytest.approx(expected, abs=1e-6)
+    assert (row["low"], row["high"]) == wilson(50 * row["mean"], 50)[1:]
     assert np.isnan(table.loc[("performance", "roc_auc", "overall"), "low"])
     assert table.loc[("performance", "roc_auc", "overall"), "n"] == 50
 

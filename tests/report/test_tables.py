@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.published import compare
 from attnprobe.findings.table import COLUMNS
@@ -37,11 +36,6 @@ def test_files_of_a_run(make_run, tmp_path):
     assert {"meets", "fails", "cannot decide"} >= set(findings["interval_verdict"])
     assert (findings["interval_verdict"].eq("meets") == (findings["low"] > findings["threshold"])).all()
     assert "\\label{tab:findings}" in files[3].read_text(encoding="utf-8")
-
-
-def test_nothing_finished_is_said_so(tmp_path):
-    with pytest.raises(UserError, match="no finished run"):
-        write_tables(tmp_path, tmp_path / "tables")
 
 
 def test_latex_by_hand():

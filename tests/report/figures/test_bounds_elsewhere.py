@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from attnprobe.findings.studies.wiegreffe import curve, performances, spread
 from attnprobe.importance.base import built_in
-from attnprobe.plots.studies import curve, performances, spread
 from attnprobe.plots.style import drawable, paper_style
 from attnprobe.results.table import IMPORTANCES
 from tests.probes.tables import draw

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, Evidence
+from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE
 from attnprobe.findings.members import compared, confusion, difference, f1_over_classes, halves, of_pairs, stability
 from attnprobe.findings.studies.wiegreffe import chosen_adversary
 from tests.report.studies.invented import EXAMPLES, invented_run
@@ -117,10 +117,6 @@ def test_the_adversary_is_chosen_by_the_validation_split(tmp_path):
     paths = [tmp_path / name for name in "abc"]
     assert chosen_adversary(paths, 0.4) == tmp_path / "b"
     assert chosen_adversary(paths, 0.65) == tmp_path / "c"  # none passes: the farthest
-
-
-def test_one_seed_has_no_interval():
-    assert np.isnan(Evidence.of_seeds(pd.Series([0.8])).low)
 
 
 def test_no_interval_of_f1_leaves_what_f1_can_be(study):
