@@ -32,7 +32,6 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.files import (
     DamagedRun,
-    NotRegular,
     is_derived,
     is_partial_of,
     open_regular,
@@ -75,14 +74,15 @@ def own_target(path: Path) -> Path:
             start = file.read(MARKED)
             file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
             marked = any(mark in start + file.read() for mark in MARKS)
-        found = "a file that attnprobe did not write"
     except FileNotFoundError:
         return path
-    except NotRegular as error:
-        marked, found = False, str(error.strerror)
+    except DamagedRun:  # a link, a folder, a pipe or a device
+        marked = False
     if marked:
         return path
-    raise UserError(f"{path} is {found}: it was left as it is. Move it away, or give another name")
+    raise UserError(
+        f"{path} is there and attnprobe did not write it: it was left as it is. Move it away, or give another name"
+    )
 
 
 class OwnFolder:

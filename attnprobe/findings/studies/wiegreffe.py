@@ -316,6 +316,7 @@ def spread(frame: pd.DataFrame, title: str, best: str = "adversary, exact") -> F
         axes.axvline(LN2, lw=0.6, ls=":", color=FAINT)
         axes.set_xlim(0, 0.8)
         axes.set_yticks(range(len(MAX_ATTENTION_BINS)), MAX_ATTENTION_BINS)
+        axes.set_ylim(-0.45, len(MAX_ATTENTION_BINS) - 0.35)
         panel_title(axes, f"{title} · {name}", width=2.5 * 72)
     handles = [Patch(color=colour, alpha=0.6, label=known[column][0]) for column, colour in columns]
     around(figure, x="JSD to the base's attention (nats)", y="largest attention weight of the base", handles=handles)
