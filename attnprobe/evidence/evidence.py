@@ -21,7 +21,6 @@ from attnprobe.evidence.statistics import (
     pseudovalues,
     ratio_of,
     resampled_runs,
-    student,
     wilson,
 )
 from attnprobe.results.numbers import EVERY
@@ -115,12 +114,6 @@ class Evidence:
         if np.isnan(evidence.low):
             return evidence
         return replace(evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), statistic).mean(0)))
-
-    @classmethod
-    def of_seeds(cls, values: Any, *, low: float = -np.inf, high: float = np.inf) -> "Evidence":
-        """The mean over seeds with Student's interval, which ends at what the number can be; one seed gives none."""
-        sample = np.asarray(values, np.float64)
-        return cls(*student(sample, low=low, high=high), n=len(sample))
 
     def exceeds(self, threshold: float, smallest: float = 0.0) -> str:
         """What the whole interval says of "above the threshold by more than the smallest difference of interest".

@@ -14,6 +14,11 @@ import numpy as np
 import scipy
 from jaxtyping import Float, UInt8
 
+CONFIDENCE = 0.95
+"""Of every interval."""
+Interval = tuple[float, float, float]
+"""Number, low, high; NaN ends where there is no interval."""
+
 # Several decisions at once: p-values out of intervals, Holm's correction of them, and the rate of false discoveries.
 
 
@@ -106,9 +111,7 @@ def most_skewness(sample: Float[np.ndarray, " n"]) -> float:
     return abs(float(scipy.stats.skew(sample, bias=False))) + float(error)
 
 
-def bernstein(
-    values: Float[np.ndarray, " n"], reach: float, *, confidence: float = 0.95
-) -> tuple[float, float, float] | None:
+def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
     """Mean with an interval that holds for any values within a known reach, however skewed (Maurer & Pontil 2009, theorem
     4: the empirical Bernstein bound, here on both sides). It is wide; None where the values are equal or fewer than 20 are
     other than 0, for these are no evidence of anything but how rare they are.
@@ -119,7 +122,7 @@ def bernstein(
     sample = values[~np.isnan(values)]
     if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
         return None
-    n, mean, log = len(sample), float(sample.mean()), float(np.log(4 / (1 - confidence)))
+    n, mean, log = len(sample), float(sample.mean()), float(np.log(4 / (1 - CONFIDENCE)))
     half = float(np.sqrt(2 * sample.var(ddof=1) * log / n)) + 7 * reach * log / (3 * (n - 1))
     return mean, mean - half, mean + half
 
@@ -141,8 +144,6 @@ KEPT = 10_000_000
 
 Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
 """From sums over texts (last axis: the summands) to the number."""
-Interval = tuple[float, float, float]
-"""Number, low, high; NaN ends where there is no interval."""
 
 
 def mean_of_parts(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
@@ -162,7 +163,7 @@ def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
     return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0)
 
 
-def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
+def interval(values: Iterable[float]) -> Interval:
     """Mean and its bootstrap interval over examples; NaN values are left out.
 
     Raises:
@@ -177,7 +178,7 @@ def interval(values: Iterable[float], *, confidence: float = 0.95, seed: int = 0
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
-    return resampled_runs(parts_of(sample)[None], mean_of_parts, confidence=confidence, seed=seed)
+    return resampled_runs(parts_of(sample)[None], mean_of_parts)
 
 
 def mean_in_columns(name: str, values: np.ndarray) -> dict[str, float]:
@@ -185,19 +186,13 @@ def mean_in_columns(name: str, values: np.ndarray) -> dict[str, float]:
     return dict(zip((name, f"{name}, low", f"{name}, high"), interval(values), strict=True))
 
 
-def student(
-    values: Float[np.ndarray, " runs"], *, low: float = -np.inf, high: float = np.inf, confidence: float = 0.95
-) -> Interval:
+def student(values: Float[np.ndarray, " runs"], *, low: float = -np.inf, high: float = np.inf) -> Interval:
     """Mean over runs with Student's interval, cut to what the number can be; one run, or equal ones, give none."""
-    return student_of_groups([values], low=low, high=high, confidence=confidence)
+    return student_of_groups([values], low=low, high=high)
 
 
 def student_of_groups(
-    groups: Sequence[Float[np.ndarray, " runs"]],
-    *,
-    low: float = -np.inf,
-    high: float = np.inf,
-    confidence: float = 0.95,
+    groups: Sequence[Float[np.ndarray, " runs"]], *, low: float = -np.inf, high: float = np.inf
 ) -> Interval:
     """Mean of the groups' means, each group counting once however many runs it has, with Welch's interval over the runs of
     each (Satterthwaite's degrees of freedom). A group of one run tells no spread, so that there is no interval."""
@@ -210,7 +205,7 @@ def student_of_groups(
     freedom = variances.sum() ** 2 / np.sum(
         [v**2 / (len(group) - 1) for v, group in zip(variances, groups, strict=True)]
     )
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variances.sum()))
+    half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(variances.sum()))
     return mean, max(low, mean - half), min(high, mean + half)
 
 
@@ -226,8 +221,6 @@ def resampled_runs(
     *,
     low: float = -np.inf,
     high: float = np.inf,
-    confidence: float = 0.95,
-    seed: int = 0,
 ) -> Interval:
     """The mean over runs of a number, with an interval over texts and runs together.
 
@@ -248,10 +241,10 @@ def resampled_runs(
         usable = np.isfinite(influence).all()
         if not usable or is_constant(influence.ravel()):
             return value, np.nan, np.nan
-        below, above = _over_texts(parts, statistic, influence.mean(0), value, confidence, seed)
+        below, above = _over_texts(parts, statistic, influence.mean(0), value)
         if len(parts) > 1:
             of_texts, of_runs = components(influence)
-            half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(parts) - 1)) * of_runs
+            half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(parts) - 1)) * of_runs
             below, above = (float(np.hypot(of_texts * side, half)) for side in (below, above))
     return value, max(low, value - below), min(high, value + above)
 
@@ -269,8 +262,6 @@ def _over_texts(
     statistic: Statistic,
     influence: Float[np.ndarray, " texts"],
     value: float,
-    confidence: float,
-    seed: int,
 ) -> tuple[float, float]:
     """How far the interval over texts reaches below and above the number."""
     n = parts.shape[1]
@@ -279,34 +270,34 @@ def _over_texts(
         return 0.0, 0.0
     together = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
     deviations = []
-    for weights in _resamples(n, seed):
+    for weights in _resamples(n):
         sums = weights @ together
         mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
         spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
         deviations.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
     studentised = np.concatenate(deviations)
-    ends = np.nanquantile(studentised, [(1 - confidence) / 2, (1 + confidence) / 2])
+    ends = np.nanquantile(studentised, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
 
 
-def _resamples(n: int, seed: int) -> Iterator[Float[np.ndarray, "size n"]]:
+def _resamples(n: int) -> Iterator[Float[np.ndarray, "size n"]]:
     """How often each text is in each resample, in parts. Those of moderate sample sizes are kept from one number to the next:
     a report has hundreds of intervals of the same texts, and drawing takes most of the time."""
     if n * RESAMPLES > KEPT:
-        yield from _drawn(n, seed)
+        yield from _drawn(n)
     else:
-        yield from (part.astype(np.float64) for part in _kept(n, seed))
+        yield from (part.astype(np.float64) for part in _kept(n))
 
 
 @lru_cache(maxsize=2)
-def _kept(n: int, seed: int) -> list[UInt8[np.ndarray, "size n"]]:
-    return [part.astype(np.uint8) for part in _drawn(n, seed)]  # a text is some ten times in a resample at most
+def _kept(n: int) -> list[UInt8[np.ndarray, "size n"]]:
+    return [part.astype(np.uint8) for part in _drawn(n)]  # a text is some ten times in a resample at most
 
 
-def _drawn(n: int, seed: int) -> Iterator[Float[np.ndarray, "size n"]]:
+def _drawn(n: int) -> Iterator[Float[np.ndarray, "size n"]]:
     """The draws do not depend on how many are made at a time: an even number, because BLAS adds up a row that is left over in
     another order than a pair."""
-    generator, at_once = np.random.default_rng(seed), max(2, AT_ONCE // n // 2 * 2)
+    generator, at_once = np.random.default_rng(0), max(2, AT_ONCE // n // 2 * 2)
     for start in range(0, RESAMPLES, at_once):
         size = min(at_once, RESAMPLES - start)
         places = generator.integers(0, n, (size, n)) + np.arange(size)[:, None] * n
@@ -339,8 +330,6 @@ def over_pairs(
     *,
     low: float = -np.inf,
     high: float = np.inf,
-    confidence: float = 0.95,
-    seed: int = 0,
 ) -> Interval:
     """The number of all ordered pairs of different runs together, with an interval over texts and runs.
 
@@ -357,9 +346,7 @@ def over_pairs(
     """
     runs = len(parts)
     different = ~np.eye(runs, dtype=bool)
-    value, lower, upper = resampled_runs(
-        parts[different].mean(0)[None], statistic, low=low, high=high, confidence=confidence, seed=seed
-    )
+    value, lower, upper = resampled_runs(parts[different].mean(0)[None], statistic, low=low, high=high)
     if runs < 3:
         return value, np.nan, np.nan
     without = []
@@ -367,7 +354,7 @@ def over_pairs(
         kept = different & (np.arange(runs) != run) & (np.arange(runs) != run)[:, None]
         without.append(statistic(parts[kept].mean(0).sum(0)))
     own = runs * value - (runs - 1) * np.asarray(without, np.float64)
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, runs - 1)) * float(own.std(ddof=1)) / np.sqrt(runs)
+    half = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1)) * float(own.std(ddof=1)) / np.sqrt(runs)
     below, above = (0.0 if np.isnan(end) else abs(value - end) for end in (lower, upper))
     return value, max(low, value - float(np.hypot(below, half))), min(high, value + float(np.hypot(above, half)))
 
@@ -391,32 +378,32 @@ def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
 # Intervals of shares, and of the difference of two shares of the same texts.
 
 
-def wilson(count: float, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:
+def wilson(count: float, n: int) -> Interval:
     """Share with Wilson's score interval, which knows that ten of ten is not everything; NaN where n is 0.
 
     >>> tuple(round(one, 3) for one in wilson(10, 10))
     (1.0, 0.722, 1.0)
     """
-    return _share(count, n, confidence, "wilson")
+    return _share(count, n, "wilson")
 
 
-def clopper_pearson(count: float, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:
+def clopper_pearson(count: float, n: int) -> Interval:
     """Share with its exact interval, which holds the truth at least as often as it says; NaN where n is 0.
 
     >>> tuple(round(one, 3) for one in clopper_pearson(0, 60))
     (0.0, 0.0, 0.06)
     """
-    return _share(count, n, confidence, "exact")
+    return _share(count, n, "exact")
 
 
-def _share(count: float, n: int, confidence: float, method: str) -> tuple[float, float, float]:
+def _share(count: float, n: int, method: str) -> Interval:
     if n == 0:
         return np.nan, np.nan, np.nan
-    interval = scipy.stats.binomtest(round(count), n).proportion_ci(confidence, method)
+    interval = scipy.stats.binomtest(round(count), n).proportion_ci(CONFIDENCE, method)
     return float(count / n), float(interval.low), float(interval.high)
 
 
-def paired_difference(more: int, less: int, n: int, *, confidence: float = 0.95) -> tuple[float, float, float]:
+def paired_difference(more: int, less: int, n: int) -> Interval:
     """Difference of two shares of the same n texts, with Tango's (1998) score interval.
 
     Args:
@@ -434,7 +421,7 @@ def paired_difference(more: int, less: int, n: int, *, confidence: float = 0.95)
     """
     if n == 0:
         return np.nan, np.nan, np.nan
-    estimate, limit = (more - less) / n, float(scipy.stats.norm.ppf((1 + confidence) / 2))
+    estimate, limit = (more - less) / n, float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
 
     def excess(difference: float, side: int) -> float:
         return side * _score(difference, more, less, n) - limit

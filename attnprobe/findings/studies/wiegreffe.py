@@ -20,7 +20,7 @@ from attnprobe.core.settings import NotNegative, Seed
 from attnprobe.evidence import published
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
-from attnprobe.evidence.statistics import interval
+from attnprobe.evidence.statistics import interval, student
 from attnprobe.findings.members import (
     CLAIM,
     check_texts,
@@ -266,10 +266,10 @@ def performances(groups: Mapping[str, "pd.Series[float]"], marks: Mapping[str, f
     for at, (name, values) in enumerate(groups.items()):
         sample = values.to_numpy()
         axes.plot(sample, np.full(len(sample), at + 0.14), "o", ms=2.6, mew=0, alpha=0.55, color=OPTIMUM)
-        mean = Evidence.of_seeds(sample, low=0, high=1)
-        if mean.n > 1:
-            axes.plot([mean.low, mean.high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
-        axes.plot([mean.value], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
+        mean, low, high = student(sample, low=0, high=1)
+        if len(sample) > 1:
+            axes.plot([low, high], [at - 0.12] * 2, "-", lw=2, color=INK, solid_capstyle="butt")
+        axes.plot([mean], [at - 0.12], "o", ms=4, mfc="white", mec=INK, zorder=4)
         if not np.isnan(marks[name]):
             axes.plot([marks[name]], [at], "x", ms=5, color=FOUND, mew=1.4, zorder=5)
     axes.set_yticks(range(len(groups)), list(groups))
