@@ -10,7 +10,6 @@ from jaxtyping import Float
 
 from attnprobe.evidence.statistics import (
     FEWEST_NONZERO,
-    Statistic,
     bernstein,
     clopper_pearson,
     is_too_rare,
@@ -107,13 +106,13 @@ class Evidence:
         return cls(*difference, n=len(sample), rare=is_too_rare(sample, any_skewness=True))
 
     @classmethod
-    def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"], statistic: Statistic = ratio_of) -> "Evidence":
-        """A ratio of two means over texts, or another number of such sums; texts with a NaN are left out."""
+    def of_ratio(cls, parts: Float[np.ndarray, "runs texts 2"]) -> "Evidence":
+        """A ratio of two means over texts; texts with a NaN are left out."""
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
-        evidence = cls(*resampled_runs(parts, statistic), n=parts.shape[1])
+        evidence = cls(*resampled_runs(parts, ratio_of), n=parts.shape[1])
         if np.isnan(evidence.low):
             return evidence
-        return replace(evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), statistic).mean(0)))
+        return replace(evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), ratio_of).mean(0)))
 
     def exceeds(self, threshold: float, smallest: float = 0.0) -> str:
         """What the whole interval says of "above the threshold by more than the smallest difference of interest".

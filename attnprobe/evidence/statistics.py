@@ -57,13 +57,13 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def discovered(p: Float[np.ndarray, " examples"], level: float = 0.05) -> Float[np.ndarray, " examples"]:
-    """1 where an example is significant with the share of false discoveries among all of them held at `level`
+def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " examples"]:
+    """1 where an example is significant with the share of false discoveries among all of them held at 5 %
     (Benjamini & Hochberg 1995), 0 where not, NaN where it is undefined."""
     known = ~np.isnan(p)
     result = np.full(len(p), np.nan)
     if known.any():
-        result[known] = scipy.stats.false_discovery_control(p[known]) <= level
+        result[known] = scipy.stats.false_discovery_control(p[known]) <= 0.05
     return result
 
 

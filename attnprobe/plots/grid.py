@@ -39,7 +39,7 @@ LEGEND_GAP = 0.06
 _MEASURE = RendererAgg(8, 8, 100)
 
 
-def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0.3) -> tuple[Figure, list[Axes]]:
+def grid(count: int, *, panel_height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:
     """A figure of `count` panels with shared axes, at most `columns` in a row, in reading order; `around` finishes it.
 
     Args:
@@ -47,13 +47,12 @@ def grid(count: int, *, panel_height: float, columns: int = 3, margin: float = 0
         panel_height: inches per row, less where the rows together would be taller than a page.
         columns: most panels in a row; four panels make a square. One panel alone takes a column, two take
             80 % of the text width.
-        margin: inches added below for the label of the x-axis.
     """
     across = min(count, columns) if count != 4 else 2
     down = -(-count // columns)
     width = {1: COLUMN_WIDTH, 2: 0.8 * TEXT_WIDTH}.get(across, TEXT_WIDTH)
     height = max(LOWEST, min(panel_height, TALLEST / down))
-    figure = new_figure(width, down * height + margin)
+    figure = new_figure(width, down * height + 0.3)  # the label of the x-axis
     axes: np.ndarray = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     panels = list(axes.flat)
     for number, panel in enumerate(panels):

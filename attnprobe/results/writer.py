@@ -71,9 +71,10 @@ def own_target(path: Path) -> Path:
     """
     try:
         with open_regular(path) as file:
-            start = file.read(MARKED)
+            ends = file.read(MARKED)
             file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
-            marked = any(mark in start + file.read() for mark in MARKS)
+            ends += file.read()
+        marked = any(mark in ends for mark in MARKS)
     except FileNotFoundError:
         return path
     except DamagedRun:  # a link, a folder, a pipe or a device

@@ -149,10 +149,10 @@ def statement(name: str, criterion: str, text: str, section: str, quantity: str,
     return Claim(name, criterion, text, f"{PAPER}, {section}", lambda rows: None, quantity, speaks=speaks, **settings)
 
 
-def cite(evidence: Evidence, digits: int = 3) -> str:
+def cite(evidence: Evidence) -> str:
     """`0.012 [0.003, 0.021]`, or the number alone where there is no interval."""
-    number = f"{evidence.value:.{digits}f}"
-    return number if np.isnan(evidence.low) else f"{number} [{evidence.low:.{digits}f}, {evidence.high:.{digits}f}]"
+    number = f"{evidence.value:.3f}"
+    return number if np.isnan(evidence.low) else f"{number} [{evidence.low:.3f}, {evidence.high:.3f}]"
 
 
 def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
