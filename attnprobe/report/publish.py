@@ -17,7 +17,7 @@ from attnprobe.findings.studies.base import StudyReading, read_study
 from attnprobe.findings.table import findings_of_study
 from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
-from attnprobe.report.page.glance import notes_of_data
+from attnprobe.report.page.sections import notes_of_data
 from attnprobe.report.tables import csv_table, with_intervals
 from attnprobe.report.terminal import MARKS, safe, terminal_table
 from attnprobe.results.files import write_atomically

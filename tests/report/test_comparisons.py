@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.findings.comparisons import compare_models, comparisons
+from attnprobe.findings.table import compare_models, comparisons
 from tests.probes.tables import NAN, table
 
 COUNT = 40

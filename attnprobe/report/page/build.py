@@ -23,9 +23,20 @@ from attnprobe.findings.verdicts import TESTED_BY
 from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
-from attnprobe.report.page.glance import data_checks, glance, lead, notes_of_data, run_row, versions
 from attnprobe.report.page.glossary import KINDS, MEANS, TERMS, VERDICTS, explained
-from attnprobe.report.page.sections import FILTERS, by_claim, cards, sections, show_study
+from attnprobe.report.page.sections import (
+    FILTERS,
+    by_claim,
+    cards,
+    data_checks,
+    glance,
+    lead,
+    notes_of_data,
+    run_row,
+    sections,
+    show_study,
+    versions,
+)
 from attnprobe.report.tables import all_tables, word_tables, write_paper
 from attnprobe.report.terminal import MARKS
 from attnprobe.results.files import write_text

@@ -10,7 +10,7 @@ from attnprobe.findings import findings
 from attnprobe.findings.groups import read_runs
 from attnprobe.findings.quality import quality_of
 from attnprobe.report.page.build import write_report
-from attnprobe.report.page.glance import DEEP, STEPS, sample_text
+from attnprobe.report.page.sections import DEEP, STEPS, sample_text
 from attnprobe.results.table import read_examples
 from attnprobe.runs.run import run
 from tests.runs import small_run
