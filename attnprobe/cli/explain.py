@@ -48,8 +48,8 @@ def explain(arguments: Sequence[str]) -> None:
         if run.sentence:
             print(f"what the tests say: {run.sentence}")
         if asked.html is not None:
-            made = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
-            page = f"<!doctype html>{made}<title>attnprobe explain</title>{explanation._repr_html_()}"
+            head = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
+            page = f"<!doctype html>{head}<title>attnprobe explain</title>{explanation._repr_html_()}"
             write_text(page.encode(errors="replace").decode(), own_target(asked.html))
             print(f"heat maps: {asked.html}")
 

@@ -37,7 +37,7 @@ def publish_study(directory: Path) -> None:
     lines = console.is_terminal
     console.print(safe(own["sentence"].iloc[0], "bold"))
     fold: dict[str, Any] = {"overflow": "fold"}
-    columns = dict.fromkeys(("criterion", "level", "verdict", "by this claim"), fold) | {"number": {"no_wrap": True}}
+    columns = dict.fromkeys(("criterion", "verdict", "number, and the claim that it is of"), fold)
     title = safe("May this attention be read as an explanation?")
     console.print(
         terminal_table(columns, map(_verdict, own[own["primary"]].to_dict("records")), lines=lines, title=title)
@@ -69,7 +69,8 @@ def _verdict(one: Mapping[Any, Any]) -> list[str | Text]:
         span = "" if pd.isna(one["low"]) else f" [{one['low']:.3f}, {one['high']:.3f}]"
         number = f"{one['value']:.3f}{span}"
     verdict = safe(f"{MARKS[one['verdict']]} {one['verdict']}", "bold")
-    return [safe(one["criterion"], "bold"), one["level"], verdict, words, number]
+    criterion = safe(one["criterion"], "bold").append(f" ({one['level']})", "not bold")
+    return [criterion, verdict, Text("\n").join([*([safe(number)] if number else []), safe(words)])]
 
 
 def write_study(reading: StudyReading) -> None:
