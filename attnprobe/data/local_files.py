@@ -1,4 +1,4 @@
-"""Rows of one local file: a table as text, JSON, parquet or a spreadsheet."""
+"""Rows of one local file: a table as text, JSON, parquet or a spreadsheet. Whatever is wrong with one is one `UserError`."""
 
 import codecs
 import csv
@@ -7,13 +7,13 @@ import io
 import json
 import os
 import re
-import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple
+from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
 
 import datasets
 import pandas as pd
@@ -90,23 +90,23 @@ class Dialect(NamedTuple):
     skipped: int = 0
 
 
-def dialect_of(path: Path, ending: str, how: Reading, tell: Tell = lambda _: None) -> Dialect:
+def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: None) -> Dialect:
     """How a .csv or .tsv file is written.
 
     Args:
-        path: the file, plain or .gz.
-        ending: `.csv` or `.tsv`.
+        path: its ending says which separator is likeliest; for the messages.
+        content: what is in it, unpacked.
         how: what is given.
         tell: is told in one sentence what was guessed.
 
     Raises:
         UserError: it is in no encoding that can be found out.
-        OSError, EOFError: it cannot be read.
     """
-    encoding = how.encoding or encoding_of(path, tell)
+    encoding = how.encoding or encoding_of(path, content, tell)
+    # a mark that says UTF-8 is no part of the text
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
     try:
-        with opened_text(path, encoding) as file:
-            beginning = file.read(BEGINNING)
+        beginning = text.read(BEGINNING)
     except UnicodeError as error:
         raise UserError(
             f"{path} is not in {encoding} ({error}): give data.encoding=…, such as utf-8 or cp1252"
@@ -114,8 +114,9 @@ def dialect_of(path: Path, ending: str, how: Reading, tell: Tell = lambda _: Non
     first = beginning.partition("\n")[0]
     if said := re.fullmatch(r'"?sep=(.)"?;*\r?', first.removeprefix("\ufeff")):  # Excel's own way to say it
         return Dialect(encoding, how.separator or said[1], 1)
-    separator = how.separator or separator_of(beginning, SEPARATORS[ending], whole=len(beginning) < BEGINNING)
-    if how.separator is None and separator != SEPARATORS[ending][0]:
+    separators = SEPARATORS[ending_of(path)]
+    separator = how.separator or separator_of(beginning, separators, whole=len(beginning) < BEGINNING)
+    if how.separator is None and separator != separators[0]:
         name = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars (|)"}[separator]
         tell(f"{path.name}: cells are separated by {name} (a guess; data.separator=… says otherwise)")
     return Dialect(encoding, separator)
@@ -146,31 +147,26 @@ def separator_of(text: str, candidates: str, *, whole: bool) -> str:
     return likeliest if cells[likeliest] > 1 or cells[most] < 2 else most
 
 
-def encoding_of(path: Path, tell: Tell = lambda _: None) -> str:
-    """UTF-8 where all of the file is, what its first bytes say, or the most plausible guess.
+def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:
+    """UTF-8 where all of the content is, what its first bytes say, or the most plausible guess.
 
     Raises:
         UserError: no guess fits.
     """
-    odd, valid = bytearray(), True
-    with _opened(path, "rb") as file:
-        start = file.read(4)
-        if mark := next((mark for mark in MARKS if start.startswith(mark)), None):
-            return MARKS[mark]
-        file.seek(0)
-        for line in file:
-            if line.isascii():
-                continue
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                valid = False
-            if len(odd) < BEGINNING:
-                odd += line
-            elif not valid:
-                break
-    if valid:
+    if mark := next((mark for mark in MARKS if content.startswith(mark)), None):
+        return MARKS[mark]
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
         return "utf-8"
+    odd = bytearray()
+    for line in io.BytesIO(content):
+        if not line.isascii():
+            odd += line
+        if len(odd) >= BEGINNING:
+            break
     guesses = list(from_bytes(bytes(odd), cp_isolation=list(ENCODINGS), threshold=0.5))
     if not guesses:
         raise UserError(
@@ -186,22 +182,68 @@ def encoding_of(path: Path, tell: Tell = lambda _: None) -> str:
     return guess
 
 
-def _opened(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """The file, unpacked where it ends in .gz."""
-    unpack: Callable[..., IO[Any]] = gzip.open if path.name.lower().endswith(".gz") else open
-    return unpack(path, mode, **options)
+LARGEST = 16 << 30
+"""Bytes of a file, unpacked."""
+MOST_GROWTH, ANY_GROWTH = 100, 64 << 20
+"""A packed file may unpack to this many times its size, and to this many bytes in any case: text shrinks to a tenth or so,
+and to a thousandth only where somebody made it for that."""
+MOST_CELLS = 20_000_000
+"""Rows × columns of a sheet. One cell in its far corner makes 17 billion of them."""
 
 
-def opened_text(path: Path, encoding: str) -> IO[str]:
-    """The file as text, unpacked where it ends in .gz; a mark that says UTF-8 is no part of it."""
-    return _opened(path, "rt", encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="")
+def check_unpacked(path: Path, size: int) -> None:
+    """Refuse what a packed file unpacks to.
+
+    Raises:
+        UserError: it is far more than any table's text is.
+    """
+    packed = path.stat().st_size
+    most = max(ANY_GROWTH, MOST_GROWTH * packed)
+    if size > min(most, LARGEST):
+        raise UserError(
+            f"{path} has {packed:,} bytes and unpacks to more than {min(most, LARGEST):,}, which no table of texts does: "
+            f"unpack it yourself if you trust it"
+        )
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a .gz file, refused where there is too much of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file, self.size = path, gzip.GzipFile(path), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.file.read(len(buffer))
+        self.size += len(part)
+        check_unpacked(self.path, self.size)
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file's bytes, unpacked where its name ends in .gz: everything that is not parquet is read through here.
+
+    Raises:
+        UserError: it is no regular file, or too large; while it is read: it unpacks to far more than text does.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is not a file: expected a regular one, and not a folder, pipe or device")
+    if path.stat().st_size > LARGEST:
+        raise UserError(f"{path} has more than {LARGEST:,} bytes: give a part of it")
+    return io.BufferedReader(_Unpacked(path), 1 << 16) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 SPLITS = ("train", "validation", "test")
 DATA_DIR = "ATTNPROBE_DATA_DIR"
 ALIASES = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
-BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".xlsx": "excel"}
-"""File endings and what reads them: a builder of `datasets`, or `excel`; each text format also with `.gz` after it."""
+READABLE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx")
 ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .xlsx"
 
 
@@ -250,7 +292,7 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
             candidates = [
                 path
                 for path in sorted(place.iterdir())
-                if ending_of(path) in BUILDERS and path.name.split(".")[0].lower() in names
+                if ending_of(path) in READABLE and path.name.split(".")[0].lower() in names
             ]
             if len(candidates) > 1:
                 raise UserError(
@@ -279,7 +321,7 @@ def check_ending(path: Path) -> str:
         UserError: unknown ending, or missing or empty file.
     """
     ending = ending_of(path)
-    if ending not in BUILDERS:
+    if ending not in READABLE:
         old = ". Save it as .xlsx" if ending in (".xls", ".ods") else ""
         raise UserError(
             f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}{old}"
@@ -311,55 +353,92 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
         tell: is told in one sentence whatever was guessed.
 
     Raises:
-        UserError: unknown ending, missing, empty or malformed file; names the line where that can be found out.
+        UserError: unknown ending, missing, empty, malformed or boundless file; names the line where that can be found out.
     """
     ending, how = check_ending(path), how or Reading()
-    builder = BUILDERS[ending]
     try:
-        if builder == "excel":
-            return _read_sheet(path, how, tell)
-        if builder == "csv":
-            return _read_cells(path, ending, how, tell)
-        if builder == "parquet" and pq.read_metadata(path).num_rows == 0:
-            raise UserError(f"{path} has no row: expected at least one")
-        # JSON in one block: types are seen as a whole
-        rows = _load_afresh(builder, path, {"chunksize": 1 << 30} if builder == "json" else {})
-        rows.data.table.validate(full=True)  # pyarrow reads text that is not UTF-8 from JSON without complaint
-        return rows
+        if ending == ".parquet":
+            rows = _read_parquet(path)
+        elif ending == ".xlsx":
+            rows = _read_sheet(path, how, tell)
+        else:
+            with opened(path) as file:
+                content = file.read()
+            rows = _read_cells(path, content, how, tell) if ending in SEPARATORS else _read_json(path, content)
     except UserError:
         raise
-    except (
-        datasets.exceptions.DatasetGenerationError,
-        pa.ArrowException,
-        ValueError,
-        OSError,
-        EOFError,
-        StopIteration,
-        zlib.error,
-    ) as error:
-        if isinstance(error, StopIteration) or "corresponds to no data" in str(error):  # `datasets`' wording
-            raise UserError(f"{path} has no row: expected at least one") from None
-        raise UserError(f"{path} cannot be read: {_reason_of(error, path)}") from None
-
-
-def _read_cells(path: Path, ending: str, how: Reading, tell: Tell) -> datasets.Dataset:
-    """The rows of a .csv or .tsv file; `4.5` for `4,5` in every column of which all cells are such numbers, or whole ones."""
-    dialect = dialect_of(path, ending, how, tell)
-    frame = pd.read_csv(
-        path,
-        sep=dialect.separator,
-        encoding=dialect.encoding,
-        skiprows=dialect.skipped,
-        dtype=str,
-        keep_default_na=False,
-        na_values=[""],
-        compression="gzip" if path.name.lower().endswith(".gz") else None,
-    )
-    if not len(frame):
+    except MemoryError:
+        raise UserError(f"{path} does not fit into memory: give fewer rows, or leave out columns") from None
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{path} holds half a character (a lone surrogate) in {error.object[:60]!r}: expected Unicode text"
+        ) from None
+    except (pa.ArrowException, ValueError, OverflowError, RecursionError, OSError, EOFError, zlib.error) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise UserError(f"{path} cannot be read: {reason}. Expected {ENDINGS}, as the file's name says") from None
+    if not len(rows):
         raise UserError(f"{path} has no row: expected at least one")
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column for an index
-        raise UserError(f"{path} cannot be read: line 2 has more cells than the header line")
-    table, changed = _table_of(frame), []
+    return rows
+
+
+def _read_parquet(path: Path) -> datasets.Dataset:
+    said = pq.read_metadata(path)
+    groups = [said.row_group(number) for number in range(said.num_row_groups)]
+    check_unpacked(path, sum(group.total_byte_size for group in groups))
+    if said.num_rows > max(1_000_000, path.stat().st_size):  # a value that is repeated takes no place
+        raise UserError(f"{path} has {said.num_rows:,} rows in {path.stat().st_size:,} bytes: expected rows of text")
+    table = pq.read_table(path)
+    table.validate(full=True)
+    return datasets.Dataset(table)
+
+
+SPACE, LONG = re.compile(r"\s*"), re.compile(r"\d{19}")
+
+
+def _read_json(path: Path, content: bytes) -> datasets.Dataset:
+    """Objects, one after the other or in one list; or one list of texts, which become the column `text`."""
+
+    def with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            raise ValueError("a key occurs twice")
+        return row
+
+    def whole(digits: str) -> int | float:
+        number = int(digits)
+        return number if -(2**63) <= number < 2**63 else float(number)  # as the table can hold it
+
+    text, at = content.decode("utf-8-sig"), 0
+    rows: list[dict[str, Any]] = []
+    decoder = json.JSONDecoder(object_pairs_hook=with_each_key_once, parse_int=whole if LONG.search(text) else None)
+    while (at := SPACE.match(text, at).end()) < len(text):  # type: ignore[union-attr]
+        try:
+            value, end = decoder.raw_decode(text, at)
+            wrong = "" if isinstance(value, dict) else "a JSON object"
+        except RecursionError:
+            wrong = "JSON (too many levels within each other)"
+        except ValueError as error:
+            wrong = f"JSON ({getattr(error, 'msg', error)})"
+        if wrong == "a JSON object" and isinstance(value, list) and not rows and not text[end:].strip():
+            rows = value if all(isinstance(one, dict) for one in value) else [{"text": one} for one in value]
+            break
+        if wrong:
+            line, said = text.count("\n", 0, at) + 1, text[at : at + 60].partition("\n")[0].strip()
+            raise UserError(f"{path} cannot be read: line {line} is not {wrong}: {said!r}")
+        rows.append(value)
+        at = end
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return datasets.Dataset.from_dict(columns, on_mixed_types="use_json")
+
+
+def _read_cells(path: Path, content: bytes, how: Reading, tell: Tell) -> datasets.Dataset:
+    """The rows of a .csv or .tsv file; `4.5` for `4,5` in every column of which all cells are such numbers, or whole ones."""
+    dialect = dialect_of(path, content, how, tell)
+    table = _table_of(
+        path, io.BytesIO(content), sep=dialect.separator, encoding=dialect.encoding, skiprows=dialect.skipped
+    )
+    changed = []
     if how.decimal == "," or (how.decimal is None and dialect.separator != ","):
         for place, name in enumerate(table.column_names):
             cells = table.column(place)
@@ -374,65 +453,63 @@ def _read_cells(path: Path, ending: str, how: Reading, tell: Tell) -> datasets.D
     return datasets.Dataset(table)
 
 
-def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
-    try:
-        with pd.ExcelFile(path, engine="openpyxl") as book:
-            names = [str(name) for name in book.sheet_names]
-            sheet = names[0] if how.sheet is None else how.sheet
-            if sheet not in names:
-                raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
-            frame = pd.read_excel(book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""])
-    except UserError:
-        raise
-    except Exception as error:  # openpyxl lets through whatever a damaged archive or XML raises
-        raise UserError(f"{path} cannot be read as .xlsx: {' '.join(str(error).split())[:200]}") from None
-    if frame.empty:
-        raise UserError(f"{path}, sheet {sheet}: it has no row below its header; expected at least one")
-    if how.sheet is None and len(names) > 1:
-        tell(f"{path.name}: read its first sheet, {sheet!r} of {', '.join(names)} (data.sheet=… takes another)")
-    return datasets.Dataset(_table_of(frame))
-
-
-def _table_of(frame: pd.DataFrame) -> pa.Table:
+def _table_of(path: Path, cells: io.BytesIO | io.StringIO, **options: Any) -> pa.Table:
+    """A table of texts, in which only an empty cell is null."""
+    frame = pd.read_csv(cells, dtype=str, keep_default_na=False, na_values=[""], **options)
+    if len(frame) and not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column for an index
+        raise UserError(f"{path} cannot be read: line 2 has more cells than the header line")
     frame.columns = [str(name) for name in frame.columns]
     schema = pa.schema([(name, pa.string()) for name in frame.columns])
     return pa.Table.from_pandas(frame, schema, preserve_index=False).replace_schema_metadata(None)
 
 
-def _load_afresh(builder: str, path: Path, options: dict) -> datasets.Dataset:
-    """`datasets.load_dataset` of one file, without its cache and without its progress bars."""
-    bars = datasets.is_progress_bar_enabled()
-    level = datasets.logging.get_verbosity()
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # failures are reported by us, once
+def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
+    from openpyxl import load_workbook
+
     try:
-        with tempfile.TemporaryDirectory(prefix="attnprobe-") as scratch:
-            # a link of a plain name: the file's own name could hold *, ? or [, which would be read as patterns
-            link = Path(scratch) / ("rows" + "".join(s for s in (ending_of(path), ".gz") if path.name.endswith(s)))
-            link.symlink_to(path.resolve())
-            return datasets.load_dataset(
-                builder, data_files=str(link), split="train", cache_dir=scratch, keep_in_memory=True, **options
+        with zipfile.ZipFile(path) as archive:
+            check_unpacked(path, sum(member.file_size for member in archive.infolist()))
+        book = load_workbook(path, read_only=True, data_only=True)
+        names = [sheet.title for sheet in book.worksheets]
+        sheet = how.sheet or names[0]
+        if sheet not in names:
+            raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
+        rows = _cells_of(path, book[sheet])
+        book.close()
+    except UserError:
+        raise
+    except Exception as error:  # openpyxl lets through whatever a damaged archive or XML raises
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{path} cannot be read as .xlsx: {reason}") from None
+    if len(rows) < 2:
+        raise UserError(f"{path}, sheet {sheet}: it has no row below its header; expected at least one")
+    if how.sheet is None and len(names) > 1:
+        tell(f"{path.name}: read its first sheet, {sheet!r} of {', '.join(names)} (data.sheet=… takes another)")
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
+    text.seek(0)
+    return datasets.Dataset(_table_of(path, text, skip_blank_lines=False))
+
+
+def _cells_of(path: Path, sheet: Any) -> list[list[str]]:
+    """A sheet's cells as text, all rows of one width, without empty rows at the end and empty cells beyond all others."""
+    rows: list[list[str]] = []
+    filled = width = 0
+    sheet.reset_dimensions()  # what a file says of its size need not be true
+    for number, row in enumerate(sheet.rows, 1):
+        texts = ["" if cell.value is None or cell.data_type == "e" else _as_text(cell.value) for cell in row]
+        while texts and not texts[-1]:
+            texts.pop()
+        width, filled = max(width, len(texts)), number if texts else filled
+        if filled * width > MOST_CELLS:
+            raise UserError(
+                f"{path}, sheet {sheet.title}: a cell in row {filled:,} and one in column {width:,} make more than "
+                f"{MOST_CELLS:,} cells: delete what is far from the table, or save it as CSV UTF-8"
             )
-    finally:
-        pa.default_memory_pool().release_unused()  # Arrow would keep what reading took, several times the rows
-        datasets.logging.set_verbosity(level)
-        if bars:
-            datasets.enable_progress_bars()
+        rows.append(texts)
+    return [row + [""] * (width - len(row)) for row in rows[:filled]]
 
 
-def _reason_of(error: BaseException, path: Path) -> str:
-    """Why a file could not be read: the first malformed line of JSON lines, or the innermost error's text."""
-    if ending_of(path) in (".jsonl", ".json"):
-        try:
-            with opened_text(path, "utf-8") as lines:
-                for number, line in enumerate(lines, 1):
-                    try:
-                        if line.strip() and not isinstance(json.loads(line), dict):
-                            return f"line {number} is not a JSON object: {line.strip()[:60]!r}"
-                    except ValueError as malformed:
-                        return f"line {number} is not JSON ({malformed}): {line.strip()[:60]!r}"
-        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as unreadable:
-            return str(unreadable)
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{str(error).strip() or type(error).__name__}. Expected {ENDINGS}, as the file's name says"
+def _as_text(value: object) -> str:
+    """A cell's value; a whole number without decimals."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

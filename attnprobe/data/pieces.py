@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
+from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged, selected
 
@@ -40,13 +41,19 @@ class PieceReader:
     Attributes:
         tokenizer: a fast tokenizer of `transformers`.
         longest: pieces of a text, special tokens included; what is beyond is cut off.
+        known: how many pieces the model knows.
     """
 
     tokenizer: Any
     longest: int
+    known: int = 1 << 31
 
     def read(self, texts: Sequence[Sequence[str]], questions: Sequence[Sequence[str]] | None = None) -> list[Pieces]:
-        """The pieces of every text; with questions those of the pairs, the words being those of the text."""
+        """The pieces of every text; with questions those of the pairs, the words being those of the text.
+
+        Raises:
+            UserError: the tokenizer gives a piece that the model does not know.
+        """
         result = []
         for start in range(0, len(texts), AT_A_TIME):
             some = texts[start : start + AT_A_TIME]
@@ -65,6 +72,11 @@ class PieceReader:
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
                 kept = np.isin(np.arange(len(words)), word)
                 place = np.append(kept.cumsum(), SPECIAL)
+                if (most := max(encoding["input_ids"][number], default=0)) >= self.known:
+                    raise UserError(
+                        f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {most}, and the model "
+                        f"knows {self.known}: take the tokenizer that belongs to it"
+                    )
                 result.append(
                     Pieces(
                         np.array(encoding["input_ids"][number], np.int64),

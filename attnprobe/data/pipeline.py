@@ -56,7 +56,8 @@ class TextPipeline:
         """One batch of new texts, in this order; `example_id` counts from 0 and the labels are all 0.
 
         Args:
-            texts: raw texts; where the run was trained with `data.sentences=column` also lists of sentences.
+            texts: raw texts; or lists of their words, which are taken as they are; where the run was trained with
+                `data.sentences=column`, lists of sentences.
             questions: one per text, where the run was trained with questions.
             candidates: names of the classes that each text may be answered with; None: all of them, or those that the
                 run's `data.candidates_pattern` finds in the text.
@@ -65,7 +66,7 @@ class TextPipeline:
             UserError: no text, a text or question without any word, questions that are missing, too many or not
                 asked for, or candidates that are not classes.
         """
-        check_texts(texts)
+        check_texts(texts, of_words=self.rules.sentences != "column")
         read = [self.rules.read(text) for text in texts]
         if empty := [number for number, (words, _) in enumerate(read) if not words]:
             raise UserError(f"text {empty[0]} ({texts[empty[0]]!r}) has no word left after cleaning: leave it out")
@@ -196,8 +197,8 @@ def with_a_piece(values: Sequence[Any], pieces: Pieces) -> list[Any]:
     return [value for value, kept in zip(values, pieces.kept, strict=True) if kept]
 
 
-def check_texts(texts: object) -> None:
-    """Texts for a classifier: a list of texts, or of lists of sentences.
+def check_texts(texts: object, *, of_words: bool) -> None:
+    """Texts for a classifier: a list of texts, or of lists of words (else: of sentences).
 
     Raises:
         UserError: it is something else; names the first text that is none.
@@ -215,6 +216,10 @@ def check_texts(texts: object) -> None:
         parts = text if isinstance(text, list | tuple) else [text]
         if not all(isinstance(part, str) for part in parts):
             raise UserError(f"text {number} is {text!r:.60}: {expected}")
+        if of_words and parts is text and (wrong := [part for part in parts if part.split() != [part]]):
+            raise UserError(
+                f"text {number} is a list with {wrong[0]!r:.60}, which is no word: give a text as it is, or a list of words"
+            )
         if any("\ud800" <= one <= "\udfff" for part in parts for one in part):
             raise UserError(
                 f"text {number} ({text!r:.60}) holds half a character (a lone surrogate): expected Unicode text"

@@ -1,5 +1,6 @@
 """From loaded columns to examples: labels, filters, splits and class weights. Pure functions on arrays."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -37,22 +38,29 @@ def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
     objects in the column `doc`, and `notes.0.label` that of the first object of a list; None where there is none.
 
     Raises:
-        UserError: there is no such column.
+        UserError: there is no such column, or one of its cells holds what no table can.
     """
-    if name not in rows.column_names:
-        root, *path = name.split(".")
-        if root in rows.column_names and path and _is_there(rows.features[root], path):
-            return [_inside(value, path) for value in rows[root][:]]
+    root, *path = name.split(".")
+    if name in rows.column_names:
+        values, feature = rows[name][:], rows.features[name]
+        if isinstance(feature, datasets.ClassLabel):
+            # the hub marks hidden labels with -1
+            return [None if value is None or value < 0 else feature.names[value] for value in values]
+    elif root in rows.column_names and path and _is_there(rows.features[root], path):
+        values = [_inside(value, path) for value in rows[root][:]]
+    else:
         known = _names_of(rows.features)
         raise UserError(
             f"{setting}={name}: there is no such column{nearest(name, known) or '.'} The columns are {listed(known)}; "
             f"choose one with {setting}=NAME"
         )
-    values = rows[name][:]
-    feature = rows.features[name]
-    if isinstance(feature, datasets.ClassLabel):
-        # the hub marks hidden labels with -1
-        return [None if value is None or value < 0 else feature.names[value] for value in values]
+    for value in values:
+        parts = value if isinstance(value, list) and value and isinstance(value[0], str) else [value]
+        if any("\0" in one if isinstance(one, str) else isinstance(one, float) and np.isinf(one) for one in parts):
+            raise UserError(
+                f"{setting}={name}: one cell is {str(value)[:60]!r}; expected text without null characters, or finite "
+                f"numbers: correct it in the file, or choose another column"
+            )
     return values
 
 
@@ -193,6 +201,10 @@ def class_weights(
     return torch.stack([torch.ones(()), count[0] / count[1]])
 
 
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What neither XML nor a spreadsheet can hold. In texts it is shown as an escape: published data have it."""
+
+
 def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSettings) -> Vocabulary:
     """The words that are frequent enough in the training texts; a question counts as a text of its own."""
     frequency = document_frequency(training.words.flat, training.words.offsets, len(spelling))
@@ -213,6 +225,11 @@ def class_numbers(
     if settings.labels.classes_from == "labels":
         numbers, classes = class_map(settings.labels.labels, training.labels)
         _check_classes(numbers, classes, training, settings)
+        if odd := [name for name in classes if CONTROL.search(name)]:
+            raise UserError(
+                f"data.label={settings.columns.label}: the class {odd[0][:60]!r} holds a control character, which no figure "
+                f"can show: give it another name with data.labels='{{value in the data: name, …}}'"
+            )
         return numbers, classes
     if settings.labels.classes_from == "candidates":
         candidates = [names for names in training.candidates or [] if names is not None]

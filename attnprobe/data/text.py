@@ -255,13 +255,17 @@ class TextRules(metaclass=Checked):
         return tokens
 
     def read(self, text: str | Sequence[str]) -> tuple[list[str], list[int] | None]:
-        """The tokens of a text, and the sentence of each from 0 (None where nobody asks); none for an empty text."""
-        if not isinstance(text, str):
+        """The tokens of a text, and the sentence of each from 0 (None where nobody asks); none for an empty text.
+
+        Args:
+            text: as it is; or a list: of its sentences where `sentences` is `column`, else of its words, taken as they are.
+        """
+        if self.sentences == "column" and not isinstance(text, str):
             return numbered(self.words(sentence) for sentence in text)
-        if self.sentences in ("spacy", "column"):
+        if self.sentences in ("spacy", "column") and isinstance(text, str):
             return numbered(self.words(sentence) for sentence in split_sentences(text, self.language))
-        tokens = self.words(text)
-        return tokens, sentence_numbers(tokens) if self.sentences == "rule" else None
+        tokens = self.words(text) if isinstance(text, str) else list(text)
+        return tokens, None if self.sentences is None else sentence_numbers(tokens)
 
     def tokens(self, text: str | Sequence[str]) -> list[str]:
         """The tokens of a text; none for an empty text."""

@@ -1,10 +1,13 @@
 """Words, their numbers, and their vectors from GloVe or fastText text files."""
 
-import gzip
+import io
 import os
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -12,12 +15,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.local_files import find_path
+from attnprobe.data.local_files import find_path, opened
 from attnprobe.data.settings import Words
 from attnprobe.results.files import read_json, write_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
+LONGEST_LINE, MOST_VALUES = 1 << 20, 10_000
+"""Of a file of word vectors: characters of a line, and values of a word. 300 values take some three thousand characters."""
 
 
 class Vocabulary:
@@ -165,11 +170,10 @@ def load_vectors(
         UserError: the file is missing, no such text file, or a line has another number of values than the first.
     """
     place = find_path(path)
-    unpack = gzip.open if place.name.lower().endswith(".gz") else open
     try:
         # only \n ends a line, as vectors of odd space characters exist; fastText has a space before it
-        with unpack(place, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
-            lines = (line.rstrip(" \r\n") for line in file)
+        with io.TextIOWrapper(opened(place), "utf-8", errors="replace", newline="\n") as file:
+            lines = _lines_of(file, place)
             first = next(lines, "")
             size, header = _size_of_vectors(first, place)
             matrix = np.zeros((len(vocabulary), size), np.float32)
@@ -200,24 +204,41 @@ def load_vectors(
                     )
                 matrix[vocabulary.id_of(word)] = vector
                 found.add(word)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"data.vectors={path} cannot be read: {error}") from None
+    except MemoryError:
+        raise UserError(
+            f"data.vectors={path}: vectors of {size:,} values for {len(vocabulary):,} words do not fit into memory: take "
+            f"shorter ones, or a smaller data.max_vocabulary"
+        ) from None
     return matrix, len(found)
+
+
+def _lines_of(file: TextIO, path: Path) -> Iterator[str]:
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), 1):
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"data.vectors={path}: line {number} has more than {LONGEST_LINE:,} characters: expected `word value value "
+                f"…`, at most {MOST_VALUES:,} values a line"
+            )
+        yield line.rstrip(" \r\n")
 
 
 def _size_of_vectors(first: str, path: Path) -> tuple[int, bool]:
     """How many values a line has, and whether the first line is fastText's header."""
     fields = first.split(" ")
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
-        return int(fields[1]), True
-    size = len(fields) - 1
-    while size and not _are_numbers(fields[-size:]):  # the first word may hold spaces
-        size -= 1
-    if not size:
+    header = len(fields) == 2 and all(field.isdecimal() and len(field) < 20 for field in fields)
+    size = int(fields[1]) if header else 0
+    while (
+        not header and size + 1 < len(fields) and _are_numbers(fields[-1 - size :][:1])
+    ):  # the first word may hold spaces
+        size += 1
+    if not 0 < size <= MOST_VALUES:
         raise UserError(
-            f"data.vectors={path}: line 1 is not `word value value …`: {first[:60]!r}. Expected GloVe or fastText text"
+            f"data.vectors={path}: line 1 is not `word value value …`: {first[:60]!r}. Expected GloVe or fastText text of at "
+            f"most {MOST_VALUES:,} values a word"
         )
-    return size, False
+    return size, header
 
 
 def _are_numbers(fields: list[str]) -> bool:

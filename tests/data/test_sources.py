@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import datasets
 import huggingface_hub
@@ -12,6 +13,7 @@ import pytest
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import read_file
 from attnprobe.data.sources import FileSource, FirstAvailable, HubSource, TestbedSource
+from tests.data.given import ready
 
 ROWS = [{"text": "a fine film", "label": 1}, {"text": "NA", "label": 0}, {"text": 'so "bad", really', "label": 0}]
 
@@ -30,8 +32,8 @@ def write(path, rows=ROWS):
     return path
 
 
-def parquet_without_rows():
-    return pd.DataFrame({"text": [], "label": []}).to_parquet()
+def of_parquet(**columns):
+    return pd.DataFrame(columns).to_parquet(index=False)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"])
@@ -88,16 +90,76 @@ def test_reading_leaves_the_progress_bars_as_they_were(tmp_path):
         ("rows.csv", b"text,label\na,1,2\nb,1,2\n", "line 2 has more cells than the header"),
         ("rows.jsonl", b'{"text": "a b\xd2", "label": "1"}\n', "cannot be read: .*utf-8"),
         ("rows.jsonl.gz", gzip.compress(b"", mtime=0), "has no row"),
-        ("rows.parquet", parquet_without_rows(), "has no row"),
+        ("rows.parquet", of_parquet(text=[], label=[]), "has no row"),
         ("rows.parquet", b"no parquet", "cannot be read"),
         ("rows.jsonl.gz", b"no gzip", "cannot be read: Not a gzipped file"),
         ("rows.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "cannot be read"),
+        ("rows.json", b"null", "line 1 is not a JSON object: 'null'"),
+        ("rows.json", b"[" * 200_000, "line 1 is not JSON .too many levels"),
+        ("rows.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 50_000, "line 2 is not JSON .too many levels"),
+        ("rows.jsonl", b'{"text": "a", "text": "b"}', "a key occurs twice"),
+        ("rows.jsonl", b'{"text": "\\ud83d"}', r"half a character .* in '\\ud83d'"),
+        ("rows.json", b'{"label": ' + b"1" * 5000 + b"}", "line 1 is not JSON .*5000 digits"),
+        ("rows.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0), "unpacks to more than 10,000"),
+        ("rows.parquet", of_parquet(text=["a"] * 2_000_000), "2,000,000 rows in .* bytes"),
     ],
 )
-def test_unusable_files(tmp_path, name, content, message):
+def test_unusable_files(tmp_path, monkeypatch, name, content, message):
+    monkeypatch.setattr("attnprobe.data.local_files.ANY_GROWTH", 10_000)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         FileSource(tmp_path / name).load()
+
+
+def changed_sheet(path, file, old, new):
+    """A spreadsheet with something else in one of its files."""
+    pd.DataFrame(ROWS).to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[file] = parts[file].replace(old, new)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "xl/worksheets/sheet1.xml",
+            b'r="B4"',
+            b'r="XFD99999"',
+            "a cell in row .* and one in column 16,384 make more than",
+        ),
+        ("xl/worksheets/sheet1.xml", b"</sheetData>", b"<row>", "cannot be read as .xlsx: mismatched tag"),
+        ("xl/worksheets/sheet1.xml", b"</sheetData>", b" " * 70_000_000, "unpacks to more than 67,108,864"),
+        ("xl/_rels/workbook.xml.rels", b"worksheets/sheet1", b"elsewhere", r"cannot be read as .xlsx: \w"),
+    ],
+)
+def test_unusable_spreadsheets(tmp_path, monkeypatch, file, old, new, message):
+    monkeypatch.setattr("attnprobe.data.local_files.MOST_CELLS", 20_000)
+    changed_sheet(tmp_path / "rows.xlsx", file, old, new)
+    with pytest.raises(UserError, match=message):
+        read_file(tmp_path / "rows.xlsx")
+
+
+@pytest.mark.parametrize("text", ['[{"t": "a"}, {"t": 2}]', '{"t": "a"}\n\n{"t": 2}', '{"t":\n"a"} {"t": 2}\r\n'])
+def test_json_in_a_list_by_line_or_by_itself(tmp_path, text):
+    (tmp_path / "rows.json").write_text(f"\ufeff{text}", encoding="utf-8")
+    assert read_file(tmp_path / "rows.json")["t"][:] == ["a", 2]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("text", "a\0b", r"data\.text=text: one cell is 'a\\x00b'; expected text without null characters"),
+        ("label", float("inf"), r"data\.label=label: one cell is 'inf'; expected .* finite numbers"),
+        ("label", "x\x1b[2J", r"data\.label=label: the class 'x\\x1b\[2J' holds a control character.*data\.labels"),
+    ],
+)
+def test_what_no_table_or_figure_can_hold_is_refused_where_it_is_read(column, cell, message):
+    with pytest.raises(UserError, match=message):
+        ready({"text": ["a", "b"], "label": ["x", "y"]} | {column: [cell, cell]}, None, None, unseen_labels="drop")
 
 
 def test_a_path_that_cannot_be_used_is_named(tmp_path, monkeypatch):

@@ -77,6 +77,12 @@ def test_batch_of_new_texts(pipeline):
     assert pipeline.tokens("Good film, really") == ["good", "film", ","]
 
 
+def test_a_list_of_words_is_taken_as_it_is(pipeline):
+    assert pipeline.batch_of([["good", "Film", "isn't"]]).ids.tolist() == [[2, 6, 1, 1, 3]]
+    assert pipeline.tokens(["isn't", "good"]) == ["isn't", "good"]
+    assert TextRules(sentences="spacy").read(["a", ".", "b.c"]) == (["a", ".", "b.c"], [0, 0, 1])
+
+
 def test_pipeline_is_rebuilt_without_the_data(pipeline, tmp_path):
     pipeline.save(tmp_path)
     again = TextPipeline.load(tmp_path)
@@ -86,7 +92,12 @@ def test_pipeline_is_rebuilt_without_the_data(pipeline, tmp_path):
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [("a film", "expected a list"), ([], "expected a list"), (["fine", "  "], r"text 1 \('  '\) has no word")],
+    [
+        ([["good", "a film"]], "text 0 is a list with 'a film', which is no word"),
+        ("a film", "expected a list"),
+        ([], "expected a list"),
+        (["fine", "  "], r"text 1 \('  '\) has no word"),
+    ],
 )
 def test_texts_that_cannot_be_explained(pipeline, texts, message):
     with pytest.raises(UserError, match=message):

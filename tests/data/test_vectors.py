@@ -58,6 +58,8 @@ def test_random_vectors_are_standard_normal_with_a_zero_row():
         ("good 1 2\nbad 3 nan\n", r"line 2 has a value that is not finite"),
         ("these are words\n", r"line 1 is not `word value value …`: 'these are words'"),
         ("", r"line 1 is not"),
+        ("9 1000000\ngood 1\n", r"at most 10,000 values a word"),
+        ("good" + " 0" * 600_000, r"line 1 has more than 1,048,576 characters"),
     ],
 )
 def test_damaged_files(tmp_path, content, message):

@@ -13,6 +13,7 @@ from torch import nn
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.pieces import PieceReader
+from attnprobe.results.files import LARGEST_JSON, read_json
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
@@ -81,6 +82,8 @@ def open_checkpoint(
     Raises:
         UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
     """
+    if Path(path).is_dir():
+        _check_folder(Path(path))
     with _quiet_transformers() as library:
         settings = _read(path, library.AutoConfig.from_pretrained, offline)
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
@@ -111,13 +114,14 @@ def open_checkpoint(
                 f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
                 f"with training=finetune"
             )
-    known = (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0)
-    padding = next(int(number) for number in known if number is not None)
+    fillers = (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0)
+    padding = next(int(number) for number in fillers if number is not None)
     network.config.pad_token_id = padding
     longest = _longest_text(network, tokenizer)
     if max_pieces is not None and max_pieces > longest:
         raise UserError(f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces")
-    reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST))
+    known = network.get_input_embeddings().num_embeddings
+    reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known)
     order = list(range(len(classes))) if order is None else order
     return Checkpoint(network, reader, order, tokenizer.mask_token_id, padding)
 
@@ -129,18 +133,17 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
         UserError: neither gives anything.
     """
     local = Path(path).is_dir()
-    try:
-        return read(path, trust_remote_code=False, local_files_only=True)
-    except (OSError, ValueError) as error:
-        failure: Exception = error
     if not local and Path(path).exists():
         raise UserError(f"model.path={path}: expected a folder as save_pretrained writes it, or a name on the hub")
-    if not local and not offline and "trust_remote_code" not in str(failure):
+    failure: BaseException | None = None
+    for elsewhere in [False] if local or offline else [False, True]:
         try:
-            return read(path, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+            return read(path, trust_remote_code=False, local_files_only=not elsewhere)
+        except Exception as error:  # what is wrong in a file of somebody else's, the library does not ask
             failure = error
-    reason = " ".join(str(failure).split())[:300]
+        if "trust_remote_code" in str(failure) or "custom code" in str(failure):
+            break
+    reason = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
     if "trust_remote_code" in reason or "custom code" in reason:
         raise UserError(f"model.path={path}: it brings code of its own, which attnprobe never runs ({reason[:150]})")
     if local:
@@ -152,6 +155,43 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
         f"model.path={path}: there is no such folder, and the hub gives nothing ({reason}). Without a network: "
         f"`hf download {path} --local-dir FOLDER` where there is one, and model.path=FOLDER here"
     ) from failure
+
+
+READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "generation_config.json", "vocab.json")  # fmt: skip
+INDEX = "model.safetensors.index.json"
+MOST_LAYERS = 1000
+
+
+def _check_folder(folder: Path) -> None:
+    """Look at what `transformers` will believe without asking, before it does: a folder may be anybody's.
+
+    Raises:
+        UserError: a file is too large or too deep; or weights are elsewhere, or no safetensors.
+    """
+    contents: dict[str, Any] = {}
+    for name in (*READ, INDEX):
+        try:
+            contents[name] = read_json((folder / name).resolve(), limit=LARGEST_JSON, nan=True)
+        except FileNotFoundError:
+            contents[name] = {}
+        except UserError as error:
+            raise UserError(f"model.path={folder}: {error}. Expected a file as save_pretrained writes it") from None
+    named, config = contents[INDEX].get("weight_map", {}), contents["config.json"]
+    files = set(map(str, named.values())) if isinstance(named, dict) else {str(named)}
+    if wrong := sorted(one for one in files if not (Path(one).name == one and one.endswith(".safetensors"))):
+        raise UserError(
+            f"{folder / INDEX} names the file {wrong[0][:100]!r}: expected files of this folder that end in .safetensors, as "
+            f"save_pretrained writes them (no .bin: pickles are not loaded)"
+        )
+    for name, value in config.items():
+        depth = name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
+        foreign = name == "_attn_implementation" and "/" in str(value)  # would be fetched from the hub, as code
+        if depth or foreign or (name == "quantization_config" and value is not None):
+            raise UserError(
+                f"{folder / 'config.json'}: {name}={str(value)[:60]} is not supported: expected an unquantised model of at "
+                f"most {MOST_LAYERS:,} layers with the library's own attention"
+            )
 
 
 def _label_order(settings: Any, classes: Sequence[str]) -> list[int] | None:
@@ -179,4 +219,10 @@ def _longest_text(network: Any, tokenizer: Any) -> int:
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             positions = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
             break
-    return int(min(positions, tokenizer.model_max_length))
+    longest = tokenizer.model_max_length
+    if not isinstance(longest, int | float) or not longest >= 2:
+        raise UserError(
+            f"model.path={tokenizer.name_or_path}: tokenizer_config.json has model_max_length={longest!r:.60}: expected the "
+            f"number of pieces of its longest text"
+        )
+    return int(min(positions, longest))

@@ -152,6 +152,15 @@ class PretrainedClassifier(TrainedModel):
         training = self.network.training
         self.network.eval()
         try:
+            try:
+                with torch.no_grad():
+                    self.run(batch, Pass())
+            except Exception as error:  # settings of somebody else's may fit together and still make no network
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                raise UserError(
+                    f"model.path={self.path}: its network cannot read a text ({reason}): expected a sound checkpoint, as "
+                    f"save_pretrained writes it"
+                ) from error
             small = sum(parameter.numel() for parameter in self.network.parameters()) < LARGE
             double = small and self._is_finite_in_double(batch)
             self.precision = torch.float64 if double else torch.float32

@@ -1,6 +1,8 @@
 """Classifiers of 18 families: what is read and put back, every layer and head in one pass, words removed, what is refused."""
 
+import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,7 @@ from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.importance.nulls import gradients_under, removals_under
 from attnprobe.models.objectives import CrossEntropy, Deception, Divergence
 from attnprobe.models.pretrained.attention_hooks import Pass
+from attnprobe.models.pretrained.model import PretrainedClassifier
 from attnprobe.models.pretrained.site import Site
 from attnprobe.runs.composition import CONFIGURATION
 from tests.models.pretrained.families import FAMILIES, TEXTS, batch_of, checkpoint, classifier
@@ -195,8 +198,6 @@ def test_labels_are_matched_by_name_whatever_their_order():
 
 
 def test_checkpoints_that_cannot_be_opened(tmp_path):
-    from attnprobe.models.pretrained.model import PretrainedClassifier
-
     def opened(path):
         return PretrainedClassifier(name="x", path=str(path), class_names=["negative", "positive"], offline=True)
 
@@ -207,14 +208,69 @@ def test_checkpoints_that_cannot_be_opened(tmp_path):
     (tmp_path / "config.json").write_text('{"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}')
     with pytest.raises(UserError, match="brings code of its own"):
         opened(tmp_path)
-    pickled = tmp_path / "pickled"
-    pickled.mkdir()
-    for file in checkpoint("bert").iterdir():
-        if file.suffix == ".json":
-            (pickled / file.name).write_bytes(file.read_bytes())
-    (pickled / "pytorch_model.bin").write_bytes(b"no pickle is ever opened")
-    with pytest.raises(UserError, match=r"model\.safetensors"):
-        opened(pickled)
+
+
+def weights_elsewhere(name):
+    """An index that sends the reader of the weights there."""
+
+    def change(folder):
+        (folder / "model.safetensors").rename(folder / "x.bin")
+        index = {"metadata": {}, "weight_map": {"classifier.bias": name}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return change
+
+
+def setting(file, **changed):
+    def change(folder):
+        content = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps(content | changed))
+
+    return change
+
+
+def other_piece(folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"]["film"] = 5000
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+            r"no \.bin: pickles are not",
+        ),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"[" * 9000), "cannot open it .SafetensorError"),
+        (lambda folder: (folder / "config.json").write_text('{"a":' * 20_000), r"config\.json is damaged"),
+        (
+            weights_elsewhere("x.bin"),
+            r"names the file 'x\.bin': expected files of this folder that end in \.safetensors",
+        ),
+        (weights_elsewhere("../x.safetensors"), r"names the file '\.\./x\.safetensors'"),
+        (weights_elsewhere("/etc/passwd"), "names the file '/etc/passwd'"),
+        (setting("config.json", quantization_config={"load_in_8bit": True}), "quantization_config=.* is not supported"),
+        (setting("config.json", _attn_implementation="someone/kernel"), "_attn_implementation=someone/kernel is not"),
+        (setting("config.json", num_hidden_layers=10**6), "num_hidden_layers=1000000 is not supported"),
+        (setting("config.json", num_attention_heads=0), "cannot open it .ZeroDivisionError"),
+        (setting("config.json", chunk_size_feed_forward="x"), "its network cannot read a text .TypeError"),
+        (setting("tokenizer_config.json", model_max_length="x"), "model_max_length='x': expected the number of pieces"),
+        (setting("tokenizer_config.json", pad_token={"a": 1}), "cannot open it .TypeError"),
+        (other_piece, "its tokenizer gives the piece 5000, and the model knows 96"),
+    ],
+)
+def test_what_a_checkpoint_of_somebody_elses_may_hold(tmp_path, change, message):
+    folder = tmp_path / "hf"
+    shutil.copytree(checkpoint("bert"), folder)
+    change(folder)
+
+    def read():
+        model = PretrainedClassifier(name="x", path=str(folder), class_names=["negative", "positive"]).eval()
+        model.prepare(batch_of(model))
+
+    with pytest.raises(UserError, match=message):
+        read()
 
 
 def test_the_table_of_the_documentation_has_every_family():
