@@ -1,4 +1,4 @@
-"""Random choices that stay the same between versions of Python, and checks that the generators share.
+"""Random choices that stay the same between versions of Python.
 
 Row i depends on (seed, i) alone: each row has its own generator, seeded by the two. Only its `random()` is used,
 whose sequence Python keeps across versions.
@@ -6,8 +6,6 @@ whose sequence Python keeps across versions.
 
 from collections.abc import Callable, Sequence
 from random import Random
-
-from attnprobe.core.errors import UserError
 
 Draw = Callable[[], float]
 
@@ -20,19 +18,6 @@ def pick(draw: Draw, options: Sequence[str]) -> str:
 def stream(seed: int, kind: str, index: int) -> Draw:
     """The random numbers of one row."""
     return Random(f"{kind}:{seed}:{index}").random
-
-
-def check_rows(count: int, start: int) -> None:
-    """Refuse a number of rows, or a first row, that makes no sense."""
-    if count < 1 or start < 0:
-        raise UserError(f"{count} rows from row {start}: the testbed needs count ≥ 1 and start ≥ 0; try count=1000")
-
-
-def check_share(**shares: float) -> None:
-    """Refuse what is not a probability."""
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise UserError(f"{name}={share} is not a probability; give a number from 0 to 1, such as {name}=0.4")
 
 
 def shuffled(draw: Draw, options: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
-from attnprobe.data.testbed.drawing import Draw, check_rows, check_share, pick, shuffled, stream
+from attnprobe.data.testbed.drawing import Draw, pick, shuffled, stream
 
 # The words of the reviews, and the forms of their sentences.
 
@@ -129,7 +129,6 @@ def generate_reviews(
     count: int,
     seed: int,
     *,
-    start: int = 0,
     negation: float = 0.2,
     contrast: float = 0.35,
     weighing: float = 0.1,
@@ -141,9 +140,8 @@ def generate_reviews(
     """Short reviews of 6 to 40 tokens with their label and its rationale, as defined at the top of this file.
 
     Args:
-        count: number of rows, 1 or more.
+        count: number of rows.
         seed: another seed gives other rows.
-        start: number of the first row, so that splits can be cut from one stream.
         negation: probability that a clause is negated at its word, and that a frame ("i think that") is a negating one.
         weighing: probability that no clause is about the whole, and two aspects are told apart by degree.
         counting: probability, otherwise, that three clauses about the whole are counted.
@@ -156,9 +154,6 @@ def generate_reviews(
         `text` lower-case tokens joined by spaces; `label` 0 or 1, equally likely; `tokens`; `rationale`, True for
         the tokens that decide the label; `counterfactual`, the text with the other label.
 
-    Raises:
-        UserError: count < 1, start < 0, or a probability outside [0, 1].
-
     >>> row = next(generate_reviews(1, seed=8))
     >>> row["text"], row["label"]
     ('this one felt never thrilling , though the movie seemed a letdown .', 0)
@@ -167,16 +162,26 @@ def generate_reviews(
     >>> row["counterfactual"]
     'this one felt never tiresome , though the movie seemed a letdown .'
     """
-    check_rows(count, start)
-    shares = {
-        "negation": negation, "weighing": weighing, "counting": counting, "order": order, "contrast": contrast,
-        "asides": asides, "remarks": remarks,
-    }  # fmt: skip
-    check_share(**shares)
-    return (_review(stream(seed, "review", i), **shares) for i in range(start, start + count))
+    for index in range(count):
+        draw = stream(seed, "review", index)
+        words = _words_of_review(
+            draw, negation=negation, contrast=contrast, weighing=weighing, counting=counting, order=order,
+            asides=asides, remarks=remarks,
+        )  # fmt: skip
+        # last of all, so that nothing else can depend on it
+        label = int(draw() < 0.5)
+        said = [word.removeprefix("*").split("/") for word in words]
+        tokens, other = ([word[which] for word in said] for which in ((0, -1) if label else (-1, 0)))
+        yield {
+            "text": " ".join(tokens),
+            "label": label,
+            "tokens": tokens,
+            "rationale": [word[0] == "*" for word in words],
+            "counterfactual": " ".join(other),
+        }
 
 
-def _review(
+def _words_of_review(
     draw: Draw,
     *,
     negation: float,
@@ -186,7 +191,8 @@ def _review(
     contrast: float,
     asides: float,
     remarks: float,
-) -> dict[str, Any]:
+) -> list[str]:
+    """The words of a review, with their marks."""
     aspects = shuffled(draw, ASPECTS)
 
     def whole(says: int, framed: float = FRAMED) -> str:
@@ -225,23 +231,7 @@ def _review(
     told = shuffled(draw, chosen)
     if earlier is not None and (places := sorted((told.index(earlier), told.index(sentence)))):
         told[places[0]], told[places[1]] = earlier, sentence
-    # last of all, so that nothing else can depend on it
-    label = int(draw() < 0.5)
-    return _row((" . ".join(told) + " .").split(" "), label)
-
-
-def _row(marked: list[str], label: int) -> dict[str, Any]:
-    """The review with this label, from its words with their marks."""
-    rationale = [word[0] == "*" for word in marked]
-    said = [word.removeprefix("*").split("/") for word in marked]
-    tokens, other = ([word[which] for word in said] for which in ((0, -1) if label else (-1, 0)))
-    return {
-        "text": " ".join(tokens),
-        "label": label,
-        "tokens": tokens,
-        "rationale": rationale,
-        "counterfactual": " ".join(other),
-    }
+    return (" . ".join(told) + " .").split(" ")
 
 
 def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
@@ -311,11 +301,11 @@ def _starred(star: str, phrase: str) -> str:
 
 def _remark(draw: Draw) -> str:
     """A sentence without opinion, one in five of them two clauses in contrast."""
-    first = _fact(draw)
-    return f"{first} but {_fact(draw)}" if draw() < 0.2 else first
 
+    def fact() -> str:
+        if draw() < 0.3:
+            return pick(draw, FACTS)
+        return f"{pick(draw, PEOPLE)} {pick(draw, HABITS)}{pick(draw, DEEDS)} {pick(draw, TIMES)}".rstrip()
 
-def _fact(draw: Draw) -> str:
-    if draw() < 0.3:
-        return pick(draw, FACTS)
-    return f"{pick(draw, PEOPLE)} {pick(draw, HABITS)}{pick(draw, DEEDS)} {pick(draw, TIMES)}".rstrip()
+    first = fact()
+    return f"{first} but {fact()}" if draw() < 0.2 else first

@@ -1,7 +1,7 @@
 """Reviews against an interpreter that reads the tokens alone and knows nothing of how a row was made."""
 
 import json
-from itertools import islice, product
+from itertools import product
 
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
@@ -134,7 +134,6 @@ def test_no_setting_breaks_the_grammar():
 def test_rows_are_balanced_varied_and_depend_on_seed_and_number_alone():
     rows = list(generate_reviews(5000, seed=2))
     assert list(generate_reviews(7, seed=2)) == rows[:7]
-    assert list(generate_reviews(7, seed=2, start=40)) == rows[40:47]
     assert next(generate_reviews(1, seed=3)) != rows[0]
     assert 0.47 < sum(row["label"] for row in rows) / 5000 < 0.53
     assert len({row["text"] for row in rows}) > 4900
@@ -172,10 +171,6 @@ def test_a_bag_of_words_knows_nothing_without_the_rationale():
     assert auc[1] > 0.75
     assert auc[1] > auc[0] + 0.05
     assert abs(auc[2] - 0.5) < 0.03  # five standard errors
-
-
-def test_a_million_rows_are_not_made_ahead():
-    assert len(list(islice(generate_reviews(10**6, seed=0), 3))) == 3
 
 
 @pytest.mark.slow

@@ -80,11 +80,8 @@ def test_the_story_interpreter_answers_as_a_person_does(document, question, labe
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-@pytest.mark.parametrize(
-    "size", [{}, {"people": 6, "objects": 5, "rooms": 8, "sentences": 30}, {"people": 1, "rooms": 2}]
-)
-def test_answers_and_support_are_those_of_the_interpreter(hops, size):
-    for row in generate_stories(400, seed=1, hops=hops, **size):
+def test_answers_and_support_are_those_of_the_interpreter(hops):
+    for row in generate_stories(800, seed=1, hops=hops):
         assert answer(row["sentences"], row["question"]) == (row["label"], row["support"]), row
         alone = [row["sentences"][i] for i in row["support"]]
         assert answer(alone, row["question"])[0] == row["label"], row  # the support is enough …
@@ -118,7 +115,7 @@ def test_a_story_happens_in_one_world(hops):
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_stories_vary_and_no_room_is_the_usual_answer(hops):
     rows = list(generate_stories(3000, seed=3, hops=hops))
-    assert list(generate_stories(5, seed=3, hops=hops, start=10)) == rows[10:15]
+    assert list(generate_stories(5, seed=3, hops=hops)) == rows[:5]
     assert len({row["document"] + row["question"] for row in rows}) > 2900
     answers = [row["label"] for row in rows]
     assert {tuple(row["candidates"]) for row in rows} == {tuple(sorted(set(answers)))}
