@@ -182,13 +182,6 @@ class AttentionClassifier(TrainedModel):
         logits = self.decode(hidden, attention, query, batch.candidates)
         return Outputs(logits, attention, scores, hidden, content, query, word_attention)
 
-    def scaled(self, batch: Batch) -> tuple[Float[Tensor, "batch tokens"], Outputs]:
-        """As the base class has it, each distinct word looked up once."""
-        distinct, which = batch.ids.unique(return_inverse=True)
-        words = self.embed(distinct.unsqueeze(0)).squeeze(0).detach()
-        scale = torch.ones_like(which, dtype=words.dtype).requires_grad_()
-        return scale, self._attended(batch, self.encoder.scaled_states(words, which, scale, batch))
-
     def under(self, batch: Batch, scale: Tensor, outputs: Outputs, attention: Tensor) -> Outputs:
         logits = self.decode(outputs.hidden, attention, outputs.query, batch.candidates)
         return replace(outputs, logits=logits, attention=attention, scores=attention.log())
