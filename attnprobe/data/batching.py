@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from attnprobe.core.batch import Axis, Batch
 from attnprobe.data.examples import Ragged
 from attnprobe.data.teacher import TeacherOutputs
-from attnprobe.data.vocabulary import END, PADDING, START
+from attnprobe.data.vocabulary import END, PADDING, START, document_frequency
 
 
 def collate(columns: Mapping[str, Any], classes: int = 0) -> Batch:
@@ -237,16 +237,6 @@ class SortedSampler(Sampler[list[int]]):
         return (batch.tolist() for batch in self.batches)
 
 
-def document_counts(
-    part: TextSplit, words: int, of: Bool[np.ndarray, " rows"] | None = None
-) -> Int[np.ndarray, " vocabulary"]:
-    """In how many texts of a split each word of the vocabulary is; `of`: only in these texts."""
-    counts = np.zeros(words, np.int64)
-    for row in range(len(part)) if of is None else np.flatnonzero(of).tolist():
-        counts[np.unique(part.vocabulary_id[part.words[row]])] += 1
-    return counts
-
-
 def log_odds_ratios(part: TextSplit, words: int, classes: int) -> Float[np.ndarray, "vocabulary classes"]:
     """Of each word of the vocabulary and each class (or label), ln of the odds that a text of the class has the word over the
     odds that a text of another class has it, each count with ½ added (Haldane 1956)."""
@@ -255,7 +245,8 @@ def log_odds_ratios(part: TextSplit, words: int, classes: int) -> Float[np.ndarr
         of_class = part.labels[:, number] > 0.5 if part.labels.ndim == 2 else part.labels == number
         logits = []
         for chosen in (of_class, ~of_class):
-            there = document_counts(part, words, chosen)
+            texts = part.words.select(np.flatnonzero(chosen))
+            there = document_frequency(part.vocabulary_id[texts.flat], texts.offsets, words)
             logits.append(np.log((there + 0.5) / (chosen.sum() - there + 0.5)))
         columns.append(logits[0] - logits[1])
     return np.stack(columns, -1)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
-from attnprobe.data.batching import document_counts, log_odds_ratios
+from attnprobe.data.batching import log_odds_ratios
 from attnprobe.data.module import TextDataModule
+from attnprobe.data.vocabulary import document_frequency
 from attnprobe.exact.erasure import decision_margin
 from attnprobe.importance.base import Importance, Subject
 
@@ -124,7 +125,8 @@ class Idf(TrainingWords):
 
     def table(self, data: TextDataModule) -> Float[np.ndarray, "vocabulary columns"]:
         train = data.splits["train"]
-        counts = document_counts(train, len(data.vocabulary))
+        words = train.vocabulary_id[train.words.flat]
+        counts = document_frequency(words, train.words.offsets, len(data.vocabulary))
         return (np.log((1 + len(train)) / (1 + counts)) + 1)[:, None]
 
 

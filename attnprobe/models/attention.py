@@ -33,6 +33,9 @@ class Attention(nn.Module, metaclass=Checked):
     position's number play a part, and the weights are their softmax. Leave-one-out then computes only the states that a
     removed token changes. Declared by the class that defines `forward`, and not inherited by one that defines another."""
 
+    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
+        super().__init__()
+
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         if "forward" in vars(cls) and "positionwise" not in vars(cls):
@@ -63,7 +66,7 @@ class AdditiveAttention(Attention):
     positionwise: ClassVar[bool] = True
 
     def __init__(self, hidden_size: int, query_size: int | None = None, inner_size: Size | None = None) -> None:
-        super().__init__()
+        super().__init__(hidden_size, query_size)
         inner = max(1, hidden_size // 2) if inner_size is None else inner_size
         self.states = nn.Linear(hidden_size, inner)
         self.question = None if query_size is None else nn.Linear(query_size, inner)
@@ -86,7 +89,7 @@ class DotAttention(Attention):
     positionwise: ClassVar[bool] = True
 
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
-        super().__init__()
+        super().__init__(hidden_size, query_size)
         if query_size not in (None, hidden_size):
             raise UserError(
                 f"dot attention needs a question state of the states' size: got {query_size} for {hidden_size}; "
@@ -107,35 +110,35 @@ class UniformAttention(Attention):
 
     positionwise: ClassVar[bool] = True
 
-    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
-        super().__init__()
-
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
         return hidden.new_zeros(hidden.shape[:-1])
 
 
-class ImposedAttention(Attention):
-    """A teacher's attention, example by example, in training and in use (Wiegreffe & Pinter 2019, section 3.4)."""
-
-    imposed: ClassVar[bool] = True
-
-    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
-        super().__init__()
-
-    def given(self, batch: Batch) -> Scores | None:
-        return batch.teacher_attention
+class GivenAttention(Attention):
+    """An attention that is not computed from the states. Subclasses say in `given` what it is."""
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
         """There are no scores of its own.
 
         Raises:
-            UserError: always; the classifier takes the teacher's attention instead.
+            UserError: always; the classifier takes what `given` says.
         """
-        raise UserError(
-            "this model's attention is imposed by a teacher, and there is none for these texts: imposed attention is "
-            "known for the data set's own examples only. Name the run with teacher=PATH, or leave out probes that change "
-            "the text, such as leave_one_out"
-        )
+        raise UserError(f"{type(self).__name__} is given by the text and has no scores: the classifier asks `given`")
+
+
+class ImposedAttention(GivenAttention):
+    """A teacher's attention, example by example, in training and in use (Wiegreffe & Pinter 2019, section 3.4)."""
+
+    imposed: ClassVar[bool] = True
+
+    def given(self, batch: Batch) -> Scores:
+        if batch.teacher_attention is None:
+            raise UserError(
+                "this model's attention is imposed by a teacher, and there is none for these texts: imposed attention is "
+                "known for the data set's own examples only. Name the run with teacher=PATH, or leave out probes that change "
+                "the text, such as leave_one_out"
+            )
+        return batch.teacher_attention
 
 
 def masked_softmax(scores: Scores, content: Content) -> Scores:

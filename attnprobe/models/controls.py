@@ -13,23 +13,8 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, NotNegative, Portion
 from attnprobe.data.batching import log_odds_ratios
 from attnprobe.data.module import TextDataModule
-from attnprobe.models.attention import Attention, Content, Query, Scores, States, masked_softmax
+from attnprobe.models.attention import Attention, Content, GivenAttention, Query, Scores, States, masked_softmax
 from attnprobe.models.decoders import Attended, Decoder, Logits
-
-
-class GivenAttention(Attention):
-    """An attention that nothing is learnt for. Subclasses say in `given` what it is."""
-
-    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
-        super().__init__()
-
-    def forward(self, hidden: States, query: Query | None = None) -> Scores:
-        """There are no scores of its own.
-
-        Raises:
-            UserError: always; the classifier takes what `given` says.
-        """
-        raise UserError(f"{type(self).__name__} is given by the text and has no scores: the classifier asks `given`")
 
 
 class FocusedAttention(GivenAttention):
@@ -145,7 +130,7 @@ class PositionAttention(Attention):
     positionwise: ClassVar[bool] = False
 
     def __init__(self, hidden_size: int, query_size: int | None = None, longest: Count = 512) -> None:
-        super().__init__()
+        super().__init__(hidden_size)
         self.score = nn.Parameter(torch.randn(longest))
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:

@@ -129,7 +129,7 @@ class PooledRowAttention(Attention):
     positionwise: ClassVar[bool] = True
 
     def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
-        super().__init__()
+        super().__init__(hidden_size, query_size)
         if query_size is None:
             raise UserError(
                 "model/pooling=cls asks with the start marker's state: it needs model=transformer, whose encoder has "
