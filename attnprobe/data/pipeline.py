@@ -197,7 +197,7 @@ def with_a_piece(values: Sequence[Any], pieces: Pieces) -> list[Any]:
     return [value for value, kept in zip(values, pieces.kept, strict=True) if kept]
 
 
-def check_texts(texts: object, *, of_words: bool) -> None:
+def check_texts(texts: object, *, of_words: bool = False) -> None:
     """Texts for a classifier: a list of texts, or of lists of words (else: of sentences).
 
     Raises:
