@@ -1,6 +1,8 @@
 """Open a checkpoint of `transformers`: safetensors only, no code of its own, offline where a cache has it."""
 
+import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +14,9 @@ from torch import nn
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
+from attnprobe.data.local_files import opened
 from attnprobe.data.pieces import PieceReader
-from attnprobe.results.files import LARGEST_JSON, read_json
+from attnprobe.results.files import MAX_JSON
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
@@ -170,13 +173,22 @@ def _check_folder(folder: Path) -> None:
         UserError: a file is too large or too deep; or weights are elsewhere, or no safetensors.
     """
     contents: dict[str, Any] = {}
-    for name in (*READ, INDEX):
+    for file in (folder / name for name in (*READ, INDEX)):
+        if not os.path.lexists(file):
+            contents[file.name] = {}
+            continue
+        with opened(file) as stream:
+            content = stream.read(MAX_JSON + 1)
         try:
-            contents[name] = read_json((folder / name).resolve(), limit=LARGEST_JSON, nan=True)
-        except FileNotFoundError:
-            contents[name] = {}
-        except UserError as error:
-            raise UserError(f"model.path={folder}: {error}. Expected a file as save_pretrained writes it") from None
+            found = contents[file.name] = json.loads(content) if len(content) <= MAX_JSON else None
+        except (ValueError, RecursionError) as error:
+            found, reason = None, str(error)[:200]
+        else:
+            reason = f"no object, or one of more than {MAX_JSON:,} bytes"
+        if not isinstance(found, dict):
+            raise UserError(
+                f"model.path={folder}: {file.name} is damaged ({reason}): expected it as save_pretrained writes it"
+            )
     named, config = contents[INDEX].get("weight_map", {}), contents["config.json"]
     files = set(map(str, named.values())) if isinstance(named, dict) else {str(named)}
     if wrong := sorted(one for one in files if not (Path(one).name == one and one.endswith(".safetensors"))):
