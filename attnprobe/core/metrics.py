@@ -146,18 +146,16 @@ def warn_of_undeclared(
     known = declarations(extremes, metrics)
     for name, ends in extremes.items():
         if name not in known:
-            _warn(f"probe {probe} yields {name}, which its `metrics` do not declare")
+            message = f"probe {probe} yields {name}, which its `metrics` do not declare"
+            warnings.warn(message, UndeclaredNumber, stacklevel=3)
         elif ends is not None:
             scale = known[name].scale
             if ends[0] < scale.low - ROUNDING or ends[1] > scale.high + ROUNDING:
-                _warn(
+                message = (
                     f"probe {probe} yields {name} from {ends[0]:g} to {ends[1]:g}, and declares {scale.words}: "
                     f"the number or its declaration is wrong"
                 )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UndeclaredNumber, stacklevel=4)
+                warnings.warn(message, UndeclaredNumber, stacklevel=3)
 
 
 NAMED = {math.log(2): "ln 2", math.sqrt(2): "√2"}

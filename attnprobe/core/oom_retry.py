@@ -55,9 +55,11 @@ class Halving:
         while parts:
             part = parts.pop()
             size = part.stop - part.start
+            middle = (part.start + part.stop) // 2
+            halves = [slice(middle, part.stop), slice(part.start, middle)]
             too_many = rows_at_once is not None and size > rows_at_once
             if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):
-                parts += _halves(part)
+                parts += halves
                 continue
             failed = False
             try:
@@ -75,7 +77,7 @@ class Halving:
                 self._tell(task, size, width)
                 self.count += 1
                 self.fits[task] = size * width // 2
-                parts += _halves(part)
+                parts += halves
         return results
 
     def _tell(self, task: str, size: int, width: int) -> None:
@@ -87,8 +89,3 @@ class Halving:
                 f"which changes no number. data.eval_batch_size={max(1, size // 2)} spares the attempt",
                 file=sys.stderr,
             )
-
-
-def _halves(rows: slice) -> list[slice]:
-    middle = (rows.start + rows.stop) // 2
-    return [slice(middle, rows.stop), slice(rows.start, middle)]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from torch import Tensor
 
 from attnprobe.core.batch import probabilities
 from attnprobe.core.errors import UserError
@@ -35,7 +34,7 @@ from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.collecting import PredictionCollector
 from attnprobe.runs.playground import PlaygroundCollector, chosen
-from attnprobe.runs.run import performance_rows
+from attnprobe.runs.run import whole_rows
 from attnprobe.runs.tables import write_tables
 
 AT_ONCE = 32
@@ -119,7 +118,7 @@ def audit_model(
             "seed": seed,
             "split": SPLIT,
         }
-        rows = {"performance": performance_rows(performance, len(split))} | runner.rows
+        rows = {"performance": whole_rows(performance | {"examples": np.array(len(split))})} | runner.rows
         tables = write_tables(directory, runner, rows, lambda probe: identity | {"probe": probe}, {})
         content = identity | {
             "classes": list(split.classes),
@@ -158,7 +157,7 @@ def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
     ]
 
 
-def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) -> dict[str, Tensor]:
+def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) -> dict[str, np.ndarray]:
     """The performance on all texts, the model in eval mode and in its precision; the listeners hear of each batch."""
     performance = Performance(model.task, model.classes)
     trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
@@ -174,7 +173,7 @@ def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) ->
                     listener.on_test_batch_end(trainer, model, outputs, batch, first)
     finally:
         model.to(kind).train(trains)
-    return performance.compute()
+    return {name: value.double().cpu().numpy() for name, value in performance.compute().items()}
 
 
 def split_of(

@@ -41,9 +41,25 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     """
     kind, text = type(error).__name__, str(error)
     if kind == "MissingConfigException":
-        return _missing_choice(error, overrides)
-    if kind == "OverrideParseException":
-        return _unreadable(str(getattr(error, "override", "")))
+        missing = str(getattr(error, "missing_cfg_file", "") or "")
+        if missing == "hydra/launcher/ray":
+            return "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'"
+        group, _, name = missing.rpartition("/")
+        options = [one for one in getattr(error, "options", None) or () if one != "base"] or (
+            choices(group) if group else []
+        )
+        given = next((one for one in overrides if one.lstrip("+").startswith(group) and name in one), f"{group}={name}")
+        known = f" Known: {listed(options)}" if options else ""
+        return f"{visible(given)}: there is no {visible(missing)} in conf/{nearest(name, options) or '.'}{known}"
+    if kind == "OverrideParseException":  # Hydra's grammar cannot read it
+        override = str(getattr(error, "override", ""))
+        key, equals, value = override.partition("=")
+        if not equals:
+            return f"{visible(key)}: expected setting=value, such as seed=1"
+        quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return (
+            f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
+        )
     unknown = re.search(r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text)
     if unknown and "already at" not in text:
         return _unknown_key(unknown[1], overrides)
@@ -57,8 +73,8 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     if kind == "MissingMandatoryValue" and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]}=???: a value must be given"
     if "Config group override must be a string or a list" in text:
-        given = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
-        return f"{visible(' '.join(given)) or text}: expected the name of a choice, a file of conf/"
+        chosen = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
+        return f"{visible(' '.join(chosen)) or text}: expected the name of a choice, a file of conf/"
     if "Multiple values for" in text and (match := re.search(r"Multiple values for (\S+?)\.", text)):
         return f"{match[1]} is given twice: {_one_line(text)}"
     return _one_line(text) or kind
@@ -70,32 +86,9 @@ def _one_line(text: str) -> str:
     return visible(" ".join(" ".join(kept).split()))[:LONGEST]
 
 
-def _missing_choice(error: BaseException, overrides: Sequence[str]) -> str:
-    """A choice for which there is no file in conf/."""
-    missing = str(getattr(error, "missing_cfg_file", "") or "")
-    group, _, name = missing.rpartition("/")
-    options = [one for one in getattr(error, "options", None) or () if one != "base"]
-    typed = next((one for one in overrides if one.lstrip("+").startswith(group) and name in one), f"{group}={name}")
-    if not options and group:
-        options = choices(group)
-    if missing == "hydra/launcher/ray":
-        return "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'"
-    known = f" Known: {listed(options)}" if options else ""
-    return f"{visible(typed)}: there is no {visible(missing)} in conf/{nearest(name, options) or '.'}{known}"
-
-
 def choices(group: str) -> list[str]:
     """The files of a group of this program's conf/."""
     return sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base")
-
-
-def _unreadable(override: str) -> str:
-    """An override that Hydra's grammar cannot read."""
-    key, equals, value = override.partition("=")
-    if not equals:
-        return f"{visible(override)}: expected setting=value, such as seed=1"
-    quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"{visible(override)}: the value cannot be read; put the name in quotes: {visible(key)}='{visible(quoted)}'"
 
 
 MOVED = {
@@ -133,19 +126,18 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
 @cache
 def known_settings(*, optional: bool = True) -> tuple[str, ...]:
     """The dotted names of all settings as they are by default, and of all `optional` arguments that their classes take."""
+
+    def dotted(content: Any, path: str) -> Iterator[str]:
+        for key, value in content.items():
+            yield f"{path}{key}"
+            if isinstance(value, Mapping):
+                yield from dotted(value, f"{path}{key}.")
+                taken = arguments(get_class(value["_target_"])) if optional and "_target_" in value else ()
+                yield from (f"{path}{key}.{argument}" for argument in taken if argument not in value)
+
     with nullcontext() if GlobalHydra.instance().is_initialized() else composing():
         content = OmegaConf.to_container(compose("config"))
-    return tuple(_dotted(content, "", optional=optional))
-
-
-def _dotted(content: Any, path: str, *, optional: bool) -> Iterator[str]:
-    for key, value in content.items():
-        name = f"{path}{key}"
-        yield name
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{name}.", optional=optional)
-            taken = arguments(get_class(value["_target_"])) if optional and "_target_" in value else ()
-            yield from (f"{name}.{argument}" for argument in taken if argument not in value)
+    return tuple(dotted(content, ""))
 
 
 def readable(argument: str) -> str:

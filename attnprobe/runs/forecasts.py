@@ -204,7 +204,15 @@ def measured_costs(config: DictConfig) -> Costs:
         probing = seconds_per_text(together, test.words.lengths, int(content["data"]["eval_batch_size"]))
     # an epoch ends with a pass over the validation split, and the trained model reads the training texts once more
     share = 1 + (data.sizes["validation"] / data.sizes["train"] + 1 / max(1, int(content["training"]["epochs"]))) / 3
-    return Costs(data.sizes, median(steps[-4:]) * share, probing, device, each, figure_seconds())
+    for _ in range(2):  # the first figure loads the fonts and does not count
+        began = perf_counter()
+        with paper_style():
+            figure = Figure(figsize=(3.3, 2.6))
+            figure.subplots().scatter(np.arange(400) % 20, np.arange(400) / 20)
+            for kind in ("svg", "pdf"):
+                figure.savefig(BytesIO(), format=kind)
+        drawing = PER_FIGURE * (perf_counter() - began)
+    return Costs(data.sizes, median(steps[-4:]) * share, probing, device, each, drawing)
 
 
 def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int) -> float:
@@ -219,17 +227,3 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare else 0.0
     per_text = [max(0.0, all_of_it - once) / len(rows) for all_of_it, rows in zip(seconds, groups, strict=True)]
     return sum(per_text) / len(per_text) + once / batch
-
-
-def figure_seconds() -> float:
-    """A figure of a page, from a small one of a few points; the first one loads the fonts and does not count."""
-    spent = 0.0
-    for _ in range(2):
-        start = perf_counter()
-        with paper_style():
-            figure = Figure(figsize=(3.3, 2.6))
-            figure.subplots().scatter(np.arange(400) % 20, np.arange(400) / 20)
-            for kind in ("svg", "pdf"):
-                figure.savefig(BytesIO(), format=kind)
-        spent = perf_counter() - start
-    return PER_FIGURE * spent

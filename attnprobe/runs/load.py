@@ -9,10 +9,8 @@ from typing import Any
 
 import torch
 from hydra.utils import instantiate
-from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
@@ -138,25 +136,25 @@ class TrainedRun:
             row: dict[str, Any] = {"text": text}
             if questions is not None:
                 row["question"] = questions[number]
-            row |= self._predicted(probability[number])
+            by_name = dict(zip(self.classes, probability[number].tolist(), strict=True))
+            row["prediction"] = self.classes[int(probability[number].argmax())]
+            if self.classifier.task is Task.MULTI_LABEL:
+                row["prediction"] = [name for name, p in by_name.items() if p > 0.5]
+            row["probability"] = by_name
             row |= {"tokens": self.pipeline.tokens(text), "attention": outputs.attention[number][content].tolist()}
             row |= {name: values[number][content].tolist() for name, values in measured.items()}
             row |= flips[number]
             if outputs.word_attention is not None:
                 weights = outputs.word_attention[number][batch.content[number]].tolist()
-                row |= sentences_of(row["tokens"], weights, words_per_sentence(batch)[number])
+                lengths = words_per_sentence(batch)[number]
+                sentences = by_sentence(row["tokens"], lengths)
+                row["tokens"] = [" ".join(sentence) for sentence in sentences]
+                row |= {"words": sentences, "word_attention": by_sentence(weights, lengths)}
             rows.append(row)
         explanation = Explanation(rows)
         explanation.attrs[SENTENCE] = self.sentence
         explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in subject.importances.items()}}
         return explanation
-
-    def _predicted(self, probability: Float[Tensor, " classes"]) -> dict[str, Any]:
-        """What the model says of one text, in the names of the classes."""
-        by_name = dict(zip(self.classes, probability.tolist(), strict=True))
-        if self.classifier.task is Task.MULTI_LABEL:
-            return {"prediction": [name for name, p in by_name.items() if p > 0.5], "probability": by_name}
-        return {"prediction": self.classes[int(probability.argmax())], "probability": by_name}
 
     def _flips(self, readout: Readout) -> list[dict[str, Any]]:
         """The smallest flipping set of every text; nothing where that optimum is not known."""
@@ -214,16 +212,6 @@ class TrainedRun:
         return subject
 
 
-def sentences_of(words: Sequence[str], weights: Sequence[float], lengths: Sequence[int]) -> dict[str, Any]:
-    """A text of a hierarchical model: its sentences as tokens, and the words of each with their attention."""
-    sentences = by_sentence(words, lengths)
-    return {
-        "tokens": [" ".join(sentence) for sentence in sentences],
-        "words": sentences,
-        "word_attention": by_sentence(weights, lengths),
-    }
-
-
 def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> TrainedRun:
     """The trained classifier, vocabulary and settings of a finished run, ready for new text.
 
@@ -241,39 +229,33 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     run.verify([CONFIG, VOCABULARY, PIPELINE, WEIGHTS])
     config = checked_settings(run.path, trusted)
     pipeline = TextPipeline.load(run.path)
-    if is_whole(config["model"]):
-        return with_tokenizer(run, config, pipeline)
     try:
         weights = load_file(run / WEIGHTS)
-        # zero word vectors of the saved ones' shape, to be overwritten by them
-        embeddings = torch.zeros_like(weights["embedding.weight"])
+        if is_whole(
+            config["model"]
+        ):  # with a tokenizer of its own; read from where its settings say, never over the network
+            whole = instantiate(config["model"])
+            classifier: TrainedModel = whole(
+                class_names=pipeline.classes, task=pipeline.task, trains=True, offline=True
+            )
+            pipeline = replace(pipeline, pieces=classifier.reader)
+        else:
+            # zero word vectors of the saved ones' shape, to be overwritten by them
+            embeddings = torch.zeros_like(weights["embedding.weight"])
+            if len(embeddings) != (
+                words := len(pipeline.vocabulary)
+            ):  # else known only from the first word without one
+                reason = f"it has {len(embeddings):,} word vectors, and the vocabulary {words:,} words"
+                raise damaged(run / WEIGHTS, reason)
+            classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
+        if broken := [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]:
+            raise damaged(run / WEIGHTS, f"{broken[0]} holds NaN or infinity")
+        classifier.load_state_dict(weights)
     except KeyError as error:
         raise damaged(run / WEIGHTS, f"it has no tensor {error}") from None
-    except (SafetensorError, OSError) as error:
-        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
-    if len(embeddings) != len(pipeline.vocabulary):  # else known only from the first word without one
-        words = len(pipeline.vocabulary)
-        raise damaged(run / WEIGHTS, f"it has {len(embeddings):,} word vectors, and the vocabulary {words:,} words")
-    classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
-    if broken := [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]:
-        raise damaged(run / WEIGHTS, f"{broken[0]} holds NaN or infinity")
-    try:
-        classifier.load_state_dict(weights)
-    except RuntimeError as error:
-        raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
-    return TrainedRun(classifier.eval(), pipeline, config, run.path)
-
-
-def with_tokenizer(run: RunDirectory, config: dict[str, Any], pipeline: TextPipeline) -> TrainedRun:
-    """A run of a model with a tokenizer of its own; its architecture and tokenizer are read from where its settings say,
-    never over the network."""
-    whole = instantiate(config["model"])
-    classifier: TrainedModel = whole(class_names=pipeline.classes, task=pipeline.task, trains=True, offline=True)
-    try:
-        classifier.load_state_dict(load_file(run / WEIGHTS))
     except (SafetensorError, OSError, RuntimeError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
-    return TrainedRun(classifier.eval(), replace(pipeline, pieces=classifier.reader), config, run.path)
+    return TrainedRun(classifier.eval(), pipeline, config, run.path)
 
 
 def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:

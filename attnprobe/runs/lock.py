@@ -36,7 +36,8 @@ def locked(directory: Path) -> Iterator[None]:
     """
     directory = directory.resolve()  # one lock for one place, by whatever name it is reached
     OwnRunDirectory(directory).refuse_foreign()
-    path, was_there, descriptors = directory / LOCK, directory.is_dir(), []
+    path, descriptors = directory / LOCK, []
+    found_empty = directory.is_dir() and not os.listdir(directory)
 
     def sign(descriptor: int) -> None:
         descriptors.append(descriptor)
@@ -79,6 +80,6 @@ def locked(directory: Path) -> Iterator[None]:
             if os.fstat(descriptors[-1]).st_nlink:
                 path.unlink(missing_ok=True)
             lock.release()
-        if not was_there:
+        if not found_empty:
             with suppress(OSError):  # there is something in it
                 directory.rmdir()

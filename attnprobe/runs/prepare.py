@@ -1,11 +1,11 @@
 """Whether a run directory may be written to: what is there already, and what is asked for."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.module import TextDataModule
 from attnprobe.results.directory import CONFIG, PLAYGROUND, TRAINED, examples_file, table_file
 from attnprobe.results.files import DamagedRun, damaged, records_of
 from attnprobe.results.fingerprint import fingerprint, flattened
@@ -81,13 +81,28 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
             f"{run.path} already holds {state} with other settings ({differing(trained, settings)}): choose another "
             f"run_dir, or on_finished=replace to lose the old one"
         )
-    refuse_changed_inputs(run.path, trained, settings)
+    before, now = trained.get("inputs", {}), records_of(settings.data().input_files())
+    if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
+        raise UserError(
+            f"{run.path} was trained on other data under the same name: the content of {changed[0]} has changed since. "
+            f"Train again with on_finished=replace, or elsewhere with output=…"
+        )
     if manifest is None:
         return asked
     waiting = [name for name in asked if name not in manifest["files"]]
-    tables = manifest["tables"]
+    parts = settings.config["importance"]
+
+    def is_alike(told: Mapping[str, Any]) -> bool:
+        """An importance of a table: measured with these settings, from files that are what they were."""
+        name = str(told.get("name"))
+        same = told.get("settings") == parts.get(name)
+        return same and (
+            not told.get("files") or told["files"] == records_of(importances_of([name], parts)[name].files())
+        )
+
     for name, part in settings.config["probe"].items():
-        if name in tables and not (tables[name].get("settings") == part and same_importances(tables[name], settings)):
+        table = manifest["tables"].get(name)
+        if table and not (table.get("settings") == part and all(map(is_alike, table.get("importances", {}).values()))):
             waiting.append(table_file(name))
     for name in (name for name in asked if name not in waiting):
         try:
@@ -96,20 +111,6 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
             waiting.append(name)
             print(f"attnprobe: {error.args[0].split('. Copy')[0]}. It is measured again", file=sys.stderr, flush=True)
     return waiting
-
-
-def same_importances(table: dict[str, Any], settings: Settings) -> bool:
-    """Whether the importances of a table, by its entry in the manifest, were measured with these settings, and from files
-    that are what they were."""
-    now = settings.config["importance"]
-    said = list(table.get("importances", {}).values())
-    if not all(one.get("settings") == now.get(one.get("name")) for one in said):
-        return False
-    return all(
-        one["files"] == records_of(importances_of([one["name"]], now)[one["name"]].files())
-        for one in said
-        if one.get("files")
-    )
 
 
 def is_finished(settings: Settings) -> bool:
@@ -122,27 +123,6 @@ def is_finished(settings: Settings) -> bool:
     run = OwnRunDirectory(settings.directory)
     manifest = run.read_manifest()
     return manifest is not None and not standing(run, manifest, settings)
-
-
-def input_records(data: TextDataModule) -> dict[str, Any]:
-    """The SHA-256 of every local file that the data are read from, by the setting that names it."""
-    return records_of(data.input_files())
-
-
-def refuse_changed_inputs(directory: Path, trained: dict[str, Any], settings: Settings) -> None:
-    """Whether the files that a run was trained on are what they were.
-
-    Raises:
-        UserError: one has changed since, has gone, or has come.
-    """
-    before = trained.get("inputs", {})
-    now = input_records(settings.data())
-    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    if changed:
-        raise UserError(
-            f"{directory} was trained on other data under the same name: the content of {changed[0]} has changed since. "
-            f"Train again with on_finished=replace, or elsewhere with output=…"
-        )
 
 
 def differing(trained: dict[str, Any], settings: Settings) -> str:

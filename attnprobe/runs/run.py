@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -13,17 +13,14 @@ from lightning import seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.data_warnings import tell_section
 from attnprobe.data.local_files import SPLITS
-from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.table import kept_findings
 from attnprobe.importance.base import Importance
-from attnprobe.models.training import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import save_figures
 from attnprobe.results.directory import (
@@ -39,7 +36,7 @@ from attnprobe.results.files import DamagedRun, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.manifest import SECTION
 from attnprobe.results.numbers import Numbers
-from attnprobe.results.table import IMPORTANCES, Rows, Told, told
+from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
 from attnprobe.runs.collecting import PredictionCollector
@@ -54,30 +51,13 @@ from attnprobe.runs.tables import write_tables
 from attnprobe.runs.training import test
 from attnprobe.runs.weights import train
 
-# What is known of a whole split, as rows of tables: the curve of the training, and the test metrics.
 
-
-def training_rows(curve: list[dict[str, float]]) -> Rows:
-    """Every epoch's metrics as rows about the whole split; the step is the epoch, from 0."""
+def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
+    """Numbers about the whole split as rows; a metric with several has a row for each, by step from 0 (epoch, class)."""
     rows = Rows()
-    whole = np.array([WHOLE_SPLIT])
-    for metric in sorted({name for epoch in curve for name in epoch}):
-        values = np.array([epoch.get(metric, np.nan) for epoch in curve])
-        rows.add(metric.replace("/", "_"), whole, values[None], np.arange(len(curve)))
-    return rows
-
-
-def performance_rows(performance: Mapping[str, Tensor], count: int) -> Rows:
-    """The test metrics as rows about the whole split of `count` texts; F1 has one row per class (step)."""
-    rows = Rows()
-    whole = np.array([WHOLE_SPLIT])
-    for metric, value in performance.items():
-        numbers = value.double().cpu().numpy()
-        if numbers.ndim:
-            rows.add(metric, whole, numbers[None], np.arange(len(numbers)))
-        else:
-            rows.add(metric, whole, numbers[None])
-    rows.add("examples", whole, np.array([count]))
+    for name, values in metrics.items():
+        step = np.arange(len(values)) if values.ndim else None
+        rows.add(name, np.array([WHOLE_SPLIT]), values[None], step)
     return rows
 
 
@@ -146,7 +126,20 @@ def carry_out(
     """Everything between the prepared directory and the manifest, which is written last."""
     started, config = time.time(), settings.config
     seed_everything(config["seed"], workers=True, verbose=False)
-    data, teacher, classifier = opened(settings, probes, importances)
+    data = settings.data()
+    data.setup("fit")
+    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
+    classifier = untrained(config, data)
+    if not is_worker_rank():
+        tell_section(str(data.name), data.section)
+    if teacher is not None:
+        data.attach_teacher(teacher)
+    for probe in probes:
+        probe.refuse(classifier)
+        probe.prepare(data)
+    for importance in importances.values():
+        importance.refuse(classifier)
+        importance.prepare(data, SPLIT)
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
@@ -165,8 +158,16 @@ def carry_out(
     )
 
     rows = {
-        "training": training_rows(trained["curve"]),
-        "performance": performance_rows(classifier.performance, data.sizes[SPLIT]),
+        "training": whole_rows(
+            {
+                name.replace("/", "_"): np.array([epoch.get(name, np.nan) for epoch in trained["curve"]])
+                for name in {name for epoch in trained["curve"] for name in epoch}
+            }
+        ),
+        "performance": whole_rows(
+            {name: value.double().cpu().numpy() for name, value in classifier.performance.items()}
+            | {"examples": np.array(data.sizes[SPLIT])}
+        ),
     } | runner.rows
     before = directory.read_manifest() or {"tables": {}, "files": {}}
     write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
@@ -174,7 +175,10 @@ def carry_out(
     playground.write(directory.place(PLAYGROUND))
     tables = before["tables"] | write_tables(directory, runner, rows, settings.identity, settings.config)
     if config["figures"]:
-        draw_figures_of(directory, list(rows), told([{"tables": tables}]))
+        files = {probe: directory.file(table_file(probe)) for probe in rows}
+        numbers = Numbers((files,), {IMPORTANCES: told([{"tables": tables}])})
+        for path in save_figures([directory], numbers, directory.folder("figures/")):
+            directory.place(figure_file(path.name))  # its name is known only now
     content = {
         "run_id": settings.run_id,
         "experiment": config["experiment"],
@@ -200,35 +204,3 @@ def carry_out(
         name: one for name, one in before["files"].items() if name.split("/")[0] != "figures" or directory.has(name)
     }
     directory.finish(content, trained["files"] | kept)
-
-
-def opened(
-    settings: Settings, probes: Sequence[Probe], importances: Mapping[str, Importance]
-) -> tuple[TextDataModule, Teacher | None, TrainedModel]:
-    """The data, the teacher where there is one, and the untrained model.
-
-    Raises:
-        UserError: one of them cannot be used, or a probe or an importance is not defined for such a model.
-    """
-    config, data = settings.config, settings.data()
-    data.setup("fit")
-    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
-    classifier = untrained(config, data)
-    if not is_worker_rank():
-        tell_section(str(data.name), data.section)
-    if teacher is not None:
-        data.attach_teacher(teacher)
-    for probe in probes:
-        probe.refuse(classifier)
-        probe.prepare(data)
-    for importance in importances.values():
-        importance.refuse(classifier)
-        importance.prepare(data, SPLIT)
-    return data, teacher, classifier
-
-
-def draw_figures_of(directory: OwnRunDirectory, probes: Sequence[str], importances: Told) -> None:
-    """Draw what these probes' tables allow."""
-    numbers = Numbers(({probe: directory.file(table_file(probe)) for probe in probes},), {IMPORTANCES: importances})
-    for path in save_figures([directory], numbers, directory.folder("figures/")):
-        directory.place(figure_file(path.name))  # its name is known only now

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
 from attnprobe.core.errors import UserError, answering_disk
@@ -23,7 +22,7 @@ from attnprobe.core.sanitise import duration, quoted
 from attnprobe.data.prepare import read_once
 from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.files import read_json, write_json, write_sealed
+from attnprobe.results.files import DamagedRun, read_json, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.launching import Job, Machine, Outcome, Places, command, conclude, launch, places_of
@@ -68,8 +67,26 @@ def carry_out_study(
     own = Settings.of(compose(changed(overrides, [])))
     directory = Path(config.output) / str(config.data.name) / f"{study.name}-{fingerprint([settings, own.training])}"
     logs = Path(config.output) / "logs" / directory.name
-    places = _places(config, overrides, logs)
-    plan = _planned(study, lambda changes: compose(changed(overrides, changes)), directory / PLAN)
+    places: Places | None = None
+    if any(key(one).split(".")[0] == "launcher" for one in overrides) and IS_JOB not in os.environ:
+        if config.launcher.name == "ray":
+            raise UserError(
+                "launcher=ray runs the jobs of a sweep (-m): for a study expected local, submitit or inline"
+            )
+        if config.launcher.name != "inline":
+            places = places_of(config.launcher, on_gpu=config.trainer.accelerator not in ("cpu", "mps"), logs=logs)
+            places = None if isinstance(places, Machine) and places.count == 1 else places
+    path, plan = directory / PLAN, None
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:  # what was decided by this machine's speed stays decided
+            plan = TypeAdapter(Plan).validate_python(read_json(path))
+        except (ValidationError, DamagedRun):
+            raise UserError(f"{path} is not a study's plan: remove it, and the study plans again") from None
+    if plan is None:
+        plan = study.plan(lambda changes: compose(changed(overrides, changes)), measured_costs)
+        write_json({"rows": dict(plan.rows), "words": plan.words}, path)
+    if plan.words:
+        print(f"{study.name}: {plan.words}", flush=True)
     on_plan(plan)
     # the study's own choice, which an experiment's file may have made: members know nothing of the experiment
     shared = [f"figures={str(bool(config.figures)).lower()}", *plan.overrides]
@@ -106,49 +123,19 @@ def carry_out_study(
         "model": config.model.name,
         "settings": settings,
         "plan": plan.words,
-        "members": [_listed(one, directory) for one in done],
+        "members": [
+            {name: getattr(one.member, name) for name in ("role", "seed", "parameter")}
+            | {
+                "run_id": RunDirectory(one.directory).manifest()["run_id"],
+                # relative to the study's, so that both can move
+                "directory": Path(os.path.relpath(one.directory.resolve(), directory.resolve())).as_posix(),
+            }
+            for one in done
+        ],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     write_sealed(content, directory / STUDY)
     return directory
-
-
-def _places(config: DictConfig, overrides: Sequence[str], logs: Path) -> Places | None:
-    """Where the members run as jobs; None: in this process."""
-    asked = any(key(one).split(".")[0] == "launcher" for one in overrides)
-    if not asked or config.launcher.name == "inline" or IS_JOB in os.environ:
-        return None
-    if config.launcher.name == "ray":
-        raise UserError("launcher=ray runs the jobs of a sweep (-m): for a study expected local, submitit or inline")
-    places = places_of(config.launcher, on_gpu=config.trainer.accelerator not in ("cpu", "mps"), logs=logs)
-    return None if isinstance(places, Machine) and places.count == 1 else places
-
-
-def _planned(study: Study, compose: Compose, path: Path) -> Plan:
-    """The study's plan, from its file where there is one: what was decided by this machine's speed stays decided."""
-    plan = None
-    with suppress(FileNotFoundError, NotADirectoryError):
-        try:
-            plan = TypeAdapter(Plan).validate_python(read_json(path))
-        except ValidationError:
-            raise UserError(f"{path} is not a study's plan: remove it, and the study plans again") from None
-    if plan is None:
-        plan = study.plan(compose, measured_costs)
-        write_json({"rows": dict(plan.rows), "words": plan.words}, path)
-    if plan.words:
-        print(f"{study.name}: {plan.words}", flush=True)
-    return plan
-
-
-def _listed(one: Done, directory: Path) -> dict[str, Any]:
-    """A finished member as study.json lists it; its directory relative to the study's, so that both can move."""
-    return {
-        "role": one.member.role,
-        "seed": one.member.seed,
-        "parameter": one.member.parameter,
-        "run_id": RunDirectory(one.directory).manifest()["run_id"],
-        "directory": Path(os.path.relpath(one.directory.resolve(), directory.resolve())).as_posix(),
-    }
 
 
 def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:

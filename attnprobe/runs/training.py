@@ -193,29 +193,21 @@ def fit(
             use_distributed_sampler=False,  # the data module's own sampler knows ranks and length buckets
             default_root_dir=checkpoints,
         )
-        with out_of_memory_is_answered():
+        try:
             trainer.fit(classifier, datamodule=Served(data))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            # nothing is halved here: a step of half the examples would be another training
+            said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            raise UserError(
+                f"training does not fit into memory: set a smaller data.batch_size, or shorten the texts with "
+                f"data.max_tokens ({said})"
+            ) from error
         leave_process_group(trainer)
     checkpoint = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
     classifier.load_state_dict(checkpoint["state_dict"])
     return int(checkpoint["epoch"]), curve.epochs
-
-
-@contextmanager
-def out_of_memory_is_answered() -> Iterator[None]:
-    """Say what to change where the memory is too small to train.
-
-    Nothing is halved here: a step of half the examples would be another training.
-    """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise UserError(
-            "training does not fit into memory: set a smaller data.batch_size, or shorten the texts with data.max_tokens "
-            f"({str(error).splitlines()[0][:200] if str(error) else type(error).__name__})"
-        ) from error
 
 
 ONE_PASS: dict[str, Any] = {

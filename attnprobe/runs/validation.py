@@ -177,14 +177,23 @@ def check(config: Mapping[str, Any]) -> None:
     training = config["training"]
     _check_group("training", training, TRAINING, optional=("patience",))
     _check_group("task", config["task"], TASK)
-    _check_named("logger", config["logger"], LOGGERS)
+    for group, kinds in {"logger": LOGGERS, "launcher": LAUNCHERS}.items():
+        name = config[group].get("name")
+        if not isinstance(name, str) or name not in kinds:
+            raise UserError(f"{group}.name={shown(name)}: expected {listed(kinds)}{nearest(str(name), kinds)}")
+        _check_group(group, config[group], kinds[name])
     tracker = config["logger"]["name"]
     if tracker not in ("none", "csv") and find_spec(tracker) is None:
         raise UserError(f"logger={tracker} needs pip install 'attnprobe[{tracker}]'")
-    _check_named("launcher", config["launcher"], LAUNCHERS)
     if config["launcher"]["name"] == "submitit":
         check_settings("launcher.parameters", config["launcher"]["parameters"], SUBMITIT, others=True)
-    _check_trainer(config["trainer"])
+    _check_group("trainer", {key: value for key, value in config["trainer"].items() if key in TRAINER}, TRAINER)
+    if further := {key: value for key, value in config["trainer"].items() if key not in TRAINER}:
+        from lightning import Trainer
+
+        if own := [key for key in further if key in OWN_TRAINER]:
+            raise UserError(f"trainer.{own[0]}={shown(further[own[0]])}: the run sets this itself; leave it out")
+        check_arguments("trainer", further, Trainer, {"num_nodes": Count})
     model = config["model"]
     if "_target_" not in model:
         _check_group(
@@ -347,24 +356,3 @@ def _check_group(path: str, given: Mapping[str, Any], known: Mapping[str, Any], 
     for name in known:
         if name not in given and name not in optional:
             raise UserError(f"{path}.{name} is missing: expected {words(known[name])}".lstrip("."))
-
-
-def _check_named(path: str, given: Mapping[str, Any], kinds: Mapping[str, Mapping[str, Any]]) -> None:
-    """A mapping whose `name` says which settings it has."""
-    name = given.get("name")
-    if not isinstance(name, str) or name not in kinds:
-        raise UserError(f"{path}.name={shown(name)}: expected {listed(kinds)}{nearest(str(name), kinds)}")
-    _check_group(path, given, kinds[name])
-
-
-def _check_trainer(given: Mapping[str, Any]) -> None:
-    """The settings for lightning.Trainer, some of which the run gives itself."""
-    further = {key: value for key, value in given.items() if key not in TRAINER}
-    _check_group("trainer", {key: value for key, value in given.items() if key in TRAINER}, TRAINER)
-    for key in further:
-        if key in OWN_TRAINER:
-            raise UserError(f"trainer.{key}={shown(further[key])}: the run sets this itself; leave it out")
-    if further:
-        from lightning import Trainer
-
-        check_arguments("trainer", further, Trainer, {"num_nodes": Count})

@@ -5,7 +5,6 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
@@ -18,13 +17,12 @@ from attnprobe.results.directory import (
     WEIGHTS,
     examples_file,
 )
-from attnprobe.results.files import write_atomically, write_text
+from attnprobe.results.files import records_of, write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.collecting import PredictionCollector
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.logger import NamedWandbLogger, Progress
-from attnprobe.runs.prepare import input_records
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.training import fit, predict
 
@@ -67,7 +65,9 @@ def train(
     write_text(OmegaConf.to_yaml(settings.config), directory.place(CONFIG))
     directory.place(PIPELINE)
     data.pipeline.save(directory.place(VOCABULARY).parent)
-    write_atomically(directory.place(WEIGHTS), lambda path: save_file(separate(classifier), path))
+    # those that share memory copied: a file of safetensors holds each once
+    weights = {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
+    write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
     predictions = {split: PredictionCollector(number) for number, split in enumerate(UNTESTED)}
     predict(classifier, data, hardware=settings.config["trainer"], callbacks=list(predictions.values()))
     for split, collector in predictions.items():
@@ -75,14 +75,9 @@ def train(
     trained = {
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,
-        "inputs": input_records(data),
+        "inputs": records_of(data.input_files()),
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "curve": curve,
     }
     return directory.finish_training(trained)
-
-
-def separate(classifier: TrainedModel) -> dict[str, Tensor]:
-    """The weights, those that share memory copied: a file of safetensors holds each once."""
-    return {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
