@@ -36,8 +36,9 @@ def locked(directory: Path) -> Iterator[None]:
     """
     directory = directory.resolve()  # one lock for one place, by whatever name it is reached
     OwnRunDirectory(directory).refuse_foreign()
-    path, descriptors = directory / LOCK, []
-    found_empty = directory.is_dir() and not os.listdir(directory)
+    path, descriptors, found_empty = directory / LOCK, [], False
+    with suppress(OSError):
+        found_empty = not os.listdir(directory)
 
     def sign(descriptor: int) -> None:
         descriptors.append(descriptor)
