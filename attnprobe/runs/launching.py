@@ -47,7 +47,6 @@ class Job:
         name: for people.
         command: program and arguments.
         log: file that its standard output and error are appended to.
-        after: numbers of earlier jobs of the same list that must have succeeded first.
         directory: its run directory; jobs of one directory never run at the same time. None: not known, or none.
         done: everything it asks for is there already, and it is not started.
     """
@@ -55,7 +54,6 @@ class Job:
     name: str
     command: Sequence[str]
     log: Path
-    after: tuple[int, ...] = ()
     directory: Path | None = None
     done: bool = False
 
@@ -65,13 +63,13 @@ class Outcome:
     """How a job ended.
 
     Attributes:
-        status: the process's exit status; negative: the signal that ended it; None: never started.
+        status: the process's exit status; negative: the signal that ended it.
         seconds: from its start to its end.
         error: one line that says what went wrong; empty where nothing did.
     """
 
     job: Job
-    status: int | None
+    status: int
     seconds: float = 0.0
     error: str = ""
 
@@ -83,18 +81,18 @@ class Outcome:
     @property
     def why(self) -> str:
         """`(status 2) after 3 s: attnprobe: seed=x`, of one that failed."""
-        status = "" if self.status is None or self.status < 0 else f"(status {self.status}) "
-        return self.error if self.status is None else f"{status}after {self.seconds:.0f} s: {self.error}"
+        status = "" if self.status < 0 else f"(status {self.status}) "
+        return f"{status}after {self.seconds:.0f} s: {self.error}"
 
 
 def run_jobs(
     jobs: Sequence[Job], places: "Places", on_end: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
-    """Run jobs in the order given, as far as `after` and `directory` allow. Ctrl-C, SIGTERM and SIGHUP end the running jobs
-    before this returns by an exception.
+    """Run jobs in the order given, as far as `directory` allows. Ctrl-C, SIGTERM and SIGHUP end the running jobs before this
+    returns by an exception.
 
     Args:
-        jobs: all of them.
+        jobs: all of them; none needs another.
         places: this `Machine` or a `Cluster`.
         on_end: called with every outcome, as it comes.
 
@@ -102,20 +100,12 @@ def run_jobs(
         one outcome per job, in the order of the jobs.
 
     Raises:
-        ValueError: a job comes after one that is not before it in the list.
         KeyboardInterrupt: Ctrl-C.
         Ended: SIGTERM or SIGHUP; a SystemExit whose code is 128 + the signal's number.
     """
-    for number, job in enumerate(jobs):
-        if bad := [other for other in job.after if not 0 <= other < number]:
-            raise ValueError(f"job {number} ({job.name}) comes after {bad}: expected numbers of earlier jobs")
     outcomes = {number: Outcome(job, 0) for number, job in enumerate(jobs) if job.done}
     running: dict[int, tuple[int, _Process | _Submitted, float]] = {}
     free, told = list(range(places.count)), time.monotonic()
-
-    def end(number: int, outcome: Outcome) -> None:
-        outcomes[number] = outcome
-        on_end(outcome)
 
     with ended_by_signals(("SIGTERM", "SIGHUP")):
         try:
@@ -124,9 +114,7 @@ def run_jobs(
                     if number in outcomes or number in running:
                         continue
                     busy = {jobs[other].directory for other in running} - {None}
-                    if failed := [one for one in job.after if one in outcomes and not outcomes[one].succeeded]:
-                        end(number, Outcome(job, None, error=f"not run: it needs {jobs[failed[0]].name}"))
-                    elif free and job.directory not in busy and all(one in outcomes for one in job.after):
+                    if free and job.directory not in busy:
                         place = free.pop(0)
                         running[number] = (place, places.start(job, place), time.monotonic())
                 before = len(running)
@@ -135,7 +123,8 @@ def run_jobs(
                         del running[number]
                         free.append(place)
                         error = "" if status == 0 else last_error(jobs[number].log, status)
-                        end(number, Outcome(jobs[number], status, time.monotonic() - began, error))
+                        outcomes[number] = Outcome(jobs[number], status, time.monotonic() - began, error)
+                        on_end(outcomes[number])
                 if time.monotonic() - told > TOLD_SECONDS:
                     told = time.monotonic()
                     if queue := places.waiting():
@@ -217,10 +206,6 @@ class Machine:
     def __init__(self, workers: int | None = None, gpus: Sequence[str] = (), cores: int | None = None) -> None:
         cores = usable_cores() if cores is None else cores
         self.count = (len(gpus) or max(1, cores // 2)) if workers is None else workers
-        if self.count < 1:
-            raise UserError(
-                f"launcher.workers={workers}: expected at least 1, or null for what the machine has room for"
-            )
         self.threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(max(1, cores // self.count))}
         self.gpus = list(gpus)
         cards = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}"
@@ -317,8 +302,6 @@ class Cluster:
             raise UserError(
                 "launcher=submitit needs submitit, which is not installed: pip install 'attnprobe[slurm]'"
             ) from None
-        if workers < 1:
-            raise UserError(f"launcher.workers={workers}: expected at least 1")
         self.count, self.on_slurm = workers, cluster == "slurm"
         self.poll_seconds = 5.0 if self.on_slurm else 0.1
         self.words = f"{cluster} through submitit, at most {workers} at a time"
@@ -566,8 +549,7 @@ def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
     failed = [outcome for outcome in outcomes if not outcome.succeeded]
     for outcome in failed:
         say(f"FAILED {outcome.job.name} {outcome.why}")
-        if outcome.status is not None:
-            say(f"       log: {outcome.job.log}")
+        say(f"       log: {outcome.job.log}")
     if failed:
         say("the same command again runs what is missing")
     if len(failed) < len(outcomes):

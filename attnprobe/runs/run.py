@@ -48,7 +48,7 @@ from attnprobe.runs.playground import PlaygroundCollector, chosen
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
 from attnprobe.runs.tables import write_tables
-from attnprobe.runs.training import test
+from attnprobe.runs.training import listen
 from attnprobe.runs.weights import train
 
 
@@ -150,12 +150,8 @@ def carry_out(
     predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
-    test(
-        classifier,
-        data,
-        hardware=config["trainer"],
-        callbacks=[forecast, examining, predictions, playground, Progress(title)],
-    )
+    listeners = [forecast, examining, predictions, playground, Progress(title)]
+    listen(classifier, data, SPLIT, hardware=config["trainer"], callbacks=listeners)
 
     rows = {
         "training": whole_rows(

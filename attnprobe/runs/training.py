@@ -6,7 +6,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -210,30 +210,6 @@ def fit(
     return int(checkpoint["epoch"]), curve.epochs
 
 
-ONE_PASS: dict[str, Any] = {
-    "devices": 1,
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_model_summary": False,
-    "use_distributed_sampler": False,
-}
-"""A trainer's settings for a pass that only listens."""
-
-
-def predict(
-    classifier: TrainedModel, data: TextDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
-) -> None:
-    """One pass over the splits that no probe examines, with the callbacks listening, on one device whatever trained it."""
-    with quiet_lightning(), memory_unfilled():
-        trainer = Trainer(
-            accelerator=hardware["accelerator"],
-            callbacks=callbacks,
-            enable_progress_bar=False,
-            **ONE_PASS | processes(),
-        )
-        trainer.predict(classifier, data.predict_dataloader(), return_predictions=False)
-
-
 def leave_process_group(trainer: Trainer) -> None:
     """After a training on several devices the first process continues alone; the others have done their part and leave.
 
@@ -267,16 +243,32 @@ def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
         classifier.float()
 
 
-def test(
-    classifier: TrainedModel, data: TextDataModule, *, hardware: dict[str, Any], callbacks: list[Callback]
+def listen(
+    classifier: TrainedModel,
+    data: TextDataModule,
+    split: str,
+    *,
+    hardware: dict[str, Any],
+    callbacks: list[Callback],
 ) -> None:
-    """One pass over the test split with the probes listening, on one device whatever trained the model."""
-    with quiet_lightning(), memory_unfilled(), examined_precisely(classifier):
+    """One pass with the callbacks listening, on one device whatever trained the model: over the `test` split with the probes
+    among them, or over the splits that no probe examines (`predict`)."""
+    is_test = split == "test"
+    with quiet_lightning(), memory_unfilled(), examined_precisely(classifier) if is_test else nullcontext():
         trainer = Trainer(
             # Apple's GPUs have no float64
-            accelerator="cpu" if torch.backends.mps.is_available() else hardware["accelerator"],
-            inference_mode=False,  # under inference mode no probe could differentiate anything
+            accelerator="cpu" if is_test and torch.backends.mps.is_available() else hardware["accelerator"],
+            inference_mode=not is_test,  # under inference mode no probe could differentiate anything
             callbacks=callbacks,
-            **ONE_PASS | processes(),
+            enable_progress_bar=is_test,
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            **processes(),
         )
+        if not is_test:
+            trainer.predict(classifier, data.predict_dataloader(), return_predictions=False)
+            return
         trainer.test(classifier, data.test_dataloader(), verbose=False)

@@ -24,7 +24,7 @@ from attnprobe.runs.collecting import PredictionCollector
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.logger import NamedWandbLogger, Progress
 from attnprobe.runs.settings import Settings
-from attnprobe.runs.training import fit, predict
+from attnprobe.runs.training import fit, listen
 
 
 def train(
@@ -69,7 +69,7 @@ def train(
     weights = {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
     write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
     predictions = {split: PredictionCollector(number) for number, split in enumerate(UNTESTED)}
-    predict(classifier, data, hardware=settings.config["trainer"], callbacks=list(predictions.values()))
+    listen(classifier, data, "predict", hardware=settings.config["trainer"], callbacks=list(predictions.values()))
     for split, collector in predictions.items():
         collector.write(data.splits[split], directory.place(examples_file(split)))
     trained = {

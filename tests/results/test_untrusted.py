@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from attnprobe.core.errors import UserError
-from attnprobe.results.files import DamagedRun, inside, read_json, read_sealed, read_yaml, record_of
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import DamagedRun, read_json, read_sealed, read_yaml, record_of, write_sealed
 from attnprobe.runs.settings import Settings
 from tests.runs import composed
 
@@ -135,6 +135,6 @@ def test_settings_are_read_as_a_run_writes_them(tmp_path, overrides):
 def test_listed_files_lie_within_the_run(tmp_path, name):
     (tmp_path / "link").symlink_to("/etc")
     (tmp_path / "file").symlink_to("/etc/passwd")
-    with pytest.raises(UserError, match=r"manifest\.json names the file"):
-        inside(tmp_path, name, tmp_path / "manifest.json")
-    assert inside(tmp_path, "tables/a.parquet", tmp_path / "manifest.json") == tmp_path / "tables" / "a.parquet"
+    write_sealed({"files": {name: {"sha256": "", "bytes": 0}}}, tmp_path / "manifest.json")
+    with pytest.raises(DamagedRun, match=r"manifest\.json names the file"):
+        RunDirectory(tmp_path).manifest()

@@ -21,31 +21,19 @@ from tests.running.hostile import calls, campaign
 from tests.runs import composed, seal, small_run
 
 TOUCH = "{_target_: pathlib.Path.touch, self: {_target_: pathlib.Path, _args_: [PWNED]}}"
-DECODED = {
-    "_target_": "attnprobe.report.page.browser.base64.b64decode",
-    "s": "gASVAAAAAA==",
-}
 PAYLOADS = {
     "shell": {"_target_": "torch.utils.collect_env.run", "command": "touch PWNED"},
-    "pickle file": {"_target_": "torch.load", "f": "PWNED", "weights_only": False},
     "pickle within": {
         "_target_": "torch.load",
-        "f": {"_target_": "torch.serialization.io.BytesIO", "initial_bytes": DECODED},
+        "f": {
+            "_target_": "torch.serialization.io.BytesIO",
+            "initial_bytes": {"_target_": "base64.b64decode", "s": "gA=="},
+        },
         "weights_only": False,
     },
-    "serialization": {"_target_": "torch.serialization.load", "f": "PWNED"},
-    "hub": {"_target_": "torch.hub.load", "repo_or_dir": ".", "model": "x", "source": "local"},
-    "library": {"_target_": "torch.ops.load_library", "path": "PWNED.so"},
-    "script": {"_target_": "torch.distributed.run.run_script_path", "training_script": "PWNED.py"},
-    "url": {"_target_": "torch.utils.model_zoo.load_url", "url": "file:///PWNED"},
     "process": {"_target_": "attnprobe.runs.launching._Process", "command": ["touch", "PWNED"]},
-    "command": {"_target_": "attnprobe.runs.launching.RemoteJob.__call__", "self": {"_target_": "x.y"}},
-    "write": {"_target_": "attnprobe.results.files.write_json", "content": 1, "path": "PWNED"},
-    "delete": {"_target_": "attnprobe.runs.prepare.discard", "directory": "."},
     "created": "${oc.create:'" + TOUCH + "'}",
-    "decoded": "${oc.decode:'" + TOUCH + "'}",
     "environment": "${oc.env:SECRET_TOKEN}",
-    "block list": {"_target_": "os.system", "command": "touch PWNED"},
     "wrong base": {"_target_": "attnprobe.models.decoders.LinearDecoder", "_partial_": True},
 }
 SPOTS = (
