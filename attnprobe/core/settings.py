@@ -112,12 +112,6 @@ def arguments(kind: type) -> Mapping[str, inspect.Parameter]:
     }
 
 
-@cache
-def is_open_ended(kind: type) -> bool:
-    """Whether a class takes any other argument (`**kwargs`)."""
-    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values())
-
-
 def check_arguments(place: str, given: Mapping[str, Any], kind: type, limits: Mapping[str, Any] | None = None) -> None:
     """Refuse arguments that a class does not take, or whose values it does not.
 
@@ -132,7 +126,8 @@ def check_arguments(place: str, given: Mapping[str, Any], kind: type, limits: Ma
     """
     known = arguments(kind)
     types = {name: setting_type(one.annotation) for name, one in known.items()} | dict(limits or {})
-    check_settings(place, given, types, others=is_open_ended(kind))
+    open_ended = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values())
+    check_settings(place, given, types, others=open_ended)
 
 
 def check_settings(place: str, given: Mapping[str, Any], known: Mapping[str, Any], *, others: bool = False) -> None:

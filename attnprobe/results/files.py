@@ -241,8 +241,13 @@ def write_atomically(path: Path, write: Any) -> None:
     # what writes of this file left whose process was killed. Processes are those of this machine: of two machines that write
     # one file at the same time, one may be told that its file is gone
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        if is_partial_of(path.name, left) and not _is_running(int(left.name.split(".")[-2])):
-            left.unlink(missing_ok=True)
+        if is_partial_of(path.name, left):
+            try:
+                os.kill(int(left.name.split(".")[-2]), 0)
+            except (ProcessLookupError, OverflowError):
+                left.unlink(missing_ok=True)
+            except PermissionError:  # somebody else's, and at work
+                pass
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
@@ -251,16 +256,6 @@ def write_atomically(path: Path, write: Any) -> None:
         synchronise(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
 
 
 def synchronise(path: Path) -> None:

@@ -124,21 +124,18 @@ def frame_of(tables: Iterable[pa.Table]) -> pd.DataFrame:
     Returns:
         The columns of `SITED`; the text columns are categories: those that occur, sorted.
     """
-    rows = pa.concat_tables([SITED.empty_table(), *map(_with_site, tables)]).unify_dictionaries().combine_chunks()
+    with_site = [SITED.empty_table()]
+    for table in tables:
+        if SITE not in table.column_names:  # its numbers are about the model's own attention
+            none = pa.repeat(pa.scalar(0, pa.int32()), table.num_rows)
+            own = pa.DictionaryArray.from_arrays(none, pa.array([""], pa.string()))
+            table = table.append_column(SITED.field(SITE), own)
+        with_site.append(table)
+    rows = pa.concat_tables(with_site).unify_dictionaries().combine_chunks()
     frame = rows.to_pandas()
     for name in (field.name for field in SITED if pa.types.is_dictionary(field.type)):
         frame[name] = frame[name].cat.set_categories(sorted(frame[name].unique()))
     return frame
-
-
-def _with_site(table: pa.Table) -> pa.Table:
-    """A table with the column `site`, empty where it had none: its numbers are about the model's own attention."""
-    if SITE in table.column_names:
-        return table
-    own = pa.DictionaryArray.from_arrays(
-        pa.repeat(pa.scalar(0, pa.int32()), table.num_rows), pa.array([""], pa.string())
-    )
-    return table.append_column(SITED.field(SITE), own)
 
 
 IMPORTANCES = "importances"
@@ -326,7 +323,13 @@ class Rows:
             for group in self.groups(identity):
                 rows += group.num_rows
                 undefined += pc.sum(pc.is_nan(group["value"])).as_py() or 0
-                _widen(extremes, group)
+                for name in pc.unique(group["metric"].cast(pa.string())).to_pylist():
+                    extremes.setdefault(name, None)
+                known = group.select(["metric", "value"]).filter(pc.invert(pc.is_nan(group["value"])))
+                ends = known.group_by("metric", use_threads=False).aggregate([("value", "min"), ("value", "max")])
+                for end in ends.to_pylist():
+                    low, high = extremes[end["metric"]] or (np.inf, -np.inf)
+                    extremes[end["metric"]] = min(low, end["value_min"]), max(high, end["value_max"])
                 yield group
 
         write_groups(self.schema, counted(), path)
@@ -348,7 +351,11 @@ class Rows:
         count = 0
         for metric, site in sorted(self.columns):
             for owner, step, value in self.columns[metric, site].lists():
-                waiting.append(_group(identity | {"metric": metric, SITE: site}, owner, step, value))
+                names = identity | {"metric": metric, SITE: site}
+                same = {name: pa.repeat(names[name], len(owner)) for name in (*IDENTITY, "metric", SITE)}
+                # NaN = no step = null; a value of NaN stays: an undefined number is reported, not missing
+                own = {"example_id": owner, "step": pa.array(step, from_pandas=True), "value": value}
+                waiting.append(pa.table(same | own))
                 count += len(value)
                 if count >= ROW_GROUP:
                     together, full = pa.concat_tables(waiting), count - count % ROW_GROUP
@@ -361,24 +368,6 @@ class Rows:
     def _encoded(self, group: pa.Table) -> pa.Table:
         """With dictionaries that hold the names that occur, so that a file's bytes depend on its rows alone."""
         return group.combine_chunks().select(self.schema.names).cast(self.schema)
-
-
-def _group(names: Mapping[str, Any], owner: np.ndarray, step: np.ndarray, value: np.ndarray) -> pa.Table:
-    """Rows of one metric and site as a table; the names are the same in all of them."""
-    same = {name: pa.repeat(names[name], len(owner)) for name in (*IDENTITY, "metric", SITE)}
-    # NaN = no step = null; a value of NaN stays: an undefined number is reported, not missing
-    return pa.table(same | {"example_id": owner, "step": pa.array(step, from_pandas=True), "value": value})
-
-
-def _widen(extremes: Extremes, group: pa.Table) -> None:
-    """Take the smallest and the largest numbers of these rows, by metric, into `extremes`."""
-    for name in pc.unique(group["metric"].cast(pa.string())).to_pylist():
-        extremes.setdefault(name, None)
-    known = group.select(["metric", "value"]).filter(pc.invert(pc.is_nan(group["value"])))
-    ends = known.group_by("metric", use_threads=False).aggregate([("value", "min"), ("value", "max")])
-    for end in ends.to_pylist():
-        low, high = extremes[end["metric"]] or (np.inf, -np.inf)
-        extremes[end["metric"]] = min(low, end["value_min"]), max(high, end["value_max"])
 
 
 def check_positions(

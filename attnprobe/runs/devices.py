@@ -40,17 +40,3 @@ def is_worker_rank() -> bool:
     """Whether this is one of the processes that Lightning started in addition to the first one, to train on several devices.
     The first alone claims the run directory, writes and examines."""
     return int(os.environ.get("LOCAL_RANK", 0)) > 0
-
-
-def refuse_several_tasks() -> None:
-    """A run is one process, which starts those of its other devices itself.
-
-    Raises:
-        UserError: `srun` started this command several times.
-    """
-    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-    if tasks.isdigit() and int(tasks) > 1:
-        raise UserError(
-            f"srun started this command {tasks} times (--ntasks={tasks}), and a run is one process: expected --ntasks=1. "
-            f"For several devices ask for them with --gpus-per-node, and set trainer.devices, which starts their processes"
-        )

@@ -204,7 +204,8 @@ class Machine:
     poll_seconds = 0.1
 
     def __init__(self, workers: int | None = None, gpus: Sequence[str] = (), cores: int | None = None) -> None:
-        cores = usable_cores() if cores is None else cores
+        if cores is None:  # macOS does not say which
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.count = (len(gpus) or max(1, cores // 2)) if workers is None else workers
         self.threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(max(1, cores // self.count))}
         self.gpus = list(gpus)
@@ -375,14 +376,6 @@ def _asked_of(*command: str) -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS
-        return os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:

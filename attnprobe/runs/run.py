@@ -1,5 +1,6 @@
 """One run, top to bottom: settings → data → model → fit → test with probes → tables → figures → manifest."""
 
+import os
 import platform
 import time
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
 from attnprobe.runs.collecting import PredictionCollector
-from attnprobe.runs.devices import is_worker_rank, refuse_several_tasks
+from attnprobe.runs.devices import is_worker_rank
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
 from attnprobe.runs.logger import Progress, tracked
@@ -82,7 +83,12 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             f"experiment={config.experiment} is a study of several runs: start it with `python -m attnprobe "
             f"+experiment={config.experiment}`, or with attnprobe.runs.studies.carry_out_study"
         )
-    refuse_several_tasks()
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks.isdigit() and int(tasks) > 1:
+        raise UserError(
+            f"srun started this command {tasks} times (--ntasks={tasks}), and a run is one process: expected --ntasks=1. "
+            f"For several devices ask for them with --gpus-per-node, and set trainer.devices, which starts their processes"
+        )
     settings = Settings.of(config)
     directory = settings.directory
     policy = settings.config["on_finished"] or ("skip" if sweep else "error")
