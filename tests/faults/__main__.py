@@ -19,7 +19,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch: a process with threads cann
 
 from tests.faults.campaign import as_json, at_once, carried_out
 from tests.faults.operations import KINDS
-from tests.faults.processes import FRESH, adopt_orphans
+from tests.faults.processes import adopt_orphans
 from tests.faults.scenarios import SCENARIOS
 
 AT_ONCE, TWICE = ("run", "sweep", "study"), 3
@@ -38,14 +38,8 @@ def main() -> None:
     parser.add_argument(
         "--list", type=Path, help="write every finding into this file as it comes, one JSON object a line"
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="an interpreter for every command instead of a fork: ten times slower"
-    )
     asked = parser.parse_args()
-    if asked.fresh:
-        os.environ[FRESH] = "1"
-    else:
-        import_everything()
+    import_everything()
     with tempfile.TemporaryDirectory() as name:
         path = asked.list or Path(name) / "findings"
         path.write_text("")

@@ -6,7 +6,6 @@ Linux only: the harness becomes the parent of every orphan, so that it sees the 
 import atexit
 import ctypes
 import os
-import pickle
 import runpy
 import signal
 import sys
@@ -22,9 +21,6 @@ from hydra.core.global_hydra import GlobalHydra
 from tests.faults.operations import Fault, watch
 from tests.faults.scenarios import Command
 
-ROOT = Path(__file__).parent.parent.parent
-FRESH = "ATTNPROBE_FRESH"
-"""Set in the environment: every command gets an interpreter of its own instead of a fork."""
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = 3600
 """Seconds after which a process that has not ended, however slow the machine, is ended by SIGALRM, and that is reported."""
@@ -61,8 +57,7 @@ def together(commands: Sequence[tuple[Command, Path]], folder: Path, fault: Faul
     for one, log in commands:
         for old in log.parent.glob(f"{log.name}*"):
             old.unlink()
-        start = interpreted if FRESH in os.environ else forked
-        pids.append(start(partial(within, one, folder, log, fault)))
+        pids.append(forked(partial(within, one, folder, log, fault)))
     ended: dict[int, int] = {}
     while True:  # orphans as well: they end with the command, or by themselves
         try:
@@ -110,14 +105,6 @@ def forked(body: Callable[[], None]) -> int:
             sys.stderr.flush()
         finally:
             os._exit(status)
-
-
-def interpreted(body: Callable[[], None]) -> int:
-    """The number of a new interpreter that does this and ends: what a fork is compared with."""
-    code = "import sys, pickle; pickle.loads(bytes.fromhex(sys.argv[1]))()"
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    arguments = [sys.executable, "-c", code, pickle.dumps(body).hex()]
-    return os.posix_spawn(sys.executable, arguments, os.environ | {"PYTHONPATH": path})
 
 
 def within(one: Command, folder: Path, log: Path, fault: Fault | None) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.campaign import Finding, unclear
-from tests.faults.operations import KINDS, Fault
+from tests.faults.campaign import unclear
+from tests.faults.operations import Fault
 from tests.faults.processes import Ending
-from tests.faults.states import counted, state, without_times
+from tests.faults.states import state, without_times
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -57,15 +57,6 @@ def test_a_page_is_compared_but_for_its_times(tmp_path):
     assert state(tmp_path) != before
 
 
-def test_a_table_counts_with_its_settings_and_its_bytes(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"tables": {"a": {"file": "a", "settings": {"samples": 3}}}}')
-    assert [digest for _, _, digest in counted(tmp_path)] == ["missing"]
-    (tmp_path / "a").write_text("three")
-    three = counted(tmp_path)
-    (tmp_path / "a").write_text("four")
-    assert not counted(tmp_path) & three
-
-
 @pytest.mark.parametrize(
     ("kind", "status", "output", "short"),
     [
@@ -81,10 +72,3 @@ def test_a_table_counts_with_its_settings_and_its_bytes(tmp_path):
 )
 def test_last_words_that_fall_short_are_found(kind, status, output, short):
     assert bool(list(unclear(Ending(status, output, {}), Fault(kind, 0)))) is short
-
-
-def test_every_kind_has_an_expected_status():
-    from tests.faults.campaign import STATUS
-
-    assert set(STATUS) == set(KINDS)
-    assert Finding("run", Fault("kill", 0), "open").wrong == ()

@@ -61,7 +61,7 @@ def killed(folder, *arguments, after):
         return len(list(folder.glob("runs/*/*/manifest.json")))
 
     def begun():
-        return len(list(folder.glob("runs/*/*/config.yaml")))
+        return len(list(folder.glob("runs/*/*/.attnprobe")))
 
     process = start(folder, *arguments)
     wait_for(lambda: (finished() >= after and begun() > finished()) or process.poll() is not None)
@@ -110,38 +110,13 @@ def test_the_members_of_a_study_are_jobs_where_a_launcher_is_named(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_data_sets_three_encoders_two_attentions_two_seeds(tmp_path):
-    """Killed three times on the way, the sweep ends with the tables of one that nobody touched."""
-    for name, seed in {"red": 1, "blue": 2}.items():
-        path = tmp_path / "conf" / "data" / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"defaults: [testbed, _self_]\nname: {name}\nsource:\n  seed: {seed}\n")
-    sweep = [
-        "--config-dir", str(tmp_path / "conf"), "-m", *SMALL, "launcher.workers=2", "probe=[permutation,single_weight]",
-        "data=red,blue", "model=lstm,cnn,average", "model/attention=additive,dot", "seed=1,2",
-    ]  # fmt: skip
-    for name in ("touched", "untouched"):
-        (tmp_path / name).mkdir()
-    for after in (1, 7, 16):
-        assert after <= killed(tmp_path / "touched", *sweep, after=after) < 24
-    status, output = finish(tmp_path / "touched", *sweep)
-    assert status == 0, output
-    status, output = finish(tmp_path / "untouched", *sweep)
-    assert status == 0, output
-    assert "24 jobs: 0 done, 24 to run on 2 CPU workers; logs in runs/logs\n" in output
-    expected = content(tmp_path / "untouched" / "runs")
-    assert len(expected) > 24 * 5
-    assert content(tmp_path / "touched" / "runs") == expected
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "ended by SIGTERM")]
 )
 def test_a_signal_ends_the_jobs_and_says_how_to_go_on(tmp_path, number, status, word):
     process = start(tmp_path, "-m", *SMALL, "seed=0,1,2", "launcher.workers=2")
     try:
-        wait_for(lambda: list(tmp_path.glob("runs/*/*/config.yaml")) or process.poll() is not None)
+        wait_for(lambda: list(tmp_path.glob("runs/*/*/.attnprobe")) or process.poll() is not None)
         process.send_signal(number)
         assert process.wait() == status
     finally:

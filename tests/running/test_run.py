@@ -1,5 +1,6 @@
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -188,22 +189,6 @@ def test_a_killed_training_is_redone(tmp_path, finished):
     assert files(target) == files(finished)
 
 
-def test_data_that_changed_under_a_finished_run_is_refused(tmp_path):
-    path = tmp_path / "reviews.csv"
-    lines = [f"{word} film number {i},{int(word == 'good')}" for i in range(40) for word in ("good", "bad")]
-    path.write_text("\n".join(["text,label", *lines]))
-    small = ["data=files", f"data.path={path}", "data.embedding_size=8", "training.epochs=1"]
-
-    def config(probe):
-        place = f"output={tmp_path / 'runs'}"
-        return composed(*small, f"probe={probe}", place, "trainer.accelerator=cpu", "figures=false")
-
-    run(config("[permutation]"))
-    path.write_text("\n".join(["text,label", *lines[:-10]]))
-    with pytest.raises(UserError, match="trained on other data"):
-        run(config("[permutation,adversarial]"))
-
-
 def test_probing_leaves_the_saved_weights_and_the_logger_csv_is_written(tmp_path):
     directory = run(small_run(tmp_path, "logger=csv"))
     curves = pd.read_csv(directory / "training" / "metrics.csv")
@@ -216,38 +201,33 @@ def test_probing_leaves_the_saved_weights_and_the_logger_csv_is_written(tmp_path
     assert torch.get_default_dtype() == torch.float32
 
 
-@pytest.mark.parametrize("probe", ["single_weight", "erasure"])
-def test_what_a_probe_refuses_is_refused_before_training(tmp_path, monkeypatch, probe):
-    path = tmp_path / "labels.jsonl"
+def several_labels(folder, *overrides):
     rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
-    path.write_text("\n".join(map(json.dumps, rows)))
+    (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    small = ["data=files", f"data.path={folder / 'labels.jsonl'}", "data.multi_label=true", "data.embedding_size=8"]
+    return composed(*small, "training.epochs=1", f"output={folder / 'runs'}", "trainer.accelerator=cpu", *overrides)
+
+
+@pytest.mark.parametrize(
+    ("make", "overrides", "message"),
+    [
+        (several_labels, ["probe=[single_weight]"], "probe single_weight asks when one decision flips"),
+        (several_labels, ["probe=[erasure]"], "probe erasure asks when one decision flips"),
+        (several_labels, ["training=serrano", "probe=[]"], "=accuracy is not measured .* selection_metric=exact_match"),
+        (partial(small_run, probes="[permutation,leave_one_out]"), ["model=hanrnn", "data.sentences=rule"],
+         "probe leave_one_out is about single words"),
+    ],
+)  # fmt: skip
+def test_what_does_not_suit_is_refused_before_training(tmp_path, monkeypatch, make, overrides, message):
     monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
-    small = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training.epochs=1"]
-    config = composed(*small, f"probe=[{probe}]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu")
-    with pytest.raises(UserError, match=f"probe {probe} asks when one decision flips"):
-        run(config)
+    with pytest.raises(UserError, match=message):
+        run(make(tmp_path, *overrides))
 
 
-@pytest.mark.parametrize("metric", [None, "exact_match"])
-def test_a_recipe_that_chooses_by_accuracy_is_refused_before_training_on_several_labels(tmp_path, monkeypatch, metric):
-    path = tmp_path / "labels.jsonl"
-    rows = [{"text": f"word{n % 7} and more", "label": [["a"], ["b"], ["a", "b"]][n % 3]} for n in range(60)]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    small = ["data=files", f"data.path={path}", "data.multi_label=true", "data.embedding_size=8", "training=serrano"]
-    small += ["training.epochs=1", "probe=[]", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu"]
-    if metric is None:
-        monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
-        with pytest.raises(UserError, match=r"=accuracy is not measured .* set .*selection_metric=exact_match"):
-            run(composed(*small))
-    else:
-        directory = run(composed(*small, f"training.recipe.selection_metric={metric}"))
-        assert "validation_exact_match" in set(read_results(directory, "training")["metric"])
-
-
-def test_a_probe_of_words_is_refused_before_a_model_of_sentences_is_trained(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "train", lambda *_: pytest.fail("it was trained"))
-    with pytest.raises(UserError, match="probe leave_one_out is about single words"):
-        run(small_run(tmp_path, "model=hanrnn", "data.sentences=rule", probes="[permutation,leave_one_out]"))
+def test_an_epoch_of_several_labels_is_chosen_by_what_is_measured(tmp_path):
+    chosen = "training.recipe.selection_metric=exact_match"
+    directory = run(several_labels(tmp_path, "training=serrano", "probe=[]", chosen))
+    assert "validation_exact_match" in set(read_results(directory, "training")["metric"])
 
 
 def test_changed_inputs_are_never_done(tmp_path):

@@ -49,14 +49,6 @@ def binary(path):
     return written(path, [*((text, "good") for text in good), *((text, "bad") for text in bad)])
 
 
-def five_uneven(path):
-    draw = random.Random(0)
-    rows = []
-    for stars, count in zip("12345", (8, 10, 20, 30, 90), strict=True):
-        rows += [(text, stars) for text in texts([f"star{stars}", f"grade{stars}"], count, draw)]
-    return written(path, rows)
-
-
 def with_holes(path):
     words = {"да": ["прекрасно", "чудесно", "素晴らしい"], "нет": ["ужасно", "скучно", "退屈な"]}
     draw = random.Random(0)
@@ -65,7 +57,7 @@ def with_holes(path):
     return written(path, rows)
 
 
-@pytest.mark.parametrize("shape", [binary, five_uneven, with_holes])
+@pytest.mark.parametrize("shape", [binary, with_holes])
 def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     reads = []
     load = FileSource.load
@@ -91,8 +83,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
     base = RunDirectory(directory / content["members"][0]["directory"]).manifest()
-    expected = {"binary": 2, "five_uneven": 5, "with_holes": 2}[shape.__name__]
-    assert len(base["classes"]) == expected
+    assert len(base["classes"]) == 2
     assert set(base["tables"]) >= {"permutation", "adversarial", "correlation", "single_weight", "erasure"}
     if shape is with_holes:
         dropped = {reason: 0 for count in base["counts"].values() for reason in count.get("dropped", {})}
@@ -202,16 +193,6 @@ def test_rows_are_left_out_until_the_time_suffices():
         assert not kept or planned > 60 * minutes * 0.9  # no more is left out than needed
 
 
-def test_the_verdict_is_that_of_the_tables(tmp_path):
-    path = binary(tmp_path / "reviews.csv")
-    command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
-    directory = carry_out_study([*command, f"output={tmp_path / 'runs'}", "study.probes=[adversarial]"], compose)
-    members = json.loads((directory / "study.json").read_text())["members"]
-    assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
-    base = directory / members[0]["directory"]
-    assert set(read_results(base)["probe"]) == {"training", "performance", "adversarial"}
-
-
 def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):
     path = binary(tmp_path / "reviews.csv")
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
@@ -224,4 +205,7 @@ def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):
     # as its experiment says, of which the members know nothing
     assert not compose(command).figures
     assert len(list(directory.parent.glob("*-seed*"))) == 4
+    members = json.loads((directory / "study.json").read_text())["members"]
+    assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
+    assert set(read_results(directory / members[0]["directory"])["probe"]) == {"training", "performance", "permutation"}
     assert not list(directory.parent.glob("*-seed*/figures"))
