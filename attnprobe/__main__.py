@@ -72,7 +72,8 @@ def task(config: DictConfig) -> float | None:
     end_with_pool()
     wait_briefly()
     sweep = HydraConfig.get().mode == RunMode.MULTIRUN
-    overrides = given()
+    # as they were written: one that holds `${…}` stays as it is
+    overrides = [str(one) for one in OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False) or ()]
     try:
         if without_settings(config, overrides):
             config = composed(overrides)
@@ -95,13 +96,6 @@ def task(config: DictConfig) -> float | None:
         traceback.print_exc()
         raise SystemExit(1) from None
     return None
-
-
-def given() -> list[str]:
-    """The settings of the command line as they were written: one that holds `${…}` stays as it is."""
-    written = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
-    assert isinstance(written, list)
-    return [str(one) for one in written]
 
 
 def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> float | None:

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from attnprobe.evidence.evidence import Evidence, metrics_of
 from attnprobe.evidence.statistics import over_pairs, parts_of
 from attnprobe.results.numbers import Numbers
-from attnprobe.results.pivot import by_model
 
 CRITERIA = {
     "necessity": "is attention needed at all?",
@@ -117,7 +116,7 @@ class Finding:
 def put_to_test(claims: tuple[Claim, ...], table: pd.DataFrame) -> list[Finding]:
     """Test claims on each data set and model of one probe's long table. Claims whose numbers are not there are left out."""
     tested = []
-    for (data, model), rows in by_model(table):
+    for (data, model), rows in table.groupby(["data", "model"], observed=True):
         for claim in claims:
             evidence = claim.measure(rows)
             if evidence is not None:

@@ -108,11 +108,6 @@ def splits_among(files: Iterable[str]) -> list[str]:
     return [name for file in files for name in re.findall(r"^examples/(.+)\.parquet$", file)]
 
 
-def figure_file(name: str) -> str:
-    """The name of a figure in its run."""
-    return f"figures/{name}"
-
-
 class RunDirectory:
     """One run's directory. Whatever is read through it has been compared with the manifest."""
 

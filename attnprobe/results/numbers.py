@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
-from attnprobe.results.pivot import RUN, with_classes
+from attnprobe.results.pivot import RUN, named
 from attnprobe.results.table import IMPORTANCES, Contents, Told, contents_of, frame_of, read_rows, told
 
 WHOLE_SPLITS = ("training", "performance")
@@ -53,8 +53,10 @@ class Numbers:
         return [replace(self, tables=(one,)) for one in self.tables]
 
     def named(self, classes: Sequence[Sequence[str]]) -> "Numbers":
-        """The same numbers, with the names of the classes of each run (`attnprobe.results.pivot.with_classes`)."""
-        return replace(self, attrs=with_classes(self.attrs, classes))
+        """The same numbers, with the names of the classes of each run (`attnprobe.results.pivot.named`)."""
+        frame = pd.DataFrame()
+        frame.attrs = self.attrs
+        return replace(self, attrs=named(frame, classes).attrs)
 
     def _filled(self) -> Iterator[tuple[Mapping[str, Any], str, Contents]]:
         """The tables that have rows: of which run, their probe, and what is in them."""
@@ -115,7 +117,10 @@ class Numbers:
         unstepped, with_step, ids = tuple(metrics), tuple(stepped), None if example_ids is None else list(example_ids)
         files, frames = [], []
         for table in (each[probe] for each in self.tables if probe in each):
-            plain, others = (_matching(some, _contents(table).metrics) for some in (unstepped, with_step))
+            plain, others = (
+                [name for name in _contents(table).metrics if any(fnmatchcase(name, one) for one in some)]
+                for some in (unstepped, with_step)
+            )
             if isinstance(table, Path):
                 files.append(read_rows(table, metrics=plain, with_steps=False))
                 files.append(read_rows(table, metrics=others, with_steps=True, example_ids=ids))
@@ -133,10 +138,6 @@ def _contents(table: Path | pd.DataFrame) -> Contents:
         return contents_of(table)
     identity: Any = None if table.empty else table[list(RUN)].iloc[:1].astype(object).to_dict("records")[0]
     return Contents(sorted(map(str, table["metric"].unique())), identity)
-
-
-def _matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
-    return [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
 
 
 def numbers_of(results: pd.DataFrame | Numbers) -> Numbers:

@@ -1,8 +1,7 @@
 """From the long table to what a panel shows: one wide row per example, panels per data set and model, bins."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,12 +76,6 @@ def runs_in(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[list(RUN)].drop_duplicates()
 
 
-def by_model(table: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    """The rows of each data set and model of a long table, in alphabetical order."""
-    for (data, model), rows in table.groupby(["data", "model"], observed=True):
-        yield (str(data), str(model)), rows
-
-
 def facets(rows: pd.DataFrame) -> list[Facet]:
     """Split wide rows into panels: one per data set and model, seeds pooled.
 
@@ -155,13 +148,8 @@ def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFra
         results: the long table of some runs.
         classes: the names of the classes of each run; empty where they are not known or must not be shown.
     """
-    result = results.copy(deep=False)
-    result.attrs = with_classes(results.attrs, classes)
-    return result
-
-
-def with_classes(attrs: Mapping[Any, Any], classes: Sequence[Sequence[str]]) -> dict[Any, Any]:
-    """The `attrs` of a table (see `named`)."""
     alike = len({tuple(names) for names in classes}) == 1 and classes[0]
-    kept = {key: value for key, value in attrs.items() if key != CLASSES}
-    return kept | ({CLASSES: list(classes[0])} if alike else {})
+    result = results.copy(deep=False)
+    kept = {key: value for key, value in results.attrs.items() if key != CLASSES}
+    result.attrs = kept | ({CLASSES: list(classes[0])} if alike else {})
+    return result

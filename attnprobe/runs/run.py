@@ -30,7 +30,6 @@ from attnprobe.results.directory import (
     WHOLE_SPLIT,
     RunDirectory,
     examples_file,
-    figure_file,
     table_file,
 )
 from attnprobe.results.files import DamagedRun, write_text
@@ -180,7 +179,7 @@ def carry_out(
         files = {probe: directory.file(table_file(probe)) for probe in rows}
         numbers = Numbers((files,), {IMPORTANCES: told([{"tables": tables}])})
         for path in save_figures([directory], numbers, directory.folder("figures/")):
-            directory.place(figure_file(path.name))  # its name is known only now
+            directory.place(f"figures/{path.name}")  # its name is known only now
     content = {
         "run_id": settings.run_id,
         "experiment": config["experiment"],
