@@ -38,6 +38,10 @@ def main() -> None:
     if wants_traceback():
         return task()
     os.environ |= {FULL_ERROR: "1", CATCHES: "1"}
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        stop("the working directory has been removed: change to one that exists and give the same command again")
     sys.argv[1:] = [readable(argument) for argument in sys.argv[1:]]
     try:
         return task()

@@ -113,6 +113,10 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:  # no parquet file can be opened there
+            raise UserError(f"{self.path}: the name of a run's folder is not UTF-8: rename it") from None
 
     def __repr__(self) -> str:
         return f"RunDirectory({str(self.path)!r})"

@@ -96,3 +96,8 @@ class Progress(TQDMProgressBar):
     def init_test_tqdm(self) -> Tqdm:
         """Of the probes."""
         return self._bar(self.test_title, True)
+
+    @property
+    def test_description(self) -> str:
+        """What Lightning writes before the bar of the probes."""
+        return self.test_title

@@ -296,6 +296,13 @@ def test_a_run_that_is_removed_at_its_last_moment_leaves_no_manifest_alone(tmp_p
     assert not run.is_finished
 
 
+def test_a_run_in_a_folder_whose_name_is_no_text_is_named_and_left_out(tmp_path):
+    finished_run(tmp_path / "a")
+    finished_run(tmp_path / "b").rename(tmp_path / os.fsdecode(b"b\xff"))
+    with pytest.warns(DamagedRunWarning, match="is not UTF-8: rename it"):
+        assert len(read_results(tmp_path)) == 2
+
+
 def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
     for name in ("a", "b", "c"):
         finished_run(tmp_path / name)
