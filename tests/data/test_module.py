@@ -157,11 +157,3 @@ def test_numbers_per_word_reach_the_batches_under_their_name():
 def test_an_unknown_setting_names_its_neighbour():
     with pytest.raises(UserError, match=r"data\.max_token=3: there is no such setting; did you mean max_tokens\?"):
         ready(max_token=3)
-
-
-def test_the_fingerprint_knows_what_probes_read():
-    why = {**OTHER, "why": [[True, False], [True, True]]}
-    train = {**TRAIN, "why": [None] * 4}
-    first = ready(train, why, why, rationale="why").fingerprint
-    assert ready(train, why, {**why, "why": [[False, True], [True, True]]}, rationale="why").fingerprint != first
-    assert ready(train, why, {**why, "text": ["unseen good", "bad bad"]}, rationale="why").fingerprint != first

@@ -159,13 +159,6 @@ def test_what_a_user_can_get_wrong(change, message):
         asking(**change)
 
 
-def test_fingerprint_sees_questions_and_candidates():
-    first = asking(**ASKING).fingerprint
-    assert asking(**ASKING).fingerprint == first
-    assert asking(other=OTHER | {"ask": ["Where is Mary?"]}, **ASKING).fingerprint != first
-    assert asking(other=OTHER | {"allowed": [["hall"]]}, **ASKING).fingerprint != first
-
-
 def test_missing_splits_and_pools_take_the_questions_along():
     many = {name: (values * 10)[:30] for name, values in TRAIN.items()}
     many["label"] = ["hall", "attic", "mary"] * 10
