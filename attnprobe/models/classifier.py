@@ -19,7 +19,7 @@ from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.linearised_layers import Block, Linearised, norm_of
 from attnprobe.models.trained import Recipe
 from attnprobe.models.training import TrainedModel
-from attnprobe.models.transformer import LastLayer, Layer, TransformerEncoder, last_layer
+from attnprobe.models.transformer import Layer, TransformerEncoder, last_layer
 
 
 class AttentionClassifier(TrainedModel):
@@ -239,9 +239,9 @@ class AttentionClassifier(TrainedModel):
     def linearised(self, batch: Batch) -> Linearised | str:
         if not isinstance(self.encoder, TransformerEncoder):
             return super().linearised(batch)
-        blocks, _, last = self._followed(self.encoder, batch)
+        blocks, _, (block, head, unknown, _) = self._followed(self.encoder, batch)
         first = torch.zeros(len(batch), dtype=torch.long, device=batch.ids.device)
-        return Linearised([*blocks, last.block], first, batch.mask, last.head, last.unknown)
+        return Linearised([*blocks, block], first, batch.mask, head, unknown)
 
     def states_silencing(
         self, batch: Batch, layer: int | None, part: int
@@ -251,11 +251,11 @@ class AttentionClassifier(TrainedModel):
         if not isinstance(self.encoder, TransformerEncoder):
             return super().states_silencing(batch, layer, part)
         _, states, last = self._followed(self.encoder, batch, layer, part)
-        return [*states, last.after]
+        return [*states, last[-1]]
 
     def _followed(
         self, encoder: TransformerEncoder, batch: Batch, silenced: int | None = None, part: int = 0
-    ) -> tuple[list[Block], list[Tensor], LastLayer]:
+    ) -> tuple[list[Block], list[Tensor], Any]:
         """What each of the encoder's layers does, the states before the first and after each, and the last layer; the value
         of a part is 0 in the layer that is `silenced`."""
         blocks: list[Block] = []

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Le
@@ -161,16 +161,6 @@ class PooledRowDecoder(Decoder):
         return self.output(self.norm(row + self.inner(self.before_inner(row))))
 
 
-class LastLayer(NamedTuple):
-    """The classifier's attention as the last layer, every row of which is the one that decides; the head; what is not known
-    of it (empty: nothing); and the states after it."""
-
-    block: Block
-    head: Sequence[Stage]
-    unknown: str
-    after: Float[Tensor, "batch parts hidden"]
-
-
 def last_layer(
     decoder: Decoder,
     hidden: Float[Tensor, "batch parts hidden"],
@@ -179,8 +169,9 @@ def last_layer(
     asks: bool,
     narrowed: bool,
     silent: int | None = None,
-) -> LastLayer:
-    """The classifier's attention and decoder as the last layer; a pooled row adds its own state, no other attention does.
+) -> tuple[Block, Sequence[Stage], str, Float[Tensor, "batch parts hidden"]]:
+    """The classifier's attention and decoder as the last layer, every row of which is the one that decides; the head; what is
+    not known of it (empty: nothing); and the states after it. A pooled row adds its own state, no other attention does.
 
     Args:
         asks: the attention is a pooled row's (`TransformerEncoder.asks`).
@@ -205,10 +196,10 @@ def last_layer(
             affine_of(decoder.inner[2]), norm_of(decoder.norm, after),
         )  # fmt: skip
         mixing = mixing._replace(output=affine_of(decoder.values), result=total.double())
-        return LastLayer(Block(mixing, inner), [affine_of(decoder.output)], "", decoder.norm(after))
+        return (Block(mixing, inner), [affine_of(decoder.output)], "", decoder.norm(after))
     if type(decoder) is LinearDecoder and not narrowed:
         weight, bias = affine_of(decoder.output)
         if decoder.single_logit:
             weight, bias = F.pad(weight, (0, 0, 1, 0)), F.pad(bias, (1, 0))
-        return LastLayer(Block(mixing, None), [Affine(weight, bias)], "", attended)
-    return LastLayer(Block(mixing, None), [], f"{type(decoder).__name__} is not taken apart", attended)
+        return (Block(mixing, None), [Affine(weight, bias)], "", attended)
+    return (Block(mixing, None), [], f"{type(decoder).__name__} is not taken apart", attended)
