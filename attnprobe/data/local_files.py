@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple
+from typing import Any, BinaryIO, ClassVar, Literal
 
 import datasets
 import pandas as pd
@@ -82,16 +82,8 @@ class Reading(metaclass=Checked):
                 ) from None
 
 
-class Dialect(NamedTuple):
-    """How one file is written: its encoding, the separator of its cells, and how many lines come before the header."""
-
-    encoding: str
-    separator: str
-    skipped: int = 0
-
-
-def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: None) -> Dialect:
-    """How a .csv or .tsv file is written.
+def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: None) -> tuple[str, str, int]:
+    """How a .csv or .tsv file is written: its encoding, the separator of its cells, and the lines before the header.
 
     Args:
         path: its ending says which separator is likeliest; for the messages.
@@ -113,13 +105,13 @@ def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: 
         ) from None
     first = beginning.partition("\n")[0]
     if said := re.fullmatch(r'"?sep=(.)"?;*\r?', first.removeprefix("\ufeff")):  # Excel's own way to say it
-        return Dialect(encoding, how.separator or said[1], 1)
+        return encoding, how.separator or said[1], 1
     separators = SEPARATORS[ending_of(path)]
     separator = how.separator or separator_of(beginning, separators, whole=len(beginning) < BEGINNING)
     if how.separator is None and separator != separators[0]:
         name = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars (|)"}[separator]
         tell(f"{path.name}: cells are separated by {name} (a guess; data.separator=… says otherwise)")
-    return Dialect(encoding, separator)
+    return encoding, separator, 0
 
 
 def separator_of(text: str, candidates: str, *, whole: bool) -> str:
@@ -314,29 +306,6 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
     return files
 
 
-def check_ending(path: Path) -> str:
-    """The ending of a file that can be read.
-
-    Raises:
-        UserError: unknown ending, or missing or empty file.
-    """
-    ending = ending_of(path)
-    if ending not in READABLE:
-        old = ". Save it as .xlsx" if ending in (".xls", ".ods") else ""
-        raise UserError(
-            f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}{old}"
-        )
-    if ending == ".xlsx" and find_spec("openpyxl") is None:
-        raise UserError(
-            f"{path}: reading .xlsx needs pip install 'attnprobe[excel]'; or save it in Excel as CSV UTF-8 (comma delimited)"
-        )
-    if not path.is_file():
-        raise UserError(f"{path} is not a file: expected one of {ENDINGS}")
-    if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty: expected at least one row")
-    return ending
-
-
 # a sign, digits with or without points between groups of three, a comma, decimals
 DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$"
 
@@ -355,7 +324,19 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
     Raises:
         UserError: unknown ending, missing, empty, malformed or boundless file; names the line where that can be found out.
     """
-    ending, how = check_ending(path), how or Reading()
+    ending, how = ending_of(path), how or Reading()
+    if ending not in READABLE:
+        old = ". Save it as .xlsx" if ending in (".xls", ".ods") else ""
+        raise UserError(
+            f"{path}: cannot read a file that ends in {path.suffix or 'nothing'!r}; expected {ENDINGS}{old}"
+        )
+    if ending == ".xlsx" and find_spec("openpyxl") is None:
+        raise UserError(
+            f"{path}: reading .xlsx needs pip install 'attnprobe[excel]'; or save it in Excel as CSV UTF-8 (comma delimited)"
+        )
+    opened(path).close()
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty: expected at least one row")
     try:
         if ending == ".parquet":
             rows = _read_parquet(path)
@@ -434,12 +415,10 @@ def _read_json(path: Path, content: bytes) -> datasets.Dataset:
 
 def _read_cells(path: Path, content: bytes, how: Reading, tell: Tell) -> datasets.Dataset:
     """The rows of a .csv or .tsv file; `4.5` for `4,5` in every column of which all cells are such numbers, or whole ones."""
-    dialect = dialect_of(path, content, how, tell)
-    table = _table_of(
-        path, io.BytesIO(content), sep=dialect.separator, encoding=dialect.encoding, skiprows=dialect.skipped
-    )
+    encoding, separator, skipped = dialect_of(path, content, how, tell)
+    table = _table_of(path, io.BytesIO(content), sep=separator, encoding=encoding, skiprows=skipped)
     changed = []
-    if how.decimal == "," or (how.decimal is None and dialect.separator != ","):
+    if how.decimal == "," or (how.decimal is None and separator != ","):
         for place, name in enumerate(table.column_names):
             cells = table.column(place)
             some = pc.any(pc.match_substring(cells, ",")).as_py()
@@ -497,7 +476,10 @@ def _cells_of(path: Path, sheet: Any) -> list[list[str]]:
     filled = width = 0
     sheet.reset_dimensions()  # what a file says of its size need not be true
     for number, row in enumerate(sheet.rows, 1):
-        texts = ["" if cell.value is None or cell.data_type == "e" else _as_text(cell.value) for cell in row]
+        values = [None if cell.data_type == "e" else cell.value for cell in row]
+        # a whole number has no decimals
+        values = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
+        texts = ["" if one is None else str(one) for one in values]
         while texts and not texts[-1]:
             texts.pop()
         width, filled = max(width, len(texts)), number if texts else filled
@@ -508,8 +490,3 @@ def _cells_of(path: Path, sheet: Any) -> list[list[str]]:
             )
         rows.append(texts)
     return [row + [""] * (width - len(row)) for row in rows[:filled]]
-
-
-def _as_text(value: object) -> str:
-    """A cell's value; a whole number without decimals."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -23,7 +23,7 @@ from attnprobe.data.prepare import Counts, data_fingerprint, prepared_from
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import FileSource, Source
 from attnprobe.data.teacher import Teacher
-from attnprobe.data.vocabulary import Vocabulary, first_vectors
+from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 from attnprobe.results.directory import UNTESTED
 
 COLUMNS = ("text", "label", "question", "candidates", "rationale", "annotators", "counterfactual")
@@ -164,9 +164,12 @@ class TextDataModule(metaclass=Checked):
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary that the file
         has into `counts`."""
-        matrix, known = first_vectors(self.settings.words, self.vocabulary, self.seed)
-        self.counts |= {} if known is None else {"vectors": {"vocabulary": len(self.vocabulary), "found": known}}
-        return matrix
+        words, generator = self.settings.words, torch.Generator().manual_seed(self.seed)
+        if words.vectors is None:
+            return random_vectors(len(self.vocabulary), words.embedding_size, generator)
+        matrix, found = load_vectors(words.vectors, self.vocabulary, missing=words.missing_vectors, generator=generator)
+        self.counts["vectors"] = {"vocabulary": len(self.vocabulary), "found": found}
+        return torch.from_numpy(matrix)
 
     def train_dataloader(self, rank: int = 0, processes: int = 1) -> DataLoader[Batch]:
         """Batches of similar length in random order; the order depends on (seed, epoch). Of several processes each has its

@@ -216,14 +216,28 @@ def class_numbers(
     Raises:
         UserError: the training rows have too few classes, or lack one that is named.
     """
-    training = examples["train"]
+    training, labels, column = examples["train"], settings.labels.labels, settings.columns.label
     if settings.labels.classes_from == "labels":
-        numbers, classes = class_map(settings.labels.labels, training.labels)
-        _check_classes(numbers, classes, training, settings)
+        numbers, classes = class_map(labels, training.labels)
+        seen = Counter(label for row in training.labels for label in row)
+        trained = {numbers[label] for label in seen if label in numbers}
+        least = 1 if settings.columns.multi_label else 2
+        if len(trained) < least:
+            there = ", ".join(f"{label}: {number}" for label, number in seen.most_common(8)) or "no label at all"
+            expected = "" if labels is None else f" among data.labels ({', '.join(classes)})"
+            raise UserError(
+                f"the training rows have fewer than {least} classes{expected} in the column data.label={column} "
+                f"({there}): choose another column, or other data.filters or data.labels"
+            )
+        if empty := [name for number, name in enumerate(classes) if number not in trained]:
+            raise UserError(
+                f"data.labels: no training row has the class {', '.join(empty)}; the column {column} has "
+                f"{', '.join(seen)}. Leave the class out of data.labels"
+            )
         if odd := [name for name in classes if CONTROL.search(name)]:
             raise UserError(
-                f"data.label={settings.columns.label}: the class {odd[0][:60]!r} holds a control character, which no figure "
-                f"can show: give it another name with data.labels='{{value in the data: name, …}}'"
+                f"data.label={column}: the class {odd[0][:60]!r} holds a control character, which no figure can show: give "
+                f"it another name with data.labels='{{value in the data: name, …}}'"
             )
         return numbers, classes
     if settings.labels.classes_from == "candidates":
@@ -238,27 +252,6 @@ def class_numbers(
         if len(tokens) == 1 and tokens[0] in place:
             numbers[raw] = place[tokens[0]]
     return numbers, classes
-
-
-def _check_classes(
-    numbers: Mapping[str, int], classes: Sequence[str], training: Examples, settings: DataSettings
-) -> None:
-    labels, column = settings.labels.labels, settings.columns.label
-    seen = Counter(label for row in training.labels for label in row)
-    trained = {numbers[label] for label in seen if label in numbers}
-    least = 1 if settings.columns.multi_label else 2
-    if len(trained) < least:
-        there = ", ".join(f"{label}: {number}" for label, number in seen.most_common(8)) or "no label at all"
-        expected = "" if labels is None else f" among data.labels ({', '.join(classes)})"
-        raise UserError(
-            f"the training rows have fewer than {least} classes{expected} in the column data.label={column} "
-            f"({there}): choose another column, or other data.filters or data.labels"
-        )
-    if empty := [name for number, name in enumerate(classes) if number not in trained]:
-        raise UserError(
-            f"data.labels: no training row has the class {', '.join(empty)}; the column {column} has "
-            f"{', '.join(seen)}. Leave the class out of data.labels"
-        )
 
 
 # Filters: each gives a mask over the rows, and what it counted.

@@ -150,10 +150,47 @@ class DataSettings:
     serving: Serving = field(default_factory=Serving)
 
     def __post_init__(self) -> None:
-        self._check_sentences()
-        self._check_characters()
-        self._check_answers()
-        self._check_plant()
+        columns, rules, labels, limits = self.columns, self.rules, self.labels, self.limits
+        # what needs sentences must have them
+        if rules.sentences is None and columns.rationale_kind == "sentences":
+            raise UserError("data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column")
+        for setting in ("max_sentences", "max_sentence_tokens"):
+            if rules.sentences is None and (limit := getattr(limits, setting)) is not None:
+                raise UserError(
+                    f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
+                )
+        # characters are counted in the text as it is: what changes it before or after it is cut into tokens is refused
+        changing = {"clean": list(rules.clean), "token_rules": [one for one in rules.token_rules if one not in PLACED]}
+        for setting, steps in changing.items():
+            if columns.rationale_kind == "characters" and steps:
+                raise UserError(
+                    f"data.{setting}: {steps[0]} changes the text, so that data.rationale_kind=characters can no longer be "
+                    f"counted in it: leave it out (token_rules={list(PLACED)} may be there), or mark tokens with "
+                    f"data.rationale_kind=mask"
+                )
+        if columns.rationale_kind == "characters" and rules.sentences == "column":
+            raise UserError("data.sentences=column has no characters to count: use data.rationale_kind=mask or spans")
+        # what a question may be answered with
+        if labels.classes_from == "candidates" and not columns.restricted:
+            raise UserError("data.classes_from=candidates needs data.candidates or data.candidates_pattern")
+        if labels.classes_from != "labels" and (labels.labels is not None or columns.multi_label):
+            raise UserError(
+                f"data.classes_from={labels.classes_from} leaves no room for data.labels and data.multi_label: set "
+                f"data.labels=null and data.multi_label=false, or data.classes_from=labels"
+            )
+        # a shortcut replaces labels and rationales, so there must be one label per row, and no question about it
+        for setting, value in {
+            "multi_label": columns.multi_label,
+            "rationale": columns.rationale,
+            "annotators": columns.annotators,
+            "question": columns.question,
+            "candidates": columns.candidates or columns.candidates_pattern,
+        }.items():
+            if labels.plant is not None and value:
+                raise UserError(
+                    f"data.plant={labels.plant} replaces labels and their reasons: it does not go with "
+                    f"data.{setting}={value}"
+                )
 
     @classmethod
     def of(cls, flat: Mapping[str, Any]) -> "DataSettings":
@@ -184,56 +221,3 @@ class DataSettings:
             for one in fields(group.type)  # type: ignore[arg-type]
         ]
         return Signature([*given, *settings])
-
-    def _check_sentences(self) -> None:
-        """What needs sentences must have them."""
-        if self.rules.sentences is not None:
-            return
-        if self.columns.rationale_kind == "sentences":
-            raise UserError("data.rationale_kind=sentences needs sentences: set data.sentences=rule, spacy or column")
-        for setting in ("max_sentences", "max_sentence_tokens"):
-            if (limit := getattr(self.limits, setting)) is not None:
-                raise UserError(
-                    f"data.{setting}={limit} needs sentences: set data.sentences=spacy, or data.{setting}=null"
-                )
-
-    def _check_characters(self) -> None:
-        """Characters are counted in the text as it is: what changes it before or after it is cut into tokens is refused."""
-        if self.columns.rationale_kind != "characters":
-            return
-        rules = [one for one in self.rules.token_rules if one not in PLACED]
-        for setting, value in (("clean", list(self.rules.clean)), ("token_rules", rules)):
-            if value:
-                raise UserError(
-                    f"data.{setting}: {value[0]} changes the text, so that data.rationale_kind=characters can no longer be "
-                    f"counted in it: leave it out (token_rules={list(PLACED)} may be there), or mark tokens with "
-                    f"data.rationale_kind=mask"
-                )
-        if self.rules.sentences == "column":
-            raise UserError("data.sentences=column has no characters to count: use data.rationale_kind=mask or spans")
-
-    def _check_plant(self) -> None:
-        """A shortcut replaces labels and rationales, so there must be one label per row, and no question about it."""
-        for setting, value in {
-            "multi_label": self.columns.multi_label,
-            "rationale": self.columns.rationale,
-            "annotators": self.columns.annotators,
-            "question": self.columns.question,
-            "candidates": self.columns.candidates or self.columns.candidates_pattern,
-        }.items():
-            if self.labels.plant is not None and value:
-                raise UserError(
-                    f"data.plant={self.labels.plant} replaces labels and their reasons: it does not go with "
-                    f"data.{setting}={value}"
-                )
-
-    def _check_answers(self) -> None:
-        """The settings of what a question may be answered with must go together."""
-        origin = self.labels.classes_from
-        if origin == "candidates" and not self.columns.restricted:
-            raise UserError("data.classes_from=candidates needs data.candidates or data.candidates_pattern")
-        if origin != "labels" and (self.labels.labels is not None or self.columns.multi_label):
-            raise UserError(
-                f"data.classes_from={origin} leaves no room for data.labels and data.multi_label: set "
-                f"data.labels=null and data.multi_label=false, or data.classes_from=labels"
-            )

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import find_path, opened
-from attnprobe.data.settings import Words
 from attnprobe.results.files import read_json, write_json
 
 PADDING, UNKNOWN, START, END = range(4)
@@ -129,21 +128,6 @@ def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Fl
     matrix = torch.randn(vocabulary, size, generator=generator)
     matrix[[PADDING, UNKNOWN]] = 0
     return matrix
-
-
-def first_vectors(
-    settings: Words, vocabulary: Vocabulary, seed: int
-) -> tuple[Float[Tensor, "vocabulary embed"], int | None]:
-    """The word vectors that a training starts from, and how many of them are the file's; None without a file.
-
-    Raises:
-        UserError: the file cannot be used.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    if settings.vectors is None:
-        return random_vectors(len(vocabulary), settings.embedding_size, generator), None
-    matrix, found = load_vectors(settings.vectors, vocabulary, missing=settings.missing_vectors, generator=generator)
-    return torch.from_numpy(matrix), found
 
 
 def load_vectors(
