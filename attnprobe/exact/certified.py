@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float
 from scipy.special import log_softmax
 from torch import Tensor
 
-from attnprobe.exact.linear_programme import Programme, Simplex, Solution, Stalled
+from attnprobe.exact.linear_programme import Programme, Simplex
 from attnprobe.exact.regions import ClassRegion, Incumbent, LabelRegion, Region, moved_term, term
 
 NEGLIGIBLE = 1e-7
@@ -65,30 +65,20 @@ class Polytope:
         seq = len(self.example.alpha)
         intercept, slope = _chord(self.example.alpha, lowest, highest)
         cost = np.r_[-slope, np.zeros(len(self.extra))]
-        bounds = np.vstack([np.stack([lowest, highest], 1), self.extra])
-        try:
-            solution = self._solved(cost, bounds)
-        except Stalled:  # the box alone still gives a bound
-            price, a = np.r_[np.zeros(len(self.limits) - 1), -slope.max()], (lowest + highest) / 2
-        else:
-            if solution is None:
-                return None
-            price = np.r_[np.minimum(solution.price[:-1], 0), solution.price[-1]]
-            a = np.clip(solution.at[:seq], lowest, highest)
-        # Weak duality: with any multipliers (≤ 0 but for the sum's) this is a bound, whatever the solver's tolerances.
-        reduced = cost - price @ self.rows
-        dual = price @ self.limits + np.minimum(*(reduced[:, None] * bounds).T).sum()
-        return float(intercept.sum() - dual), a
-
-    def _solved(self, cost: np.ndarray, bounds: Float[np.ndarray, "variables 2"]) -> Solution | None:
-        """The programme with these costs and bounds; one that it has already been starts from its last solution."""
-        least, most = np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
+        least, most = np.r_[lowest, self.extra[:, 0]], np.r_[highest, self.extra[:, 1]]
         if self.programme is None:
             floor = np.r_[np.full(len(self.limits) - 1, -np.inf), self.example.mass]
             self.programme = Programme(self.rows, floor, self.limits, least, most, simplex=Simplex.DUAL)
-        else:
+        else:  # it starts from its last solution
             self.programme.bound(least, most)
-        return self.programme.minimise(cost)
+        solution = self.programme.minimise(cost)
+        if solution is None:
+            return None
+        if solution.at is None:  # the box alone still gives a bound
+            price, a = np.r_[np.zeros(len(self.limits) - 1), -slope.max()], (lowest + highest) / 2
+        else:
+            price, a = solution.price, np.clip(solution.at[:seq], lowest, highest)
+        return float(intercept.sum() - self.programme.bound_below(cost, price)), a
 
 
 def _branch_and_bound(example: Region, best: Incumbent, effort: int) -> float:
@@ -241,11 +231,8 @@ def _polish(example: Region, best: Incumbent) -> None:
         rows = np.r_[rows, np.r_[np.ones(len(used)), np.zeros(classes)][None]]
         variables = np.zeros(len(used) + classes)
         programme = Programme(rows, floor, ceiling, variables, variables + np.inf, simplex=Simplex.DUAL)
-        try:
-            solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
-        except Stalled:
-            return
-        if solution is None:
+        solution = programme.minimise(np.r_[-gradient, np.zeros(classes)])
+        if solution is None or solution.at is None:
             return
         target = np.zeros_like(a)
         weights = solution.at[: len(used)].clip(min=0)

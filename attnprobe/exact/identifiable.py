@@ -32,7 +32,9 @@ class WeightRanges:
     """What every attention with an identical output has in common.
 
     `low` and `high` are the least and the greatest weight of each position, averaged over the rows; NaN for positions
-    that were not asked for. `unique` says that no other attention has the same output, `freedom` in how many
+    that were not asked for. Where the solver comes to no answer, as it may with values of very different sizes, they are
+    certified bounds that may be farther out, from 0 to 1. `unique` says that no other attention has the same output (certain
+    where it is true), `freedom` in how many
     directions the attention could move if no weight had to stay above 0. `farthest` is the largest Jensen–Shannon
     divergence (nats, mean over rows) of an attention that a programme came upon: a lower bound of what is possible.
     `moved` is the largest change of any entry of the output over all solutions: rounding, or the ranges do not hold.
@@ -97,7 +99,7 @@ def weight_ranges(
             value, lowest[word] = polytope.least(member[:, word], member)
             low[word] = min(own[word], value)
             value, highest[word] = polytope.least(-member[:, word], member)
-            high[word] = max(own[word], -value)
+            high[word] = max(own[word], min(-value, 1))
     least, most, *corners = (torch.from_numpy(each).to(device) for each in (low, high, lowest, highest))
     return WeightRanges(least, most, unique, polytope.freedom, polytope.farthest, polytope.moved, *corners)
 
@@ -138,12 +140,15 @@ class _Polytope:
     def least(
         self, cost: Float[np.ndarray, "seq"], member: Float[np.ndarray, "seq words"]
     ) -> tuple[float, Float[np.ndarray, "words"]]:
-        """The least of Σ cost · mean weight, and the mean weights of all words there."""
+        """The least of Σ cost · mean weight, and the mean weights of all words there. Where the solver comes to no answer, a
+        certified bound, and the attention's own weights."""
         rows = len(self.attention)
         if self.programme is None:
             limits = self.equations @ self.attention.ravel()
             self.programme = _programme(self.equations, limits, np.zeros(self.attention.size))
         minimum = _minimum(self.programme, np.tile(cost / rows, rows))
+        if minimum.at is None:
+            return minimum.value, self.attention.mean(0) @ member
         solution = np.clip(minimum.at, 0, None).reshape(self.attention.shape)
         shift = np.abs(np.einsum("rt,rtd->d", solution - self.attention, self.values)).max(initial=0)
         self.moved = max(self.moved, float(shift))
@@ -163,10 +168,8 @@ def _programme(
 
 
 def _minimum(programme: Programme, cost: Float[np.ndarray, "variables"]) -> Solution:
-    solution = programme.minimise(cost)
-    if solution is None:
-        raise RuntimeError("linear programme without a solution: the attention itself is one")
-    return solution
+    # where the solver says that nothing is feasible it is mistaken: the attention itself is
+    return programme.minimise(cost) or programme.no_answer(cost, np.zeros(0))
 
 
 def _checked(

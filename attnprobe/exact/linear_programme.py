@@ -18,15 +18,12 @@ class Simplex(IntEnum):
 
 @dataclass(frozen=True)
 class Solution:
-    """Where a programme is least, and by how much its value would change with each row's limit."""
+    """Where a programme is least, and by how much its value would change with each row's limit. Where the solver came to no
+    answer, by numerical trouble, `at` is None, and `value` a bound: the programme has none below it."""
 
     value: float
-    at: Float[np.ndarray, "variables"]
+    at: Float[np.ndarray, "variables"] | None
     price: Float[np.ndarray, "rows"]
-
-
-class Stalled(RuntimeError):
-    """The solver came to no answer."""
 
 
 class Programme:
@@ -58,6 +55,7 @@ class Programme:
         programme.a_matrix_.start_ = np.r_[0, filled.sum(1).cumsum()].astype(np.int32)
         programme.a_matrix_.index_ = filled.nonzero()[1].astype(np.int32)
         programme.a_matrix_.value_ = rows[filled]
+        self.rows, self.limits, self.bounds = rows, (floor, ceiling), (least, most)
         self.columns = np.arange(variables, dtype=np.int32)
         self.solver = highspy.Highs()
         # simplifying programmes this small takes longer than solving them
@@ -71,21 +69,31 @@ class Programme:
 
     def bound(self, least: Float[np.ndarray, "variables"], most: Float[np.ndarray, "variables"]) -> None:
         """Other bounds of the variables from now on."""
+        self.bounds = least, most
         self.solver.changeColsBounds(len(self.columns), self.columns, least, most)
 
     def minimise(self, cost: Float[np.ndarray, "variables"]) -> Solution | None:
-        """The least value, or None where nothing is feasible.
-
-        Raises:
-            Stalled: the solver came to no answer, by numerical trouble.
-        """
+        """The least value, or None where the solver takes nothing for feasible."""
         self.solver.changeColsCost(len(self.columns), self.columns, cost)
         self.solver.run()
         status = self.solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
             return None
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise Stalled(f"linear programme ended with {status}")
         solution = self.solver.getSolution()
-        value = float(self.solver.getInfo().objective_function_value)
-        return Solution(value, np.array(solution.col_value), np.array(solution.row_dual))
+        price = np.array(solution.row_dual)
+        if status == highspy.HighsModelStatus.kOptimal:
+            return Solution(float(self.solver.getInfo().objective_function_value), np.array(solution.col_value), price)
+        return self.no_answer(cost, price)
+
+    def no_answer(self, cost: Float[np.ndarray, "variables"], price: Float[np.ndarray, "rows"]) -> Solution:
+        """The better bound of two: at the prices that the solver came to, if it did, and at none."""
+        prices = [np.zeros(len(self.rows)), *([price] if np.isfinite(price).all() and len(price) else [])]
+        return Solution(max(self.bound_below(cost, one) for one in prices), None, prices[-1])
+
+    def bound_below(self, cost: Float[np.ndarray, "variables"], price: Float[np.ndarray, "rows"]) -> float:
+        """What no feasible point is below, by weak duality: whatever the prices, and whatever the solver's tolerances."""
+        ends = np.where(price > 0, *self.limits)
+        price = np.where(np.isinf(ends), 0, price)
+        reduced = cost - price @ self.rows
+        corner = np.where(reduced > 0, *self.bounds)
+        return float(price @ np.where(price != 0, ends, 0) + reduced @ np.where(reduced != 0, corner, 0))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnprobe import UserError
-from attnprobe.exact import weight_ranges
+from attnprobe.exact import linear_programme, weight_ranges
 
 
 def vertices(attention, values):
@@ -72,6 +72,37 @@ def test_all_weight_at_an_extreme_value_is_unique_although_there_is_freedom():
     assert not between.unique
     np.testing.assert_allclose(between.low, [0, 0, 0], atol=1e-9)
     np.testing.assert_allclose(between.high, [0.5, 1, 0.5], atol=1e-9)
+
+
+def test_a_solver_without_an_answer_leaves_bounds_and_never_raises(monkeypatch):
+    attention, values = drawn(2, 4, 2, seed=1, zeros=1)
+    means, minimise = vertices(attention, values).mean(1), linear_programme.Programme.minimise
+    answers = {
+        "stalled": lambda own, cost: own.no_answer(cost, minimise(own, cost).price),
+        "without prices": lambda own, cost: own.no_answer(cost, np.zeros(0)),
+        "infeasible": lambda own, cost: None,
+    }
+    for answer in answers.values():
+        monkeypatch.setattr(linear_programme.Programme, "minimise", answer)
+        ranges = weight_ranges(attention, values)
+        assert not ranges.unique
+        assert ((ranges.low >= 0) & (ranges.low <= torch.tensor(means.min(0)) + 1e-9)).all()
+        assert ((ranges.high <= 1) & (ranges.high >= torch.tensor(means.max(0)) - 1e-9)).all()
+    monkeypatch.setattr(linear_programme.Programme, "minimise", answers["stalled"])
+    ranges = weight_ranges(attention, values)  # with the right prices a bound is the range
+    np.testing.assert_allclose(ranges.low, means.min(0), atol=1e-7)
+    np.testing.assert_allclose(ranges.high, means.max(0), atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_values_of_very_different_sizes_have_ranges(seed):
+    """HiGHS gives up on some of these: a one-hot attention, values of 1e-8 to 1e8."""
+    random = np.random.default_rng(seed)
+    attention = np.eye(6)[random.integers(0, 6, 2)]
+    values = random.normal(size=(2, 6, 4)) * 10.0 ** random.integers(-8, 8, size=(2, 6, 1))
+    ranges = weight_ranges(torch.tensor(attention), torch.tensor(values))
+    own = torch.tensor(attention.mean(0))
+    assert ((ranges.low >= 0) & (ranges.low <= own) & (own <= ranges.high) & (ranges.high <= 1)).all()
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1.0])  # the mean of several 0.1 is not 0.1
