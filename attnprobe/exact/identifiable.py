@@ -97,7 +97,7 @@ def weight_ranges(
     if not unique:
         for word in asked[member[:, asked].any(0)]:
             value, lowest[word] = polytope.least(member[:, word], member)
-            low[word] = min(own[word], value)
+            low[word] = min(own[word], max(value, 0))
             value, highest[word] = polytope.least(-member[:, word], member)
             high[word] = max(own[word], min(-value, 1))
     least, most, *corners = (torch.from_numpy(each).to(device) for each in (low, high, lowest, highest))

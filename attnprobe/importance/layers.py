@@ -93,7 +93,8 @@ class Moved(Followed):
         strengths = mixing.weights.new_zeros(count, parts, parts)
         at_once = max(1, CELLS // (parts * mixing.state.shape[-1]))
         for text in range(count):
-            projected = projected_values(mixing, text)
+            heads = mixing.output.weight.unflatten(1, (mixing.values.shape[1], -1))
+            projected = torch.einsum("dhs,hjs->hjd", heads, mixing.values[text])  # W_O v of every head and part
             for queries in torch.arange(parts, device=strengths.device).split(at_once):
                 vectors = torch.einsum("hij,hjd->ijd", mixing.weights[text][:, queries], projected)
                 if own and mixing.own:
@@ -108,12 +109,6 @@ class Moved(Followed):
     ) -> Float[Tensor, "queries parts"]:
         """How much each vector counts for the state that they add up to but for biases, `whole`: its length, 0 or more."""
         return vectors.norm(dim=-1)
-
-
-def projected_values(mixing: Mixing, text: int) -> Float[Tensor, "heads parts hidden"]:
-    """W_O v of every head and part of one text."""
-    heads = mixing.output.weight.unflatten(1, (mixing.values.shape[1], -1))
-    return torch.einsum("dhs,hjs->hjd", heads, mixing.values[text])
 
 
 def in_shares(strengths: Float[Tensor, "batch parts parts"]) -> Float[Tensor, "batch parts parts"]:

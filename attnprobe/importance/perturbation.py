@@ -113,17 +113,13 @@ class SufficientSubset(TextByText):
     signed = False
 
     def of_text(self, explained: Explained, words: int) -> Float[Tensor, "words"]:
-        return backward_selection(explained, words)
-
-
-def backward_selection(explained: Explained, words: int) -> Float[Tensor, "words"]:
-    """The step, from 1, at which each word of one text goes, over their number; of equal words the first goes first."""
-    kept = torch.ones(words, dtype=torch.float64, device=explained.inputs.device)
-    went = torch.zeros_like(kept)
-    for step in range(1, words + 1):
-        left = kept.nonzero()[:, 0]
-        without = kept.repeat(len(left), 1)
-        without[torch.arange(len(left)), left] = 0
-        gone = left[explained.keeping(without).argmax()]
-        kept[gone], went[gone] = 0, step / words
-    return went
+        # of equal words the first goes first
+        kept = torch.ones(words, dtype=torch.float64, device=explained.inputs.device)
+        went = torch.zeros_like(kept)
+        for step in range(1, words + 1):
+            left = kept.nonzero()[:, 0]
+            without = kept.repeat(len(left), 1)
+            without[torch.arange(len(left)), left] = 0
+            gone = left[explained.keeping(without).argmax()]
+            kept[gone], went[gone] = 0, step / words
+        return went

@@ -52,12 +52,14 @@ class Probe(metaclass=Checked):
         of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
         filed: importance → what its metrics end in, where that is not its name.
         slow: it takes so long that a run forecasts its time.
+        buffers_per_sample: of a probe with a setting `samples`, see `peak_buffers`.
     """
 
     settings_place: ClassVar[str] = "probe.{name}"
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]] = ()
     slow: ClassVar[bool] = False
+    buffers_per_sample: ClassVar[int] = 0
     one_decision: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
     filed: ClassVar[Mapping[str, str]] = {}
@@ -71,7 +73,7 @@ class Probe(metaclass=Checked):
     def peak_buffers(self) -> int:
         """About how many float64 numbers it holds at its peak per position and class of a text: one that draws many samples
         at once says so here, and gets fewer texts at a time."""
-        return 1
+        return self.buffers_per_sample * getattr(self, "samples", 0) or 1
 
     @final
     def label(self, importance: str) -> str:

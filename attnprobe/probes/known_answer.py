@@ -81,7 +81,11 @@ class KnownAnswer(Probe):
         yield of_given("precision_on_rationale", precision_at_size(attention, rationale, content) - chance)
         yield of_given("auprc_on_rationale", average_precision(attention, rationale, content) - chance)
         if subject.readout.position_logits is not None:
-            size = _contributions(subject).abs()
+            # what each state says for the decision beyond what any state of this text does: without the mean the decoder's
+            # bias would count as a word's contribution in proportion to its attention
+            margin = decision_margin(subject.readout)
+            mean = torch.where(content, margin, 0).sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
+            size = torch.where(content, attention * (margin - mean), 0).abs()
             apart = total_variation(attention, normalised(size, content), content)
             yield of_given("state_rank_agreement", kendall_tau(attention, size, content))
             yield of_given("state_mass_agreement", 1 - apart)
@@ -123,14 +127,6 @@ def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
     ids: Int[Tensor, "batch tokens"] = moved.ids.masked_fill(~there, PADDING)
     moved = without_pieces(moved, batch, batch.mask & ~stays)
     return replace(moved, ids=ids, mask=there, content=moved.content & there)
-
-
-def _contributions(subject: Subject) -> Float[Tensor, "batch seq"]:
-    # what each state says for the decision beyond what any state of this text does: without the mean the decoder's bias
-    # would count as a word's contribution in proportion to its attention
-    margin, content = decision_margin(subject.readout), subject.readout.content
-    mean = torch.where(content, margin, 0).sum(-1, keepdim=True) / content.sum(-1, keepdim=True)
-    return torch.where(content, subject.readout.attention * (margin - mean), 0)
 
 
 READING = Reading(

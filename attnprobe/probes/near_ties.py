@@ -41,13 +41,9 @@ class NearTies(ReadoutProbe):
     """
 
     name, metrics = "near_ties", METRICS
+    buffers_per_sample = 4  # the noise and the weights
     tolerance: Share = 0.01
     samples: Count = 20
-
-    @property
-    def peak_buffers(self) -> int:
-        """For every sample the noise and the weights."""
-        return 4 * self.samples
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
         attention, content = readout.attention, readout.content

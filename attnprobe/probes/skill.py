@@ -66,13 +66,9 @@ class Skill(Probe):
 
     name, metrics = "skill", METRICS
     one_decision = True
+    buffers_per_sample = 8  # two numbers of noise, the weights, and what is left of them
     samples: Annotated[int, Ge(2)] = 99
     words: bool = True
-
-    @property
-    def peak_buffers(self) -> int:
-        """For every sample two numbers of noise, the weights, and what is left of them."""
-        return 8 * self.samples
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         yield from self._of_states(subject.readout, draws)

@@ -36,7 +36,9 @@ WRONG = {
         {"checks": [{"name": "rows"}]},
     ],
     "training": ["x", {"model": 5}, {"data": "x"}, {"model": {"encoder": "x"}}, {"model": {"heads": 5}}],
-    "counts": [3, {"train": 3}, {"train": {"kept": "many"}}, {"train": {"dropped": {"long": None}}}, {"train": {"dropped": 3}}],
+    "counts": [
+        3, {"train": 3}, {"train": {"kept": "many"}}, {"train": {"dropped": {"long": None}}}, {"train": {"dropped": 3}},
+    ],
     "tables": [
         *({"erasure": {"importances": told}} for told in (3, {"mine": "a title"}, {"mine": {"seconds": []}})),
         *({"erasure": {"metrics": told}} for told in (3, {"tvd": "TVD"}, {"tvd": METRIC | {"low": "0"}})),

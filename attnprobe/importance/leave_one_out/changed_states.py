@@ -3,7 +3,6 @@
 A short cut belongs to one class, and to that class only: a subclass may read its texts in another way.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
@@ -14,9 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnprobe.core.batch import Batch, Outputs
 from attnprobe.models.attention import AdditiveAttention, Attention, DotAttention
-from attnprobe.models.base import Model
 from attnprobe.models.encoders import AverageEncoder, NoEncoder, TextEncoder
 
 
@@ -247,24 +244,3 @@ class Removed(NamedTuple):
     removed: Int[Tensor, "texts"]
     logits: Float[Tensor, "texts classes"]
     skipped: Float[Tensor, "texts"]
-
-
-class ShortCut(ABC):
-    """Predictions without each token for less than a pass per token."""
-
-    @abstractmethod
-    def removed(self, batch: Batch, outputs: Outputs) -> Removed:
-        """Every content token of every text removed once; `outputs` are those of the whole texts."""
-
-
-@singledispatch
-def short_cut(model: Model, tolerance: float) -> ShortCut | None:
-    """The model's short cut, or None where every shortened text has to go through the model.
-
-    Register a function for a class of models that has one (`attnprobe.importance.leave_one_out.recombine`).
-
-    Args:
-        model: left as it is.
-        tolerance: difference of states that may be taken for none; 0 approximates nothing.
-    """
-    return None

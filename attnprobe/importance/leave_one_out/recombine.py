@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,7 +19,6 @@ from attnprobe.importance.leave_one_out.changed_states import (
     EncodedTexts,
     Projection,
     Removed,
-    ShortCut,
     SoftmaxAccumulator,
     WeightedMean,
     changed_states,
@@ -27,10 +26,10 @@ from attnprobe.importance.leave_one_out.changed_states import (
     has_short_cut,
     merge,
     prefix_means,
-    short_cut,
     whole_state,
 )
 from attnprobe.models.attention import Attention
+from attnprobe.models.base import Model
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.encoders import TextEncoder
 
@@ -40,7 +39,7 @@ ranks of nearly equal distances that shows."""
 
 
 @dataclass(frozen=True)
-class Recombination(ShortCut):
+class Recombination:
     """The short cut of a classifier of three stages: the layers that a changed state comes from and goes through, in the
     precision that the tolerance asks for."""
 
@@ -51,14 +50,63 @@ class Recombination(ShortCut):
     tolerance: float
 
     def removed(self, batch: Batch, outputs: Outputs) -> Removed:
-        """Every content token of every text removed once."""
-        return recombined(self, batch, outputs)
+        """Every content token of every text removed once: decoded from the unchanged scores and values, and the changed ones;
+        `outputs` are those of the whole texts."""
+        classifier, linear = self.classifier, self.classifier.decoder.linear
+        hidden = outputs.hidden.to(self.dtype)
+        query = None if outputs.query is None else outputs.query.to(self.dtype)
+        for_score, score = factored_score(self.attention, hidden)
+        as_value = whole_state(outputs.hidden)
+        if linear:  # the mean of the positions' logits is the logits of the mean
+            bias = classifier.decoder(as_value.bias)
+            as_value = Affine((classifier.decoder(as_value.weight) - bias).t(), bias)
+        both = Affine(*(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True)))
+        width = len(for_score.bias)
+        distinct, which = batch.ids.unique(return_inverse=True)
+        words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(self.dtype)
+        texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
+
+        outside = ~batch.content
+        example, removed = batch.content.nonzero(as_tuple=True)
+        first, last = removed.clone(), removed.clone()
+        accumulator = SoftmaxAccumulator(outputs.scores.double().amax(1)[example], len(as_value.bias))
+        skipped = accumulator.top.new_zeros(len(example))
+        for text, position, seen in _blocks(
+            changed_states(self.encoder, texts, Projection(both, self.tolerance)), skipped
+        ):
+            of = example.index_select(0, text)
+            scores = score(seen[:, :width], None if query is None else query[of])
+            accumulator.add(
+                text, scores.masked_fill(outside.take(of * outside.shape[1] + position), -torch.inf), seen[:, width:]
+            )
+            first.scatter_reduce_(0, text, position, "amin")
+            last.scatter_reduce_(0, text, position, "amax")
+
+        unchanged = outputs.scores.double(), F.linear(outputs.hidden, *as_value).double()
+        mean = accumulator.means()
+        for side, at in ((prefix_means(*unchanged), first), (prefix_means(*unchanged, reverse=True), last + 1)):
+            mean = merge(mean, WeightedMean(side.weight[example, at], side.mean[example, at]))
+        candidates = None if batch.candidates is None else batch.candidates[example]
+        logits = mean.mean
+        if not linear:
+            attended = mean.mean.to(outputs.hidden.dtype).unsqueeze(1)
+            question = None if outputs.query is None else outputs.query[example]
+            logits = classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)
+        elif candidates is not None:
+            logits = logits.masked_fill(~candidates, -torch.inf)
+        return Removed(example, removed, logits, skipped)
 
 
-@short_cut.register
-def _of_three_stages(classifier: AttentionClassifier, tolerance: float) -> ShortCut | None:
-    """None for an encoder that no short cut is known for, or an attention whose scores depend on more than the single
-    state."""
+def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
+    """The short cut of a model whose states, scores and values are known apart; None for any other, for an encoder that no
+    short cut is known for, and for an attention whose scores depend on more than the single state.
+
+    Args:
+        classifier: left as it is.
+        tolerance: difference of states that may be taken for none; 0 approximates nothing.
+    """
+    if not isinstance(classifier, AttentionClassifier):
+        return None
     if not (has_short_cut(classifier.encoder) and classifier.attention.positionwise):
         return None
     own = classifier.embedding.weight.dtype
@@ -68,42 +116,6 @@ def _of_three_stages(classifier: AttentionClassifier, tolerance: float) -> Short
         return Recombination(classifier, classifier.encoder, classifier.attention, own, tolerance)
     encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
     return Recombination(classifier, encoder.float(), attention.float(), torch.float32, tolerance)
-
-
-def recombined(layers: Recombination, batch: Batch, outputs: Outputs) -> Removed:
-    """Decode each text without each of its content tokens, from the unchanged scores and values and the changed ones."""
-    classifier = layers.classifier
-    hidden = outputs.hidden.to(layers.dtype)
-    query = None if outputs.query is None else outputs.query.to(layers.dtype)
-    for_score, score = factored_score(layers.attention, hidden)
-    as_value = _value_layer(classifier, outputs.hidden)
-    both = Affine(*(torch.cat([a, b.to(a.dtype)]) for a, b in zip(for_score, as_value, strict=True)))
-    width = len(for_score.bias)
-    distinct, which = batch.ids.unique(return_inverse=True)
-    words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(layers.dtype)
-    texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
-
-    outside = ~batch.content
-    example, removed = batch.content.nonzero(as_tuple=True)
-    first, last = removed.clone(), removed.clone()
-    accumulator = SoftmaxAccumulator(outputs.scores.double().amax(1)[example], len(as_value.bias))
-    skipped = accumulator.top.new_zeros(len(example))
-    for text, position, seen in _blocks(
-        changed_states(layers.encoder, texts, Projection(both, layers.tolerance)), skipped
-    ):
-        of = example.index_select(0, text)
-        scores = score(seen[:, :width], None if query is None else query[of])
-        accumulator.add(
-            text, scores.masked_fill(outside.take(of * outside.shape[1] + position), -torch.inf), seen[:, width:]
-        )
-        first.scatter_reduce_(0, text, position, "amin")
-        last.scatter_reduce_(0, text, position, "amax")
-
-    unchanged = outputs.scores.double(), F.linear(outputs.hidden, *as_value).double()
-    mean = accumulator.means()
-    for side, at in ((prefix_means(*unchanged), first), (prefix_means(*unchanged, reverse=True), last + 1)):
-        mean = merge(mean, WeightedMean(side.weight[example, at], side.mean[example, at]))
-    return Removed(example, removed, _decoded(classifier, batch, outputs, example, mean.mean), skipped)
 
 
 def _blocks(
@@ -130,29 +142,3 @@ def _concatenated(items: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, T
         return items[0]
     text, position, seen = (torch.cat(column) for column in zip(*items, strict=True))
     return text, position, seen
-
-
-def _value_layer(classifier: AttentionClassifier, hidden: Float[Tensor, "batch seq hidden"]) -> Affine:
-    """State → what the attention averages: position logits, or where the decoder is not linear the state itself."""
-    everything = whole_state(hidden)
-    if not classifier.decoder.linear:
-        return everything
-    # with a linear decoder the mean of the positions' logits is the logits of the mean
-    bias = classifier.decoder(everything.bias)
-    return Affine((classifier.decoder(everything.weight) - bias).t(), bias)
-
-
-def _decoded(
-    classifier: AttentionClassifier,
-    batch: Batch,
-    outputs: Outputs,
-    example: Int[Tensor, "texts"],
-    mean: Float[Tensor, "texts values"],
-) -> Float[Tensor, "texts classes"]:
-    """Logits from the attended values (see `_value_layer`), −inf for classes that are not candidates."""
-    candidates = None if batch.candidates is None else batch.candidates[example]
-    if classifier.decoder.linear:
-        return mean if candidates is None else mean.masked_fill(~candidates, -torch.inf)
-    question = None if outputs.query is None else outputs.query[example]
-    attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
-    return classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)

@@ -24,11 +24,6 @@ from attnprobe.models.encoders import CNNEncoder, LSTMEncoder, reversed_position
 # Many rows times one matrix, as fast as PyTorch's libraries can.
 
 
-def column_major(weight: Float[Tensor, "into out"]) -> Float[Tensor, "into out"]:
-    """The same matrix, in memory as the product rows · weight reads it fastest on a CPU."""
-    return weight.t().contiguous().t()
-
-
 class Product:
     """rows ↦ rows · matrix, for many products with the same matrix.
 
@@ -43,7 +38,7 @@ class Product:
     """PyTorch leaves convolutions of fewer images than these to MKL where there is one thread."""
 
     def __init__(self, matrix: Float[Tensor, "into out"]) -> None:
-        self.matrix = column_major(matrix)
+        self.matrix = matrix.t().contiguous().t()  # column by column, as the product reads it fastest on a CPU
         self.filters: Tensor | None = None
         if matrix.device.type == "cpu" and matrix.dtype == torch.float32 and torch.backends.mkldnn.is_available():
             self.filters = matrix.t()[:, :, None, None].contiguous(memory_format=torch.channels_last)

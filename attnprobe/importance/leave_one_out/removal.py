@@ -13,11 +13,9 @@ from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, prob
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Dropout
 from attnprobe.importance.base import Importance, Note, Subject
-from attnprobe.importance.leave_one_out import recombine as _recombine  # noqa: F401
-from attnprobe.importance.leave_one_out.changed_states import Removed, ShortCut, short_cut
+from attnprobe.importance.leave_one_out.changed_states import Removed
+from attnprobe.importance.leave_one_out.recombine import Recombination, short_cut
 from attnprobe.models.base import Model, Unit
-
-# imported for what it registers
 
 TOLERANCE = 1e-6
 """A state of a shortened text this close to the unchanged text's is taken for it, and states are computed in float32."""
@@ -100,7 +98,9 @@ def leave_one_out(
         )
     rejected = None
     with torch.no_grad():
-        for way in _ways(classifier, tolerance if shortcut else None):
+        tolerances = sorted({tolerance, 0.0}, reverse=True) if shortcut else []
+        ways = (short_cut(classifier, one) for one in tolerances)
+        for way in (*(way for way in ways if way is not None), None):
             distance, flips, skipped = _measured(classifier, batch, outputs, way, chunk)
             sampled, error = 0, 0.0
             if way is None:
@@ -115,16 +115,8 @@ def leave_one_out(
     return Removals(distance.gather(1, last), flips.gather(1, last), check)
 
 
-def _ways(classifier: Model, tolerance: float | None) -> Iterator[ShortCut | None]:
-    for approximate in [] if tolerance is None else sorted({tolerance, 0.0}, reverse=True):
-        way = short_cut(classifier, approximate)
-        if way is not None:
-            yield way
-    yield None
-
-
 def _measured(
-    classifier: Model, batch: Batch, outputs: Outputs, way: ShortCut | None, chunk: int
+    classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
     """Distances, flips (see `Removals`), and the difference of states that was skipped for each (0 where none was)."""
     content = batch.content
@@ -146,7 +138,7 @@ def _measured(
 
 
 def _without_each(
-    classifier: Model, batch: Batch, outputs: Outputs, way: ShortCut | None, chunk: int
+    classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int
 ) -> Iterator[Removed]:
     """Every content token removed once, but for a text's only one where texts are encoded: nothing would be left."""
     for rows in _groups(batch.content, chunk):

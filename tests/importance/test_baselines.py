@@ -1,0 +1,113 @@
+"""Attention, orders that read no word, and counts of the training texts: by hand, by plain loops, and by scipy."""
+
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import contingency
+
+from attnprobe.core.errors import UserError
+from attnprobe.importance.baselines import Idf, LogOdds, Random
+from tests.importance.subjects import LENGTHS, subject_of
+from tests.importance.trained import batch_of, small_data, subject_on
+
+
+def test_attention_what_the_forward_pass_says():
+    subject = subject_of()
+    weights = subject.classifier(subject.batch).attention.double()
+    torch.testing.assert_close(subject.scores("attention"), weights)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3).double())
+
+
+def test_ascending_begins_with_the_lowest_weight():
+    subject = subject_of()
+    content, weights = subject.outputs.content, subject.outputs.attention
+    for row in range(3):
+        words = content[row].nonzero().squeeze(-1)
+        order = sorted(words.tolist(), key=lambda t, row=row: float(weights[row, t]))
+        assert words[subject.scores("ascending")[row][words].argsort(descending=True)].tolist() == order
+
+
+def test_position_the_first_word_first():
+    subject = subject_of(padding=2)
+    for row, length in enumerate(LENGTHS):
+        found = subject.scores("position")[row][subject.outputs.content[row]]
+        assert found.tolist() == [1 / (place + 1) for place in range(length)]
+
+
+def test_random_belongs_to_the_seed_and_the_example():
+    scores = subject_of().scores("random")
+    content = subject_of().outputs.content
+    torch.testing.assert_close(subject_of(padding=3).scores("random")[:, : content.shape[1]], scores, rtol=0, atol=0)
+    assert not torch.equal(subject_of(seed=1).scores("random"), scores)
+    assert ((scores[content] > 0) & (scores[content] < 1)).all()
+
+
+def test_random_spread_evenly():
+    subject = subject_of(lengths=[50] * 40)
+    values = Random().scores(subject)[subject.outputs.content]
+    # 2,000 numbers: the standard error of each share of a quarter is 0.01
+    for quarter in range(4):
+        inside = ((values >= quarter / 4) & (values < (quarter + 1) / 4)).double().mean()
+        assert abs(float(inside) - 0.25) < 0.05
+
+
+def test_the_contributions_add_up_to_the_margin_of_the_decision():
+    """An independent check: Σ_t α_t (z_t[c] − z_t[k]) is the difference of the two largest logits."""
+    subject = subject_of(classes=4)
+    largest = subject.classifier(subject.batch).logits.double().sort(-1, descending=True).values
+    total = subject.scores("contribution").masked_fill(~subject.outputs.content, 0).sum(-1)
+    torch.testing.assert_close(total, largest[:, 0] - largest[:, 1])
+
+
+def test_contribution_equals_the_decoder_at_each_state():
+    subject = subject_of(classes=4)
+    scores, logits = subject.scores("contribution").detach(), subject.outputs.logits
+    decoder = subject.classifier.decoder
+    for row, length in enumerate(LENGTHS):
+        chosen, other = logits[row].argsort(descending=True)[:2].tolist()
+        for t in range(1, length + 1):
+            z = decoder(subject.outputs.hidden[row, t])
+            expected = float(subject.outputs.attention[row, t] * (z[chosen] - z[other]).detach())
+            assert float(scores[row, t]) == pytest.approx(expected)
+
+
+def test_contribution_left_out_without_a_linear_decoder():
+    subject = subject_of(question=True)
+    assert not subject.importance("contribution").is_defined(subject)
+
+
+def test_idf_counts_the_training_texts():
+    data, one = small_data(), Idf()
+    one.prepare(data, "test")
+    train, batch = data.splits["train"], batch_of(data)
+    texts = [{data.vocabulary.words[data.splits["train"].vocabulary_id[number]] for number in train.words[row]}
+             for row in range(len(train))]  # fmt: skip
+    scores = one.scores(subject_on(batch, torch.zeros(len(batch), dtype=torch.long)))
+    for row, place in batch.content.nonzero()[:200].tolist():
+        word = data.vocabulary.words[batch.ids[row, place]]
+        holds = sum(word in text for text in texts)
+        assert scores[row, place].item() == pytest.approx(log((1 + len(texts)) / (1 + holds)) + 1)
+    assert torch.isfinite(scores).all()
+
+
+def test_idf_new_texts_are_refused():
+    with pytest.raises(UserError, match="idf counts the training texts, which a loaded run does not hold"):
+        Idf().prepare_texts(["a text"], [["a", "text"]])
+
+
+def test_log_odds_the_log_of_the_odds_ratio_of_the_two_by_two_table():
+    data, one = small_data(), LogOdds()
+    one.prepare(data, "test")
+    train, batch = data.splits["train"], batch_of(data)
+    predicted = torch.arange(len(batch)) % 2
+    scores = one.scores(subject_on(batch, predicted))
+    holds = [set(train.vocabulary_id[train.words[row]].tolist()) for row in range(len(train))]
+    for row, place in batch.content.nonzero()[:200].tolist():
+        word = int(batch.ids[row, place])
+        table = np.full((2, 2), 0.5)
+        for text, label in zip(holds, train.labels.tolist(), strict=True):
+            table[int(label != predicted[row]), int(word not in text)] += 1
+        ratio = contingency.odds_ratio(np.rint(table * 2).astype(int), kind="sample").statistic
+        assert scores[row, place].item() == pytest.approx(np.log(ratio))

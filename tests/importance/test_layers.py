@@ -1,0 +1,127 @@
+"""Importances of all layers of a BERT, by plain loops over the library's modules, and by hand."""
+
+import math
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cosine
+
+from attnprobe.core.errors import UserError
+from attnprobe.importance.layers import Alti, greatest_flow
+from tests.importance.layered import TEXTS, followed_by_hand, inputs_of, length, words_of
+from tests.importance.subjects import LENGTHS, subject_of
+
+
+def test_rollout_of_the_librarys_own_attentions(bert, librarys_bert):
+    scores = bert.scores("rollout")
+    for row in range(len(TEXTS)):
+        with torch.no_grad():
+            attentions = librarys_bert(inputs_of(bert.batch, row), output_attentions=True).attentions
+        followed = np.eye(attentions[0].shape[-1])
+        for layer in attentions:
+            followed = (0.5 * layer[0].double().numpy().mean(0) + 0.5 * np.eye(len(followed))) @ followed
+        np.testing.assert_allclose(scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-6)
+
+
+def test_a_model_without_layers_is_refused_before_training():
+    other = subject_of()
+    for name in ("rollout", "attention_flow", "value_zeroing", "vector_norm", "alti", "decompx"):
+        with pytest.raises(UserError, match=f"importance {name} follows attention through layers .* model=transformer"):
+            other.importance(name).refuse(other.classifier)
+        assert not other.importance(name).is_defined(other)
+
+
+def flow_of(attentions, into):
+    """From the first state of the top layer to all of `into`, in floating point."""
+    graph = networkx.DiGraph()
+    for number, layer in enumerate(attentions):
+        width = 0.5 * layer[0].double().numpy().mean(0) + 0.5 * np.eye(layer.shape[-1])
+        for upper, lower in np.ndindex(*width.shape):
+            graph.add_edge((number + 1, upper), (number, lower), capacity=width[upper, lower])
+    graph.add_edge("from", (len(attentions), 0), capacity=1.0)
+    for part in into:
+        graph.add_edge((0, part), "to", capacity=1.0)
+    return networkx.maximum_flow_value(graph, "from", "to")
+
+
+def test_flow_of_the_librarys_own_attentions(bert, librarys_bert):
+    scores, row = bert.scores("attention_flow"), 1
+    with torch.no_grad():
+        attentions = librarys_bert(inputs_of(bert.batch, row), output_attentions=True).attentions
+    words = bert.batch.piece_word[row].tolist()
+    for place in bert.batch.content[row].nonzero()[:, 0].tolist():
+        into = [piece for piece, word in enumerate(words) if word == place]
+        assert float(scores[row, place]) == pytest.approx(flow_of(attentions, into), abs=1e-5)
+    assert not scores[row][~bert.batch.content[row]].any()
+
+
+def test_of_one_layer_it_is_half_of_the_attention():
+    attention = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    width, read = ((attention + np.eye(3)) / 2)[None], np.array([1.0, 0.0, 0.0])
+    assert [greatest_flow(width, read, [part]) for part in range(3)] == pytest.approx([0.6, 0.25, 0.15], abs=1e-7)
+    assert greatest_flow(width, read, [1, 2]) == pytest.approx(0.4, abs=1e-7)
+
+
+def test_a_narrow_lower_layer_holds_it_back():
+    wide, narrow = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[1.0, 0.1], [1.0, 0.1]])
+    assert greatest_flow(np.stack([narrow, wide]), np.array([1.0, 0.0]), [1]) == pytest.approx(0.2, abs=1e-7)
+
+
+def test_value_zeroing_with_hooks_on_the_values(bert, librarys_bert):
+    scores = bert.scores("value_zeroing")
+    row, ids = 1, inputs_of(bert.batch, 1)
+    with torch.no_grad():
+        own = librarys_bert(ids, output_hidden_states=True).hidden_states
+    followed = np.eye(ids.shape[1])
+    for number, layer in enumerate(librarys_bert.bert.encoder.layer):
+        apart = np.zeros((ids.shape[1], ids.shape[1]))
+        for part in range(ids.shape[1]):
+
+            def silence(module, given, output, part=part):
+                changed = output.clone()
+                changed[:, part] = 0
+                return changed
+
+            hook = layer.attention.self.value.register_forward_hook(silence)
+            with torch.no_grad():
+                other = librarys_bert(ids, output_hidden_states=True).hidden_states[number + 1][0]
+            hook.remove()
+            apart[:, part] = [cosine(a, b) for a, b in zip(own[number + 1][0].double(), other.double(), strict=True)]
+        followed = (apart / apart.sum(1, keepdims=True)) @ followed
+    np.testing.assert_allclose(scores[row].numpy(), words_of(followed[0], bert.batch, row), atol=1e-4)
+
+
+def nearness(vector, state):
+    return max(0.0, float(state.abs().sum() - (state - vector).abs().sum()))
+
+
+def test_a_vector_that_points_away_counts_for_nothing():
+    vectors = torch.tensor([[[3.0, 0.0], [1.0, 2.0], [-2.0, 0.0]]])
+    found = Alti().strength(vectors, vectors.sum(1))
+    assert found.tolist() == [[1.0, 3.0, 0.0]]
+
+
+def test_value_norm_equals_a_plain_loop():
+    subject = subject_of(question=True)
+    scores = subject.scores("value_norm")
+    for row, words in enumerate(LENGTHS):
+        for t in range(1, words + 1):
+            norm = math.sqrt(sum(float(x) ** 2 for x in subject.outputs.hidden[row, t]))
+            assert float(scores[row, t]) == pytest.approx(float(subject.outputs.attention[row, t]) * norm)
+
+
+@pytest.mark.parametrize(
+    ("name", "strength", "settings"),
+    [
+        ("alti", nearness, {"own": True, "normalised": True, "half": False}),
+        ("vector_norm", length, {"own": False, "normalised": False, "half": True}),
+        ("vector_norm_normalised", length, {"own": True, "normalised": True, "half": False}),
+        ("vector_norm_residual", length, {"own": True, "normalised": False, "half": False}),
+    ],
+)
+def test_equals_plain_loops_over_the_librarys_modules(bert, librarys_bert, name, strength, settings):
+    for row in range(len(TEXTS)):
+        expected = followed_by_hand(librarys_bert, inputs_of(bert.batch, row), strength, **settings)
+        np.testing.assert_allclose(bert.scores(name)[row].numpy(), words_of(expected, bert.batch, row), atol=1e-5)

@@ -1,0 +1,117 @@
+"""Importances by words that are replaced: against loops, exact Shapley values and scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+
+from attnprobe.core.errors import UserError
+from attnprobe.exact.subsets import shapley_values
+from attnprobe.importance.attribution import Explained
+from attnprobe.importance.perturbation import KernelShap, Lime, Occlusion, ShapleySampling, SufficientSubset
+from tests.importance.attributions import additive_subject, contextual_subject, words_shares
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_occlusion_a_loop_over_the_windows(window):
+    subject = contextual_subject(importances={"occlusion": Occlusion(window=window)})
+    one = subject.importance("occlusion")
+    explained, content = one.explained(subject), subject.batch.content
+    for row in range(len(content)):
+        places, text = content[row].nonzero()[:, 0], torch.tensor([row])
+        whole = explained(explained.inputs[row : row + 1], text)
+        width = min(window, len(places))
+        total, times = torch.zeros(len(places)).double(), torch.zeros(len(places))
+        for start in range(len(places) - width + 1):
+            inputs = explained.inputs[row : row + 1].clone()
+            inputs[0, places[start : start + width]] = 0
+            total[start : start + width] += whole.item() - explained(inputs, text).item()
+            times[start : start + width] += 1
+        torch.testing.assert_close(subject.scores("occlusion")[row][content[row]], total / times, rtol=1e-5, atol=1e-6)
+
+
+def test_lime_the_weighted_ridge_regression_on_its_own_draws(monkeypatch):
+    one, seen, keeping = Lime(samples=60), [], Explained.keeping
+
+    def watched(self, kept):
+        seen.append(kept.clone())
+        return keeping(self, kept)
+
+    monkeypatch.setattr(Explained, "keeping", watched)
+    subject = contextual_subject(lengths=[9], importances={"lime": one})
+    found = subject.scores("lime")[0][subject.batch.content[0]]
+    (kept,) = [part.numpy() for part in seen if len(part) == 60]
+    assert 0.4 < kept.mean() < 0.6
+    cosine = kept.sum(1) / np.maximum(np.sqrt(9 * kept.sum(1)), 1e-8)
+    weight = np.exp(-((1 - cosine) ** 2) / (2 * 0.25**2))
+    target = keeping(one.explained(subject).alone(0), torch.tensor(kept)).numpy()
+    np.testing.assert_allclose(found.numpy(), Ridge(alpha=1.0).fit(kept, target, weight).coef_, rtol=1e-4, atol=1e-6)
+
+
+def table_of(subject, row):
+    """What is explained, for every set of words kept, by bit mask: a plain loop."""
+    one = subject.importance("shapley_sampling")
+    explained, words = one.explained(subject), int(subject.batch.content[row].sum())
+    values = []
+    for mask in range(2**words):
+        inputs = explained.inputs[row : row + 1].clone()
+        gone = [place for place in range(words) if not mask >> place & 1]
+        inputs[0, subject.batch.content[row].nonzero()[gone, 0]] = 0
+        values.append(explained(inputs, torch.tensor([row])).item())
+    return torch.tensor([values], dtype=torch.float64)
+
+
+def test_sufficient_subset_on_an_additive_model_words_go_from_the_least_to_the_most():
+    subject = additive_subject()
+    for row, content in enumerate(subject.batch.content):
+        order = words_shares(subject)[row][content].argsort().argsort() + 1
+        torch.testing.assert_close(subject.scores("sufficient_subset")[row][content], order.double() / content.sum())
+
+
+def test_sufficient_subset_a_greedy_loop():
+    subject = contextual_subject()
+    one = SufficientSubset()
+    explained, text = one.explained(subject), torch.tensor([1])
+    places = subject.batch.content[1].nonzero()[:, 0].tolist()
+    left, expected = list(places), {}
+    while left:
+        values = []
+        for place in left:
+            inputs = explained.inputs[1:2].clone()
+            inputs[0, [other for other in places if other not in left or other == place]] = 0
+            values.append(explained(inputs, text).item())
+        left.remove(gone := left[values.index(max(values))])
+        expected[gone] = (len(expected) + 1) / len(places)
+    found = subject.scores("sufficient_subset")[1]
+    assert found[places].tolist() == [expected[place] for place in places]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("occlusion", 1e-5), ("lime", 1e-5), ("kernel_shap", 1e-4), ("shapley_sampling", 1e-5)]
+)
+def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
+    subject = additive_subject(importances={"lime": Lime(alpha=1e-9)})
+    torch.testing.assert_close(subject.scores(name), words_shares(subject), rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(("one", "near"), [(KernelShap(samples=4000), 0.05), (ShapleySampling(samples=400), 0.1)])
+def test_it_nears_the_shapley_values(one, near):
+    subject = contextual_subject(importances={one.name: one})
+    exact = shapley_values(table_of(subject, 0))[0]
+    found = subject.scores(one.name)[0][subject.batch.content[0]]
+    assert (found - exact).abs().max() < near * exact.abs().max()
+
+
+@pytest.mark.parametrize(("one", "near"), [(KernelShap(), 1e-3), (ShapleySampling(samples=2), 1e-5)])
+def test_the_scores_add_up(one, near):
+    subject = contextual_subject(importances={one.name: one})
+    torch.testing.assert_close(subject.scores(one.name).sum(-1), one.total(subject), rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("one", "setting", "value"),
+    [(Occlusion, "window", 0), (Lime, "width", 0.0), (Lime, "alpha", 0.0), (Lime, "samples", 0)],
+)
+def test_a_setting_of_0_is_refused(one, setting, value):
+    with pytest.raises(UserError, match=rf"{one.name}.{setting}={value}: expected"):
+        one(**{setting: value})
