@@ -232,7 +232,7 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             curves = [(*density(tau.dropna().to_numpy()), colour) for tau, colour in samples]
             drawn.append((facet, pair, curves))
     step, _ = _rows(max(float(y.max()) for _, _, curves in drawn for _, y, _ in curves), len(names))
-    figure, axes = grid(len(drawn), panel_height=_rows(0, len(names) + 1)[1])
+    figure, axes = grid(len(drawn), panel_height=_rows(0.0, len(names) + 1)[1])
     for panel, (facet, pair, curves) in zip(axes, drawn, strict=True):
         for place, (x, y, colour) in enumerate(curves):
             # the lowest row is the shuffled attention's, also where a pair has none
