@@ -108,7 +108,7 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
 
     assert [times(runs), times(runs), times(runs, again=True), times(runs)] == [1, 0, 1, 0]
     assert [times(runs[:1]), times(runs)] == [1, 1]  # of other runs
-    assert pq.read_schema(tmp_path / "here" / table.FILE).metadata[DERIVED] == b"1"
+    assert pq.read_schema(tmp_path / "here" / FINDINGS).metadata[DERIVED] == b"1"
     monkeypatch.setattr(table, "VERSION", 2)
     assert [times(runs), times(runs)] == [1, 0]
     seal(runs[0].directory, **runs[0].manifest | {"training": {"epochs": 9}})

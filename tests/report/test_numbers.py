@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnprobe.core.errors import UserError
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
 from attnprobe.results.pivot import CLASSES
@@ -82,8 +81,3 @@ def test_several_runs_together_are_those_one_by_one(two):
     pd.testing.assert_frame_equal(together.rows("erasure"), read_numbers(two).rows("erasure"))
     values = [numbers.rows("adversarial")["value"] for numbers in (together, Numbers.of(runs))]
     np.testing.assert_array_equal(*values)
-
-
-def test_no_finished_run_is_said_so(tmp_path):
-    with pytest.raises(UserError, match="no finished run"):
-        read_numbers(tmp_path)

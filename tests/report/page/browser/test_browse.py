@@ -197,16 +197,25 @@ def test_blocks_cover_all_examples_in_order():
     assert spans(np.zeros(0, int), 10) == []
 
 
-def test_a_position_that_the_text_does_not_have_is_named(make_run):
-    directory = make_run(count=5)
+def shortened(table):
+    """Every text without its last word, which the probes' tables still have."""
+    for name in ("tokens", "attention"):
+        rows = [row[:-1] for row in table[name].to_pylist()]
+        table = table.set_column(table.column_names.index(name), name, pa.array(rows))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(shortened, "has a position that its text does not have"),
+     (lambda table: table.take([1, 0, 2, 3]), r"test\.parquet is damaged: its examples are not in order")],
+)  # fmt: skip
+def test_examples_that_are_not_those_of_the_tables_are_damage(make_run, change, message):
+    directory = make_run(count=4)
     path = directory / "examples/test.parquet"
-    table = pq.read_table(path)
-    shorter = [row[:-1] for row in table["tokens"].to_pylist()]
-    kept = [row[:-1] for row in table["attention"].to_pylist()]
-    table = table.set_column(table.column_names.index("tokens"), "tokens", pa.array(shorter))
-    pq.write_table(table.set_column(table.column_names.index("attention"), "attention", pa.array(kept)), path)
+    pq.write_table(change(pq.read_table(path)), path)
     seal_again(directory)
-    with pytest.raises(ValueError, match="has a position that its text does not have"):
+    with pytest.raises(ValueError, match=message):
         browsed(directory)
 
 
@@ -257,12 +266,3 @@ def test_a_readings_maps_and_columns_are_all_that_it_takes(make_run, monkeypatch
     columns = read_all(browser, run["numbers"])
     largest = table[table["metric"] == "max_gradient"].sort_values("example_id")["value"]
     np.testing.assert_allclose(columns["gradient-max_gradient"], 1 - largest, atol=1e-6)
-
-
-def test_examples_that_are_not_in_order_are_damage(make_run):
-    directory = make_run(count=4)
-    path = directory / "examples/test.parquet"
-    pq.write_table(pq.read_table(path).take([1, 0, 2, 3]), path)
-    seal_again(directory)
-    with pytest.raises(UserError, match=r"test\.parquet is damaged: its examples are not in order"):
-        browsed(directory)
