@@ -90,9 +90,11 @@ class OwnFolder:
     """A folder that a user named, or that stands beside a page, with a list of the files in it that are attnprobe's own;
     `last`: those that the last call wrote whose list was closed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, page: Path | None = None) -> None:
+        """`page`: what it stands beside. Where that is attnprobe's and there is no list, an earlier version wrote both."""
         self.path, self.written = path, list[str]()
-        own: dict[str, Any] = {"files": [], "last": []}
+        adopted = [one.name for one in path.glob("[!.]*")] if page is not None and page.exists() else []
+        own: dict[str, Any] = {"files": adopted, "last": []}
         with suppress(FileNotFoundError, NotADirectoryError):
             if not stat.S_ISDIR(path.lstat().st_mode):
                 raise UserError(f"{path} is no folder: it was left as it is. Move it away, or give another name")

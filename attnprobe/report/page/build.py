@@ -133,7 +133,7 @@ def write_report(
     runs, skipped = read_sound_runs(places)
     with paper_style():
         studies, unread = find_studies(places)
-    folder = OwnFolder(output.with_name(f"{output.stem}_files"))
+    folder = OwnFolder(output.with_name(f"{output.stem}_files"), output)
     tell("numbers and their intervals")
     groups, numbers = grouped(runs), together(runs)
     probes, compared = present(numbers), compare(numbers)
