@@ -16,11 +16,11 @@ audit: .venv/ready
 	$(BIN)/python -m attnprobe +experiment=audit study.minutes=3
 
 test: .venv/ready
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # the inner loop: no training, no process, no browser
 test-fast: .venv/ready
-	$(BIN)/python -m pytest --numprocesses 2 -m "not slow and not whole"
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not whole"
 
 faults: .venv/ready
 	$(BIN)/python -m tests.faults --jobs 2

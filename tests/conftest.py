@@ -68,6 +68,9 @@ LONGER = {
     "run_module",
     "composed",
     "nbclient",
+    "command_line",
+    "cases",
+    "in_a_child",
 }
 """Names by which a test module trains a model, starts a process or opens a browser: what `make test-fast` leaves out."""
 
@@ -80,5 +83,6 @@ def pytest_collection_modifyitems(items):
             one.func for several in (fixtures.name2fixturedefs.values() if fixtures else ()) for one in several
         ]
         modules = [getattr(item, "module", None), *(sys.modules.get(one.__module__) for one in functions)]
-        if any(LONGER & vars(module).keys() for module in modules if module and module.__name__ != __name__):
+        longer = any(LONGER & vars(module).keys() for module in modules if module and module.__name__ != __name__)
+        if longer or "driver" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.whole)

@@ -100,11 +100,19 @@ def test_every_study_is_built_from_its_defaults(stem):
         run(config)
 
 
+FEW_SAMPLES = (
+    "importance.lime.samples=50",
+    "importance.shapley_sampling.samples=5",
+    "importance.integrated_gradients.steps=4",
+)
+
+
 @pytest.mark.parametrize("stem", sorted(set(stems("experiment")) - set(STUDIES) - {"sites"}))  # models/pretrained
 def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
-    config = composed(f"+experiment={stem}", *SMALL, f"output={tmp_path}")
+    settings = [f"+experiment={stem}", *SMALL, "data.source.test_size=8", *FEW_SAMPLES, f"output={tmp_path}"]
+    config = composed(*settings)
     if "adversarial" in config.probe:
-        config = composed(f"+experiment={stem}", *SMALL, *SMALL_ADVERSARY, f"output={tmp_path}")
+        config = composed(*settings, *SMALL_ADVERSARY)
     results = read_results(run(config))
     assert set(results["experiment"]) == {stem}
     assert set(results["probe"]) >= set(config.probe)
@@ -116,7 +124,7 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
 def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(attention, tmp_path):
     probes = [] if attention == "additive" else ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
     settings = (f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, *probes, f"output={tmp_path}")
-    config = composed("+experiment=jain", "task=qa", *settings)
+    config = composed("data.source.test_size=12", "+experiment=jain", "task=qa", *settings)
     results = read_results(run(config))
     assert set(results["data"]) == {"stories"}
     assert set(results["probe"]) >= set(config.probe)

@@ -132,6 +132,7 @@ def test_scores_from_a_file(mine, probed):
     assert said["file"]["title"] == "scores from a file"
 
 
+@pytest.mark.slow
 def test_an_installed_package_needs_nothing_but_its_entry_point(mine, tmp_path):
     """Installed by pip into an empty folder and run from another one, in processes of their own, through to the page: the
     importance by its entry point alone, the rest by `--config-dir`."""

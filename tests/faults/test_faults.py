@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize(
     ("scenario", "kinds"),
     [
-        ("run", ("kill", "full", "terminate", "interrupt_twice", "remove")),
-        ("remeasure", ("kill", "interrupt_twice")),
+        ("run", ("kill", "full", "interrupt_twice")),
+        ("remeasure", ("kill",)),
         pytest.param("sweep", ("kill", "full", "terminate"), marks=pytest.mark.slow),
     ],
 )

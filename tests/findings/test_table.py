@@ -125,7 +125,7 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
     assert times(runs[1:], tmp_path / "elsewhere") == 0
 
 
-def test_report_again_decides_anew(make_run, tmp_path, monkeypatch):
+def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures):
     run = make_run()
     page = tmp_path / "page.html"
     main(["report", str(run), "-o", str(page)])

@@ -51,8 +51,10 @@ def measured(directory, path, *overrides, probes=PROBES):
     return run(resumed(composed(*own, "figures=false", *overrides), [*own, *overrides]))
 
 
-@pytest.mark.parametrize("name", ["own.parquet", "own.jsonl", "own.jsonl.gz"])
-@pytest.mark.parametrize("keys", [("example_id",), ("example_id", "tokens"), ("tokens",)])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("own.parquet", ("example_id",)), ("own.jsonl", ("example_id", "tokens")), ("own.jsonl.gz", ("tokens",))],
+)
 def test_its_numbers_are_those_of_the_file(trained, tmp_path, name, keys):
     directory, rows = trained
     shuffled = [rows[place] for place in np.random.default_rng(0).permutation(len(rows))]

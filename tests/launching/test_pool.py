@@ -94,7 +94,7 @@ def test_a_log_is_continued(tmp_path):
 
 def seen(machine, tmp_path):
     code = "import os; print('seen', os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ['OMP_NUM_THREADS'])"
-    jobs = [job(tmp_path, str(number), code + "; import time; time.sleep(0.3)") for number in range(machine.count)]
+    jobs = [job(tmp_path, str(number), code) for number in range(machine.count)]
     run_jobs(jobs, machine)
     return [one.log.read_text().split("seen ")[1].split() for one in jobs]
 

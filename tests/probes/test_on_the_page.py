@@ -13,14 +13,14 @@ IMPORTANCES = ("attention", "random", "gradient_input", "shapley_sampling", "int
 
 def test_probes_of_importances_stand_in_tables_figures_and_on_the_page(tmp_path):
     settings = (f"importances=[{','.join(IMPORTANCES)}]", "importance.shapley_sampling.samples=20",
-                "probe.subsets.most_words=12", "figures=true")  # fmt: skip
+                "probe.subsets.most_words=12", "data.source.test_size=10", "data.max_tokens=12", "figures=true")  # fmt: skip
     directory = run(small_run(tmp_path, *settings, probes="[subsets,faithfulness,agreement_matrix]"))
     for figure in ("subsets_limits", "faithfulness_points", "agreement_matrix"):
         assert (directory / f"figures/{figure}.pdf").exists()
     results = read_results(directory)
 
     table = subsets.subsets_table(results).set_index("importance")
-    assert 0 < table["n"].max() <= 30
+    assert 0 < table["n"].max() <= 10
     estimates = table["error against Shapley"].notna()
     assert estimates["Shapley, sampled"]
     assert not estimates[["attention", "random"]].any()

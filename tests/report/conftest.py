@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attnprobe.report.page import build
 from attnprobe.results.files import write_table
 from attnprobe.results.table import Rows
 from tests.runs import seal
@@ -36,6 +37,12 @@ WORDS = [
 def make_run(tmp_path: Path) -> Callable[..., Path]:
     """A function that writes a finished run and returns its directory."""
     return partial(invented_run, tmp_path)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Drawing takes most of a page's time, and many tests ask nothing of the figures."""
+    monkeypatch.setattr(build, "pictures", lambda *given, **named: [])
 
 
 def invented_run(

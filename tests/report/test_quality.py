@@ -63,7 +63,7 @@ def test_nothing_is_said_of_nothing_nor_of_several_labels(make_run):
     assert quality_of(run) is None
 
 
-def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_path):
+def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_path, no_pictures):
     good, bad = make_run("good"), make_run("bad", model="cnn_additive", names=["<b>no</b>", "yes"])
     path = bad / "examples/test.parquet"
     table = pd.read_parquet(path)

@@ -14,6 +14,7 @@ from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
 from attnprobe.findings.studies.audit import Audit, rows_within
 from attnprobe.findings.studies.base import Costs, Plan
+from attnprobe.report.page import build
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
@@ -65,8 +66,11 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     # the file's name goes into directories, and from there into other settings
     path = shape(tmp_path / "Отзывы = März (1).csv")
     read = ["data=files", f"data.path={quoted(str(path))}", "data.text=review", "data.label=verdict"]
-    # all of its probes on one of the shapes
-    probes = [] if shape is binary else ["probe=[permutation,adversarial,correlation,single_weight,erasure]"]
+    # all of its probes, and its figures, on one of the shapes
+    probes = ["importances=[attention,random,gradient,leave_one_out]"]
+    if shape is not binary:
+        probes = ["probe=[permutation,adversarial,correlation,single_weight,erasure]"]
+        monkeypatch.setattr(build, "pictures", lambda *given, **named: [])
     command = ["+experiment=audit", *read, *QUICK, *probes]
     directory = carry_out_study([*command, f"output={tmp_path / 'runs'}"], compose)
     assert len(reads) == 1  # for the estimate and all trainings
@@ -129,7 +133,7 @@ def test_any_of_its_probes_can_be_set():
     assert fewer.study.probes == ["skill"]
 
 
-def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
+def test_an_estimate_has_a_time_for_every_part():
     config = composed(
         "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=12", "trainer.accelerator=cpu",
         "probe=[permutation,novelty]", "probe.novelty.importances=[attention]", "probe.novelty.operators=[delete]",
@@ -137,11 +141,8 @@ def test_an_estimate_is_of_the_order_of_the_time_it_takes(tmp_path):
     costs = measured_costs(config)
     assert costs.rows["train"] == 300
     assert costs.device == "cpu"
-    assert 1e-6 < costs.training < 0.1
-    assert 1e-6 < costs.probing < 10
     assert not Settings.of(config).directory.exists()  # nothing is written
-    assert costs.each > 0
-    assert 0 < costs.figure < 60
+    assert min(costs.training, costs.probing, costs.each, costs.figure) > 0  # how long is this machine's affair
     assert costs.seconds(4, 3, probed=2) == pytest.approx(
         3 * costs.each + 12 * 300 * costs.training + 2 * 60 * costs.probing
     )
@@ -202,6 +203,9 @@ def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):
     assert "is not tested: it needs the probe adversarial." in " ".join(said.split())
     assert "adversary (search)" not in said
     assert (directory / "report.html").exists()
+    members = json.loads((directory / "study.json").read_text())["members"]
+    assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
+    assert set(read_results(directory / members[0]["directory"])["probe"]) == {"training", "performance", "permutation"}
     # as its experiment says, of which the members know nothing
     assert not compose(command).figures
     assert len(list(directory.parent.glob("*-seed*"))) == 4

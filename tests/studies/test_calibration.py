@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -13,6 +11,7 @@ from attnprobe.findings.studies.base import read_study
 from attnprobe.report.publish import publish_study
 from attnprobe.results.files import read_sealed
 from attnprobe.runs.studies import carry_out_study
+from research.calibration.__main__ import main
 from research.calibration.records import SHIPPED, collected, models_in
 from research.calibration.study import Calibration, answer
 from tests.runs import composed
@@ -56,9 +55,8 @@ def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
     first = re.search(r'<section id="glance".*?</article>', page, re.S)[0]
     assert "No test can be judged: it takes models with right attention and models with wrong attention." in first
     written = tmp_path / "table.parquet"
-    command = [sys.executable, "-m", "research.calibration", str(directory), "-o", str(written)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "4 models" in said
+    main([str(directory), "-o", str(written)])
+    assert "4 models" in capsys.readouterr().out
     assert set(SHIPPED) == set(pd.read_parquet(written).columns)
     shutil.rmtree(directory)  # as one that was cut short: its models are there, and no list of them
     assert len(models_in([tmp_path])) == 4
@@ -144,8 +142,7 @@ def test_settings_that_make_no_study(settings, message):
         Calibration(**settings)
 
 
-def test_the_table_of_another_study_is_refused(tmp_path):
-    command = [sys.executable, "-m", "research.calibration", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "holds no models of a study" in done.stderr
+def test_the_table_of_another_study_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="1"):
+        main([str(tmp_path)])
+    assert "holds no models of a study" in capsys.readouterr().err

@@ -98,8 +98,8 @@ def counting_text():
     return batch
 
 
-@pytest.mark.parametrize(("first", "second"), [(10, 20), (20, 40), (20, 80), (40, 40), (100, 200)])
-@pytest.mark.parametrize("step", [0.05, 3e-3, 5e-7])
+@pytest.mark.parametrize(("first", "second"), [(10, 20), (20, 80), (100, 200)])
+@pytest.mark.parametrize("step", [0.05, 5e-7])
 def test_a_small_difference_that_a_later_gate_makes_large_is_not_missed(step, first, second):
     """With steps of 5e-7 every state is within the tolerance when the text rejoins; only the check can tell."""
     classifier, batch = counter(step, first, second), counting_text()
@@ -117,7 +117,7 @@ def test_a_small_difference_that_a_later_gate_makes_large_is_not_missed(step, fi
 
 
 @pytest.mark.parametrize("scale", [1.0, 5.0, 20.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_networks_with_large_weights_end_at_the_definition(scale, seed):
     """At 20 times its initial weights a network is chaotic: rounding alone moves the distances by a hundredth."""
     classifier, batch, _ = subject("lstm 24", lengths=[200, 90], seed=seed)

@@ -6,19 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from attnprobe.report.page import build
-
 QUIET = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
     "--disable-background-networking", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
 EVERYTHING = ("performance", "permutation", "adversarial", "gradient", "leave_one_out", "correlation", "erasure")
-
-
-@pytest.fixture
-def no_pictures(monkeypatch):
-    """Drawing takes most of a page's time, and many tests ask nothing of the figures."""
-    monkeypatch.setattr(build, "pictures", lambda *given, **named: [])
 
 
 @pytest.fixture(scope="session")
