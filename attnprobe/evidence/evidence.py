@@ -114,6 +114,10 @@ class Evidence:
             return evidence
         return replace(evidence, rare=is_too_rare(pseudovalues(parts, parts.sum(1), ratio_of).mean(0)))
 
+    def within(self, low: float, high: float) -> "Evidence":
+        """The same, its interval ending where the number's scale does."""
+        return replace(self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high)))
+
     def exceeds(self, threshold: float, smallest: float = 0.0) -> str:
         """What the whole interval says of "above the threshold by more than the smallest difference of interest".
 
@@ -193,7 +197,16 @@ def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.n
     return pd.Series(values, index).unstack(["split", "example_id"]).to_numpy(np.float64)
 
 
-def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None, reach: float | None = None) -> Measure:
+Ends = tuple[float, float]
+"""The least and the greatest that a number can be; no interval goes beyond them."""
+
+
+def mean_of(
+    *metrics: str,
+    value: Callable[..., np.ndarray] | None = None,
+    reach: float | None = None,
+    ends: Ends = (-np.inf, np.inf),
+) -> Measure:
     """A measure: the mean over examples of `value(*columns)`, or of the one metric; bootstrap interval.
 
     Examples pair by themselves: the difference of two metrics is taken within the example. NaN values are left out. Of
@@ -202,7 +215,9 @@ def mean_of(*metrics: str, value: Callable[..., np.ndarray] | None = None, reach
     Args:
         reach: see `Evidence.of`.
     """
-    return _over_examples(metrics, value, lambda rows, values: Evidence.of_runs(by_run(rows, values), reach=reach))
+    return _over_examples(
+        metrics, value, lambda rows, values: Evidence.of_runs(by_run(rows, values), reach=reach).within(*ends)
+    )
 
 
 def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -270,7 +285,8 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
     """A measure: (own − null) / (best − null) of the means of `<statistic>_own`, `_null`, `_best`, 0 for an attention
     without meaning, 1 for the best there is.
 
-    Not asked where the best is not ahead of the null by `least`, by the whole interval of that difference.
+    Not asked where the best is not ahead of the null by `least`; where it may or may not be, by the interval of that
+    difference, nothing is decided. The interval ends at 1.
 
     Args:
         reach: largest minus smallest value that the statistic can have, for the interval of a skill that is (nearly) the same
@@ -288,12 +304,14 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
         if not parts.shape[1]:
             return None
-        skill, gain = Evidence.of_ratio(parts), Evidence.of_runs(parts[..., 1], reach=2.0)
-        if gain.high <= least or (gain.rare and gain.value <= least):
+        skill, gain = Evidence.of_ratio(parts), Evidence.of_runs(parts[..., 1], reach=reach)
+        if not gain.value > least or gain.high <= least:
             return replace(skill, unasked=f"nothing it could point at moves the prediction by {least:g}")
         if len(parts) == 1 and (skill.rare or np.isnan(skill.low)):
-            return bounded_skill(skill, parts[0], reach, gain)
-        return skill
+            skill = bounded_skill(skill, parts[0], reach, gain)
+        if gain.low <= least:
+            return replace(skill, low=np.nan, high=np.nan)
+        return skill.within(-np.inf, 1)
 
     return Measure(metrics, measure)
 
@@ -333,6 +351,6 @@ def beyond_chance(own: str, chance: str) -> Measure:
             return None
         reached, expected = (by_run(rows, rows[name].to_numpy()) for name in (own, chance))
         evidence = Evidence.of_ratio(np.stack([reached - expected, 1 - expected], -1))
-        return evidence if evidence.n else None
+        return evidence.within(-np.inf, 1) if evidence.n else None
 
     return Measure((own, chance), measure)

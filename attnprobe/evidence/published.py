@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnprobe.evidence.reading import Headline, present
+from attnprobe.evidence.reading import Headline, ends_of, present
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
-from attnprobe.results.pivot import RUN, by_run
+from attnprobe.results.pivot import REPEATS, RUN, by_run, distinct
 
 FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
 REMARKS = {
@@ -67,7 +67,7 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
         of_runs: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
         for headline in reading.headlines_of(numbers.outline(reading.probe)):
             fact = {"probe": reading.probe, "metric": headline.key, "title": headline.title}
-            for key, own in by_run(numbers.rows(reading.probe, headline.metrics)):
+            for key, own in by_run(distinct(numbers.rows(reading.probe, headline.metrics))):
                 identity = dict(zip(RUN, key, strict=True))
                 papers = published(str(identity["data"]), str(identity["model"]))
                 for group, n, (mean, low, high) in _aggregates(own, headline):
@@ -83,7 +83,8 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
 def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, tuple[float, float, float]]]:
     """(group, n, (number, low, high)) of one headline in one run's table of one probe; empty if it has no such metric.
 
-    Of the whole split a share of a known count has an interval (Wilson's); a standard deviation has none.
+    Of the whole split a share of a known count has an interval (Wilson's, for as many texts as there are distinct ones); a
+    standard deviation has none.
     """
     values = headline.values(run)
     if values.empty:
@@ -91,18 +92,28 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
     if values.index[0] == WHOLE_SPLIT:
         value = float(values.iloc[0])
         counts = run.loc[run["metric"] == (headline.proportion_of or "examples"), "value"]
-        n = 0 if counts.empty else int(counts.iloc[0])
+        repeats = run.attrs.get(REPEATS, {}).get(str(run["run_id"].iloc[0]), ())
+        n = 0 if counts.empty else int(counts.iloc[0]) - len(repeats)
         known = headline.proportion_of is not None and n > 0 and not np.isnan(value)
         return [("overall", n, (value, *(wilson(value * n, n)[1:] if known else (np.nan, np.nan))))]
     groups = [("overall", values)]
     if headline.by_class:
         predicted = run[run["metric"] == "predicted_class"].set_index("example_id")["value"].reindex(values.index)
         groups += [(f"class_{int(c)}", part) for c, part in values.groupby(predicted) if c >= 0]
+    low, high = ends_of(run, str(run["probe"].iloc[0]), headline.metric)
+    if headline.transform is not None:
+        bounded = bool(np.isfinite([low, high]).all())
+        ends = (
+            headline.transform(np.array([low, np.clip(0, low, high), high], np.float64))
+            if bounded
+            else [-np.inf, np.inf]
+        )
+        low, high = float(np.min(ends)), float(np.max(ends))
     return [
         (
             group,
             int(part.notna().sum()),
-            (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else interval(part.to_numpy()),
+            (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else interval(part, low=low, high=high),
         )
         for group, part in groups
     ]

@@ -25,7 +25,7 @@ from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import EVERY, Numbers, numbers_of
 from attnprobe.results.pivot import facets, metrics_there, per_example
-from attnprobe.results.table import IMPORTANCES
+from attnprobe.results.table import IMPORTANCES, RANGES
 
 # What the report knows of importances: their titles, colours and signs, as the manifests of the runs say them.
 #
@@ -80,6 +80,12 @@ def importances_and_operators(results: pd.DataFrame, probe: str, mark: str) -> l
     return [(end[1], end[2]) for end in ends if end]
 
 
+def ends_of(results: pd.DataFrame, probe: str, metric: str) -> tuple[float, float]:
+    """The least and the greatest that a metric can be, as the results' runs say it."""
+    low, high = results.attrs.get(RANGES, {}).get(probe, {}).get(metric, (None, None))
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
 def mean_table(
     results: pd.DataFrame, probe: str, lines: Iterable[tuple[Mapping[str, object], Mapping[str, str]]]
 ) -> pd.DataFrame:
@@ -99,7 +105,7 @@ def mean_table(
             known = int(facet.rows[next(iter(columns.values()))].notna().sum())
             row: dict[str, object] = {"data and model": facet.title, **cells, "n": known}
             for heading, metric in columns.items():
-                row |= mean_in_columns(heading, facet.rows[metric].to_numpy())
+                row |= mean_in_columns(heading, facet.rows[metric].to_numpy(), *ends_of(results, probe, metric))
             rows.append(row)
     return pd.DataFrame(rows)
 

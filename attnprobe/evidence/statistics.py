@@ -163,8 +163,8 @@ def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
     return np.where(total > 0, 2 * hits / np.where(total > 0, total, 1), 0.0)
 
 
-def interval(values: Iterable[float]) -> Interval:
-    """Mean and its bootstrap interval over examples; NaN values are left out.
+def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
+    """Mean and its bootstrap interval over examples, which ends where the values' scale does; NaN values are left out.
 
     Raises:
         ValueError: an infinite value, which has no mean.
@@ -178,12 +178,14 @@ def interval(values: Iterable[float]) -> Interval:
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
-    return resampled_runs(parts_of(sample)[None], mean_of_parts)
+    return resampled_runs(parts_of(sample)[None], mean_of_parts, low=low, high=high)
 
 
-def mean_in_columns(name: str, values: np.ndarray) -> dict[str, float]:
-    """The examples' mean and its 95 % bootstrap interval, as three columns of a table: `name`, `name, low`, `name, high`."""
-    return dict(zip((name, f"{name}, low", f"{name}, high"), interval(values), strict=True))
+def mean_in_columns(name: str, values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> dict[str, float]:
+    """The examples' mean and its 95 % bootstrap interval between the ends of its scale, as three columns of a table: `name`,
+    `name, low`, `name, high`."""
+    numbers = interval(values, low=low, high=high)
+    return dict(zip((name, f"{name}, low", f"{name}, high"), numbers, strict=True))
 
 
 def student(values: Float[np.ndarray, " runs"], *, low: float = -np.inf, high: float = np.inf) -> Interval:

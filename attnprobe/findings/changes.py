@@ -18,6 +18,7 @@ from attnprobe.findings.studies.base import STUDY, read_study
 from attnprobe.findings.table import card, findings_of
 from attnprobe.plots.heatmap import label_text
 from attnprobe.results.directory import WHOLE_SPLIT
+from attnprobe.results.table import repeats_of
 
 CORRECT = "correct"
 """Share of right decisions, 0 to 1, of the texts that both runs have: unlike `accuracy` it has a value for each text."""
@@ -108,6 +109,7 @@ def examples_of(run: Run) -> pd.DataFrame:
     """The probed texts, by number and words: the same number in another file would be another text."""
     wanted = ["example_id", "label", "prediction", "tokens", "attention"]
     table = run.files.examples(run.split, columns=wanted).to_pandas()
+    table = table[~table["example_id"].isin(repeats_of(run.files))]
     words = [" ".join(map(str, tokens)) for tokens in table["tokens"]]
     return table.assign(words=words).set_index(["example_id", "words"], drop=False)
 

@@ -13,7 +13,7 @@ from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import f1_of, over_pairs, resampled_runs
 from attnprobe.results.directory import MANIFEST, RunDirectory, examples_file, table_file
 from attnprobe.results.files import damaged
-from attnprobe.results.table import read_results
+from attnprobe.results.table import read_results, repeats_of
 
 SPLIT = "test"
 
@@ -75,6 +75,12 @@ def check_texts(runs: Iterable[Path]) -> None:
 # F1 of several trainings of one model, and of two models compared.
 
 
+def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
+    """Some columns of the test examples by their ids, each text once."""
+    table = run.examples(SPLIT, columns=["example_id", *columns]).to_pandas().sort_values("example_id")
+    return table[~table["example_id"].isin(repeats_of(run))]
+
+
 Confusions = Mapping[int, Float[np.ndarray, "texts parts"]]
 """Seed → what F1 is made of, text by text (`confusion`)."""
 
@@ -87,9 +93,7 @@ def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
         DamagedRun: the run does not say its classes.
     """
     directory = RunDirectory(run)
-    table = (
-        directory.examples(SPLIT, columns=["example_id", "label", "prediction"]).to_pandas().sort_values("example_id")
-    )
+    table = distinct_examples(directory, "label", "prediction")
     classes = np.arange(len(directory.manifest().get("classes", [])))
     if len(classes) < 2:
         raise damaged(directory / MANIFEST, "it does not say which classes there are")
@@ -175,8 +179,8 @@ def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
     """
     weights: list[list[Float[np.ndarray, " words"]]] = []
     for run in runs:
-        table = RunDirectory(run).examples(SPLIT, columns=["example_id", "attention"]).sort_by("example_id")
-        own = [np.array(one, np.float64) for one in table["attention"].to_pylist()]
+        table = distinct_examples(RunDirectory(run), "attention")
+        own = [np.array(one, np.float64) for one in table["attention"]]
         if weights and list(map(len, own)) != list(map(len, weights[0])):
             reason = f"its texts do not have as many weights as those of {runs[0]}"
             raise damaged(RunDirectory(run) / examples_file(SPLIT), reason)

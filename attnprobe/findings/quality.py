@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from attnprobe.core.sanitise import percent
 from attnprobe.evidence.statistics import wilson
 from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import repeats_of
 
 SMALLEST = 0.05
 """Of the way from guessing to always right, what a classifier must be ahead of guessing by. Of those that flip a coin one in
@@ -138,7 +139,8 @@ def quality_of(run_dir: Path, split: str = "test") -> Quality | None:
         return None
     if pa.types.is_list(run.example_columns(split).field("label").type):
         return None
-    pieces = run.example_pieces(split, ["label", "prediction"])
-    both = [np.stack([piece[name].to_numpy() for name in ("label", "prediction")]) for piece in pieces]
-    labels, predictions = np.concatenate([np.zeros((2, 0), np.int64), *both], 1)
-    return quality(labels, predictions, run.manifest().get("classes", []))
+    pieces = run.example_pieces(split, names := ["example_id", "label", "prediction"])
+    columns = [np.stack([piece[name].to_numpy() for name in names]) for piece in pieces]
+    number, labels, predictions = np.concatenate([np.zeros((3, 0), np.int64), *columns], 1)
+    once = ~np.isin(number, list(repeats_of(run)))
+    return quality(labels[once], predictions[once], run.manifest().get("classes", []))

@@ -498,7 +498,7 @@ CLAIMS = (
         source=f"attnprobe: the search of {SOURCE}, compared with the exact solver",
         measure=mean_of(
             "found_jsd", "optimum_jsd", "reached_share",
-            value=lambda found, optimum, share: np.where(np.isnan(share), np.nan, optimum - found),
+            value=lambda found, optimum, share: np.where(np.isnan(share), np.nan, optimum - found), ends=(-LN2, LN2),
         ),
         # 0.01 nats is the smallest relevant difference, far below what the figures can show
         quantity="JSD of the farthest attention known minus that of the one found, nats; more than 0.01 is asked for",

@@ -51,14 +51,10 @@ class Agreement(Probe):
 
     name, metrics = "agreement", METRICS
     of_words = True
+    buffers_per_sample = 8  # noise, weights, and both measures
     samples: Annotated[int, Ge(2)] = 9
     share: Annotated[Number, Gt(0), Le(1)] = 1.0
     removals: bool = True
-
-    @property
-    def peak_buffers(self) -> int:
-        """For every sample noise, weights, and both measures."""
-        return 8 * self.samples
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement]:
         readout = subject.readout
@@ -102,7 +98,7 @@ SMALLEST = 0.1
 
 def _skill(measure: str) -> Measure:
     # skill of τ; not asked where gradient and leave-one-out do not agree with each other
-    skill, ceiling = skill_of(f"tau_{measure}", reach=2.0), mean_of("tau_ceiling", reach=2.0)
+    skill, ceiling = skill_of(f"tau_{measure}", reach=2.0), mean_of("tau_ceiling", reach=2.0, ends=(-1, 1))
 
     def measured(table: pd.DataFrame) -> Evidence | None:
         own, most = skill(table), ceiling(table)

@@ -198,7 +198,7 @@ CLAIMS = (
         criterion="agreement",
         statement="Attention and integrated gradients rank the words more alike than chance",
         source="Neely et al. 2022",
-        measure=mean_of("tau_attention_and_integrated_gradients"),
+        measure=mean_of("tau_attention_and_integrated_gradients", ends=(-1, 1)),
         quantity="Kendall's τ-b, mean of the examples, −1 to 1; more than 0 is asked for",
         speaks="for",
         level="word",

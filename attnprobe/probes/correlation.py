@@ -287,7 +287,7 @@ CLAIMS = (
         criterion="agreement",
         statement="Attention agrees with leave-one-out better than the gradient does",
         source=SOURCE,
-        measure=mean_of("tau_attention_leave_one_out", "tau_gradient_leave_one_out", value=np.subtract),
+        measure=mean_of("tau_attention_leave_one_out", "tau_gradient_leave_one_out", value=np.subtract, ends=(-2, 2)),
         quantity="τ(attention, leave-one-out) minus τ(gradient, leave-one-out), mean of the examples, −2 to 2",
         speaks="for",
         level="word",

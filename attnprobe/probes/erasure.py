@@ -251,10 +251,10 @@ def _rank_table(results: pd.DataFrame) -> pd.DataFrame:
             fraction = facet.rows[f"removed_fraction_{name}"]
             row = {"data and model": facet.title, "ranking": _look(results, name)[0], "n": int((never == 0).sum())}
             row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
-            row |= mean_in_columns("share removed", removal_share(fraction.to_numpy(), never))
+            row |= mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1)
             regret = facet.rows[f"regret_{name}"].to_numpy()
             rows.append(
-                row | mean_in_columns("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret)
+                row | mean_in_columns("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret, 0)
             )
     return pd.DataFrame(rows)
 
@@ -360,7 +360,7 @@ def _needs_more(first: str, second: str) -> Measure:
     # every example has a random order of its own, so the luck of the draw is within the interval
     return mean_of(
         f"removed_fraction_{first}", f"removed_fraction_{second}", "never_flips",
-        value=lambda a, b, never: removal_share(a, never) - removal_share(b, never),
+        value=lambda a, b, never: removal_share(a, never) - removal_share(b, never), ends=(-1, 1),
     )  # fmt: skip
 
 
@@ -393,7 +393,7 @@ CLAIMS = (
         source=f"{SOURCE}; scale as in Edin et al. 2025",
         measure=mean_of(
             "removed_fraction_attention", "removed_fraction_random", "removed_fraction_optimal", "never_flips",
-            value=_ahead_of_midpoint,
+            value=_ahead_of_midpoint, ends=(-1, 1),
         ),
         quantity="the middle of random and optimal minus the share of the items removed by attention, mean of the examples",
         speaks="for", smallest=0.02,

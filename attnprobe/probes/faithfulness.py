@@ -219,7 +219,7 @@ def _than_random(name: str, statement: str, metric: str, *, sign: int) -> Claim:
     taken = ("attention minus random order", "random order minus attention")[sign < 0]
     return Claim(
         name=name, criterion="erasure", statement=statement, source=SOURCE, speaks="for", level="word",
-        measure=mean_of(*pair, value=np.subtract),
+        measure=mean_of(*pair, value=np.subtract, ends=(-2, 2)),
         quantity=f"{metric} (AOPC, words deleted), {taken}, mean of the texts, −2 to 2",
     )  # fmt: skip
 

@@ -176,7 +176,7 @@ def lengths_table(results: pd.DataFrame) -> pd.DataFrame:
         groups = [(bins[place - 1], facet.rows[number == place]) for place in sorted(set(number.tolist()))]
         for name, part in [*groups, ("all", facet.rows)]:
             line = {"data and model": facet.title, "parts": name, "n": len(part)}
-            line |= mean_in_columns("unique", part["unique"].to_numpy())
+            line |= mean_in_columns("unique", part["unique"].to_numpy(), 0, 1)
             lines.append(line | {heading: part[metric].mean() for heading, metric in means.items()})
     return pd.DataFrame(lines)
 

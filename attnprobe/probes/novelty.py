@@ -153,7 +153,7 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
             line["unlike, whole texts"] = unlike(whole)
             for heading, kind in kinds.items():
                 values = facet.rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
-                line |= {f"unlike, {heading}": unlike(values)} | mean_in_columns(f"p, {heading}", values)
+                line |= {f"unlike, {heading}": unlike(values)} | mean_in_columns(f"p, {heading}", values, 0, 1)
             lines.append(line)
     return pd.DataFrame(lines)
 

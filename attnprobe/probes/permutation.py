@@ -33,12 +33,8 @@ class Permutation(ReadoutProbe):
     weights to words hardly matters."""
 
     name, metrics = "permutation", METRICS
+    buffers_per_sample = 6  # the noise, what it is sorted by, both orders, and the weights before and after
     samples: Count = 100
-
-    @property
-    def peak_buffers(self) -> int:
-        """For every sample the noise, what it is sorted by, both orders, and the weights before and after."""
-        return 6 * self.samples
 
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement]:
         noise = draws.uniform(self.samples, readout.content, readout.example_id)
@@ -98,7 +94,7 @@ CLAIMS = (
         criterion="exclusivity",
         statement="Shuffling the attention weights over the words moves the prediction",
         source="Jain & Wallace 2019, section 4.2.1",
-        measure=mean_of("median_tvd", reach=1.0),
+        measure=mean_of("median_tvd", reach=1.0, ends=(0, 1)),
         quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no relevant difference",
         speaks="for",
         level="state",

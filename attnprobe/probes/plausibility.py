@@ -132,7 +132,7 @@ CLAIMS = (
         criterion="plausibility",
         statement="The top word by gradient is in the rationale more often than the most attended one",
         source=PAPER,
-        measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract),
+        measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract, ends=(-1, 1)),
         quantity="difference of the shares of the texts, −1 to 1",
         level="word",
     ),
@@ -159,10 +159,10 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
             for kind, chance in READ_MEASURES.items():
                 metric = own[kind].format(name)
                 above = np.full(len(facet.rows), np.nan) if person else facet.rows[metric] - facet.rows[chance]
-                line |= mean_in_columns(f"{kind} above chance", np.asarray(above))
+                line |= mean_in_columns(f"{kind} above chance", np.asarray(above), -1, 1)
                 if several:
                     metric = f"human_{kind}" if person else f"others_{kind}_{name}"
-                    line |= mean_in_columns(f"{kind} against the others", facet.rows[metric].to_numpy())
+                    line |= mean_in_columns(f"{kind} against the others", facet.rows[metric].to_numpy(), 0, 1)
             lines.append(line)
     return pd.DataFrame(lines)
 

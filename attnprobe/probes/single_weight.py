@@ -20,7 +20,7 @@ from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of, share_of
 from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation, facts_of, importances_in
 from attnprobe.exact.erasure import SingleErasures, erase_each
-from attnprobe.measures import kendall_tau
+from attnprobe.measures import LN2, kendall_tau
 from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, grid, title
 from attnprobe.plots.style import FAINT, INK
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions, undefined_in
@@ -252,7 +252,7 @@ CLAIMS = (
         name="top_flips_more_than_random",
         statement="Erasing the most attended item flips the decision more often than erasing a random other one",
         source=f"{SOURCE} (table 2)",
-        measure=mean_of("flip_top_attention", "flip_random_attention", value=np.subtract),
+        measure=mean_of("flip_top_attention", "flip_random_attention", value=np.subtract, ends=(-1, 1)),
         quantity="difference of the shares of the examples that flip, paired, −1 to 1",
         speaks="for", smallest=0.02,
     ),
@@ -260,7 +260,7 @@ CLAIMS = (
         name="delta_js_is_positive",
         statement="Erasing the most attended item moves the prediction farther than erasing a random other one",
         source=f"{SOURCE} (figure 3)",
-        measure=mean_of("delta_js_attention"),
+        measure=mean_of("delta_js_attention", ends=(-LN2, LN2)),
         quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
         speaks="for", smallest=0.001,
     ),
@@ -268,7 +268,7 @@ CLAIMS = (
         name="effects_follow_attention",
         statement="The order of the weights is by and large the order of what erasing each of them does",
         source=f"{SOURCE}, asked of every item and not of the top one alone",
-        measure=mean_of("tau_attention_effect"),
+        measure=mean_of("tau_attention_effect", ends=(-1, 1)),
         quantity=f"Kendall's τ-b of weight and effect, mean of the examples, −1 to 1; more than {IN_ORDER} is asked for",
         speaks="for", threshold=IN_ORDER,
     ),

@@ -205,7 +205,7 @@ CLAIMS = (
         criterion="erasure",
         statement="Removing words by their attention comes nearer to the best of all orders than to the worst",
         source="Edin et al. 2025",
-        measure=mean_of("aopc_normalised_attention"),
+        measure=mean_of("aopc_normalised_attention", ends=(0, 1)),
         quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
         threshold=0.5,
         speaks="for",

@@ -18,6 +18,7 @@ from attnprobe.importance.leave_one_out.removal import LeaveOneOut
 from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK, drawable
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.results.pivot import distinct
 from attnprobe.results.table import check_positions
 
 METRICS = (
@@ -82,7 +83,8 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     Raises:
         UserError: a number is said of a word that the examples do not have.
     """
-    of_probe = results[(results["probe"] == PROBE) & results["metric"].isin(STEPS) & results["step"].notna()]
+    wanted = (results["probe"] == PROBE) & results["metric"].isin(STEPS) & results["step"].notna()
+    of_probe = distinct(results[wanted])
     places = of_probe.pivot_table(
         index=["example_id", "step"], columns="metric", values="value", observed=True, dropna=False
     )

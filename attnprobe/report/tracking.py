@@ -327,6 +327,7 @@ def probe_table(results: Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:
     """
     rows = results.rows(probe)
     rows = rows[rows["example_id"] != WHOLE_SPLIT]
+    rows.attrs = {}  # repeated texts too
     table = per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
     table.attrs[LEFT_OUT] = max(0, len(table) - most)
     return table.head(most)

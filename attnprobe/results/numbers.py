@@ -10,8 +10,18 @@ from typing import Any
 import pandas as pd
 
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
-from attnprobe.results.pivot import RUN, named
-from attnprobe.results.table import IMPORTANCES, Contents, Told, contents_of, frame_of, read_rows, told
+from attnprobe.results.pivot import REPEATS, RUN, named
+from attnprobe.results.table import (
+    IMPORTANCES,
+    RANGES,
+    Contents,
+    Told,
+    attrs_of,
+    contents_of,
+    frame_of,
+    read_rows,
+    tested_files,
+)
 
 WHOLE_SPLITS = ("training", "performance")
 """The tables that every run has. They are about a whole split: no probe's, and no example's."""
@@ -25,8 +35,8 @@ class Numbers:
 
     Attributes:
         tables: of each run its tables, by probe: a file, or rows in memory such as a notebook works with.
-        attrs: what else is known of them, as in a table's `attrs`: the facts of importances
-            (`attnprobe.results.table.IMPORTANCES`) and the names of the classes (`attnprobe.results.pivot.CLASSES`).
+        attrs: what else is known of them, as in a table's `attrs`: what `attnprobe.results.table.attrs_of` finds, and the
+            names of the classes (`attnprobe.results.pivot.CLASSES`).
     """
 
     tables: tuple[Mapping[str, Path | pd.DataFrame], ...]
@@ -37,16 +47,16 @@ class Numbers:
         """The numbers of finished runs."""
         several = list(runs)
         tables = tuple({probe: run.file(table_file(probe)) for probe in run.probes()} for run in several)
-        return cls(tables, {IMPORTANCES: told(run.manifest() for run in several)})
+        return cls(tables, attrs_of(several))
 
     @classmethod
     def together(cls, several: Iterable["Numbers"]) -> "Numbers":
         """All these numbers; of what they say of one importance the first counts."""
-        parts = list(several)
-        facts = Told()
-        for probe, by_name in (pair for one in parts for pair in one.attrs.get(IMPORTANCES, {}).items()):
-            facts[probe] = by_name | facts.get(probe, {})
-        return cls(tuple(table for one in parts for table in one.tables), {IMPORTANCES: facts})
+        parts, attrs = list(several), {key: Told() for key in (IMPORTANCES, RANGES, REPEATS)}
+        for key, merged in attrs.items():
+            for name, said in (pair for one in parts for pair in one.attrs.get(key, {}).items()):
+                merged[name] = said | merged.get(name, type(said)())
+        return cls(tuple(table for one in parts for table in one.tables), attrs)
 
     def each(self) -> list["Numbers"]:
         """The numbers of each run by themselves."""
@@ -155,5 +165,5 @@ def read_numbers(places: str | os.PathLike | Iterable[str | os.PathLike]) -> Num
     Raises:
         UserError: no finished run there, or no sound one.
     """
-    sound = find_runs(places, lambda run: run.verify(map(table_file, run.probes())))
+    sound = find_runs(places, lambda run: run.verify([*map(table_file, run.probes()), *tested_files(run)]))
     return Numbers.of(map(RunDirectory, sound))

@@ -14,6 +14,8 @@ Key = tuple[int | str, ...]
 """What identifies a run: its values of `RUN`."""
 CLASSES = "classes"
 """Key of a table's `attrs` with the names of its runs' classes."""
+REPEATS = "repeats"
+"""Key of a table's `attrs` with the examples of each run whose text an earlier one has (`attnprobe.results.table`)."""
 MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 """The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
@@ -27,9 +29,16 @@ class Facet:
     rows: pd.DataFrame
 
 
+def distinct(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each text once: those of its repeats are left out, as they are no further observations."""
+    for run, examples in rows.attrs.get(REPEATS, {}).items():
+        rows = rows[~((rows["run_id"] == run) & rows["example_id"].isin(examples))]
+    return rows
+
+
 def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row per run and example, one column per metric (NaN where a metric is absent); numbers with a step and
-    numbers of the whole split are left out.
+    """One row per run and distinct text, one column per metric (NaN where a metric is absent); numbers with a step and
+    numbers of the whole split are left out. Of repeated texts the first one's row stands for all.
 
     Args:
         results: a long table.
@@ -40,7 +49,7 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
         UserError: two directories hold the same run, so that an example has two values of one metric.
     """
     wanted = (results["probe"] == probe) & results["metric"].isin(list(metrics)) & (results["example_id"] >= 0)
-    rows = results[wanted & results["step"].isna()]
+    rows = distinct(results[wanted & results["step"].isna()])
     parts = []
     for key, own in sorted(by_run(rows), key=lambda pair: pair[0]):
         columns = {}

@@ -21,12 +21,15 @@ from attnprobe.results.directory import (
     SCHEMA,
     SITE,
     SITED,
+    UNTESTED,
     RunDirectory,
+    examples_file,
     find_runs,
     reading_parquet,
     table_file,
 )
 from attnprobe.results.files import damaged, write_groups
+from attnprobe.results.pivot import REPEATS
 
 # Reading
 
@@ -138,13 +141,14 @@ def frame_of(tables: Iterable[pa.Table]) -> pd.DataFrame:
     return frame
 
 
-IMPORTANCES = "importances"
-"""Key of a table's `attrs` with the facts of its runs' importances: probe → name in the metrics → facts."""
+IMPORTANCES, RANGES = "importances", "ranges"
+"""Keys of a table's `attrs`: the facts of its runs' importances (probe → name in the metrics → facts), the least and the
+greatest that each metric can be (probe → metric → both)."""
 
 
-class Told(dict[str, dict[str, dict[str, Any]]]):
-    """The facts of importances by probe and name, never changed once they stand in a table's `attrs`: pandas copies those,
-    deeply, with every column that is taken, and a report takes thousands."""
+class Told(dict[str, Any]):
+    """What runs say of themselves, never changed once it stands in a table's `attrs`: pandas copies those, deeply, with every
+    column that is taken, and a report takes thousands."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Told":
         return self
@@ -159,6 +163,38 @@ def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
             for name, said in entry.get("importances", {}).items():
                 facts.setdefault(probe, {}).setdefault(name, said)
     return facts
+
+
+def tested_files(run: RunDirectory) -> list[str]:
+    """The files that hold the examples that probes were run on."""
+    return [examples_file(split) for split in run.splits() if split not in UNTESTED]
+
+
+def repeats_of(run: RunDirectory) -> frozenset[int]:
+    """The test examples whose words, and question, an earlier one has as well: they say nothing new of other texts."""
+    known, again = set[int](), set[int]()
+    for split in (one for one in run.splits() if one not in UNTESTED):
+        columns = [name for name in ("tokens", "question") if name in run.example_columns(split).names]
+        for piece in run.example_pieces(split, columns) if columns else ():
+            texts = (pc.binary_join(piece[name], "\0").to_pylist() for name in columns)
+            for number, *words in zip(piece["example_id"].to_pylist(), *texts, strict=True):
+                # a hash takes 8 bytes, whatever the text's length
+                if (said := hash(tuple(words))) in known:
+                    again.add(number)
+                known.add(said)
+    return frozenset(again)
+
+
+def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
+    """What the report knows of these runs beside their numbers, as a table's `attrs` hold it."""
+    manifests, ranges = [run.manifest() for run in runs], Told()
+    for probe, entry in (pair for one in manifests for pair in one.get("tables", {}).items()):
+        for name, said in entry.get("metrics", {}).items():
+            ranges.setdefault(probe, {})[name] = (said.get("low"), said.get("high"))
+    repeats = Told(
+        {one["run_id"]: again for one, run in zip(manifests, runs, strict=True) if (again := repeats_of(run))}
+    )
+    return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats}
 
 
 def read_results(
@@ -184,11 +220,10 @@ def read_results(
     def chosen(run: RunDirectory) -> list[str]:
         return [name for name in run.probes() if wanted is None or name in wanted]
 
-    runs = [
-        RunDirectory(one) for one in find_runs(directory_or_glob, lambda run: run.verify(map(table_file, chosen(run))))
-    ]
+    places = find_runs(directory_or_glob, lambda run: run.verify([*map(table_file, chosen(run)), *tested_files(run)]))
+    runs = list(map(RunDirectory, places))
     results = frame_of(rows for run in runs for name in chosen(run) for rows in read_rows(run.file(table_file(name))))
-    results.attrs[IMPORTANCES] = told(run.manifest() for run in runs)
+    results.attrs.update(attrs_of(runs))
     return results
 
 

@@ -73,6 +73,8 @@ def invented_run(
     for probe in probes:
         write_table(everything[probe].table({**identity, "probe": probe}), directory / f"tables/{probe}.parquet")
     tokens = [[words[i] for i in draw.integers(0, len(words), n)] for n in lengths]
+    for number, row in enumerate(tokens):  # a text that repeats another would not count
+        row[0] = row[0] if row not in tokens[:number] else f"{row[0]}{number}"
     table = invented_examples(tokens, attention, predicted, labels, classes, hierarchical=hierarchical)
     if questions:
         table["question"] = [row[:2] for row in tokens]

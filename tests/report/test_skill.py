@@ -40,3 +40,21 @@ def test_texts_that_are_all_at_the_null_may_be_on_either_side_of_it():
 def test_nothing_is_asked_where_nothing_could_be_gained():
     found = skill(np.zeros(60), np.zeros(60), np.full(60, 0.01))
     assert found.unasked == "nothing it could point at moves the prediction by 0.02"
+
+
+def test_what_may_be_within_the_gate_decides_nothing_and_what_is_ahead_is_asked():
+    """Known answers: attention that gains all there is, which is almost nothing, about the gate, or plenty."""
+    spread = np.random.default_rng(0).uniform(0, 2, 200)
+    said = {gain: skill(gain * spread, 0 * spread, gain * spread).exceeds(0, 0.1) for gain in (0.0001, 0.019, 0.1)}
+    assert said == {0.0001: "not informative", 0.019: "cannot decide", 0.1: "meets"}
+    half = skill(np.where(np.arange(200) % 2, 0.1, 0) * spread, 0 * spread, 0.1 * spread)
+    assert 0.1 < half.low < 0.5 < half.high < 1
+
+
+def test_no_skill_is_above_that_of_the_best():
+    best = np.random.default_rng(2).uniform(0.1, 0.9, 40)
+    own = np.where(np.arange(40) % 2, best, best - 0.05)
+    found = skill(own, np.zeros(40), best)
+    assert found.low < found.value < found.high <= 1
+    bounded = skill(np.where(np.arange(40) == 0, 0, best), np.zeros(40), best)
+    assert bounded.low < bounded.value < bounded.high == 1

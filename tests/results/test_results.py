@@ -1,16 +1,19 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
 from attnprobe.core.errors import UserError
-from attnprobe.evidence.statistics import interval
-from attnprobe.results.directory import COLUMNS
+from attnprobe.evidence.published import compare
+from attnprobe.evidence.statistics import interval, wilson
+from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_json, write_table
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.table import Rows, read_results
+from attnprobe.results.pivot import per_example
+from attnprobe.results.table import Rows, read_results, repeats_of
 from tests.runs import seal
 
 IDENTITY = {
@@ -142,3 +145,33 @@ def test_values_that_are_equal_but_for_rounding_have_no_interval():
     assert np.isnan(ends).all()
     mean, low, high = interval(np.array([0.45, 0.45 + 1e-9] * 20))
     assert low < mean < high
+
+
+def test_repeated_texts_are_one_text_in_every_interval(tmp_path):
+    """Words and question both count; the first of equal texts stands for all. Without repeats nothing is left out."""
+    tokens = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
+    questions = [["who"], ["who"], ["who"], ["who"], ["why"]]
+    for name, asked, repeats in (
+        ("asked", questions, {2}),
+        ("plain", None, {2, 4}),
+        ("none", [["0"], ["1"], ["2"], ["3"], ["4"]], set()),
+    ):
+        examples = {"example_id": range(10, 15), "tokens": tokens} | ({"question": asked} if asked else {})
+        (tmp_path / name / "examples").mkdir(parents=True)
+        pq.write_table(
+            pa.table({key: list(value) for key, value in examples.items()}), tmp_path / name / "examples/test.parquet"
+        )
+        ids, whole = np.arange(10, 15), np.array([-1])
+        numbers = table(("median_tvd", ids, np.array([0.1, 0.2, 0.9, 0.3, 0.9])))
+        performance = table(
+            ("accuracy", whole, np.array([0.6])), ("examples", whole, np.array([5.0])), probe="performance"
+        )
+        finished_run(tmp_path / name, permutation=numbers, performance=performance)
+        assert repeats_of(RunDirectory(tmp_path / name)) == {10 + one for one in repeats}
+        results = read_results(tmp_path / name)
+        kept = [number for number in range(5) if number not in repeats]
+        assert per_example(results, "permutation", ["median_tvd"])["example_id"].tolist() == [10 + one for one in kept]
+        found = compare(results).set_index("metric")
+        assert found["n"][["median_tvd", "accuracy"]].tolist() == [len(kept)] * 2
+        assert found["mean"]["median_tvd"] == pytest.approx(np.mean(np.array([0.1, 0.2, 0.9, 0.3, 0.9])[kept]))
+        assert (found["low"]["accuracy"], found["high"]["accuracy"]) == wilson(0.6 * len(kept), len(kept))[1:]

@@ -4,12 +4,16 @@
 `pytest -m slow tests/results/statistics/test_coverage.py` asserts it.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from attnprobe.evidence.evidence import DECIDED, mean_of, share_of, skill_of
 from attnprobe.evidence.statistics import (
     f1_of,
     interval,
@@ -20,6 +24,7 @@ from attnprobe.evidence.statistics import (
     parts_of,
     resampled_runs,
 )
+from attnprobe.results.pivot import REPEATS
 
 REPETITIONS = 1000
 WHOLE = 0.5
@@ -63,6 +68,42 @@ def single(draw, n):
     return said
 
 
+def long_table(times=1, **metrics):
+    """The rows of one run's examples, each text `times` times, as a report reads them."""
+    columns = {name: np.repeat(np.asarray(values, float), times) for name, values in metrics.items()}
+    count = len(next(iter(columns.values())))
+    run = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test", "probe": "p"}
+    rows = pd.concat(
+        pd.DataFrame(run | {"metric": name, "example_id": np.arange(count), "step": np.nan, "value": values})
+        for name, values in columns.items()
+    )
+    rows.attrs[REPEATS] = {"r": frozenset(number for number in range(count) if number % times)}
+    return rows
+
+
+def repeated(draw, n, times, measure):
+    """A measure of `n` distinct texts, each of which is there `times` times."""
+
+    def said(generator):
+        found = measure("a")(long_table(times, a=draw(generator, n)))
+        return None if found.rare else (found.low, found.high)
+
+    return said
+
+
+def gained(gain, n, own):
+    """Skill where the best attention is ahead by `gain` on average: is anything decided?"""
+
+    def said(generator):
+        best = gain * generator.uniform(0, 2, n)
+        found = skill_of("a")(
+            long_table(a_own=own * best * generator.uniform(0.5, 1.5, n), a_null=0 * best, a_best=best)
+        )
+        return (found.low, found.high) if found.exceeds(0, 0.1) in DECIDED else None
+
+    return said
+
+
 def flips(chance_more, chance_less, n):
     def said(generator):
         uniform = generator.random(n)
@@ -90,6 +131,17 @@ FLIPS = {
     "20 %, 10 %": (0.2, 0.1),
 }
 SIZES = (20, 100, 1000)
+REPEATED = {
+    "normal": (lambda r, n: r.normal(0, 1, n), 0.0, mean_of),
+    "beta(0.5, 2)": (lambda r, n: r.beta(0.5, 2, n), 0.2, mean_of),
+    "half true": (lambda r, n: (r.random(n) < 0.5).astype(float), 0.5, share_of),
+}
+NEAR_THE_END = {
+    "beta(12, 0.5)": (lambda r, n: r.beta(12, 0.5, n), 0.96),
+    "beta(0.5, 6)": (lambda r, n: r.beta(0.5, 6, n), 1 / 13),
+}
+GAINS = {0.0001: 0.03, 0.01: 0.03, 0.02: 0.03, 0.1: 1.0}
+"""What there is to be gained → in how many of the samples, at most, anything is decided."""
 
 
 def seeds(count, n, of_seed, of_text, own, failing=0.0):
@@ -139,6 +191,14 @@ def pairs(count, n, of_seed):
 SETTINGS = [
     *(Setting(f"{name}, n = {n}", truth, single(draw, n)) for name, (draw, truth) in ONE_RUN.items() for n in SIZES),
     *(Setting(f"flips {name}, n = {n}", a - b, flips(a, b, n)) for name, (a, b) in FLIPS.items() for n in SIZES),
+    *(
+        Setting(f"{name}, {n} distinct texts, each {times} ×", truth, repeated(draw, n, times, measure))
+        for name, (draw, truth, measure) in REPEATED.items() for n in (60,) for times in (1, 2, 5)
+    ),
+    *(
+        Setting(f"{name} within 0 to 1, n = {n}", truth, repeated(draw, n, 1, partial(mean_of, ends=(0, 1))))
+        for name, (draw, truth) in NEAR_THE_END.items() for n in (40, 200)
+    ),
     *(Setting(f"{s} seeds, spread {v}, n = 400", 0.0, seeds(s, 400, v, 0.3, 0.3)) for s in (3, 9) for v in (0.0, 0.02, 0.1)),
     *(Setting(f"{s} seeds, one in ten fails, n = 400", 0.0, seeds(s, 400, 0.01, 0.3, 0.3, 0.1)) for s in (3, 5, 9)),
     *(
@@ -147,6 +207,38 @@ SETTINGS = [
     ),
     *(Setting(f"{s} seeds, every one a base, spread {v}", 0.2, pairs(s, 400, v)) for s in (3, 9) for v in (0.01, 0.05)),
 ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gain", GAINS)
+def test_skill_decides_nothing_where_there_is_nothing_to_gain(gain):
+    for n, own in ((60, 0.6), (200, 0.6)):
+        found = Coverage.of(Setting("gate", own, gained(gain, n, own)))
+        assert found.said <= GAINS[gain] + 0.011
+        assert gain < 0.1 or found.said > 0.99
+
+
+@pytest.mark.parametrize("setting", [one for one in SETTINGS if "distinct" in one.name or "within" in one.name],
+                         ids=lambda setting: setting.name)  # fmt: skip
+def test_repeats_add_nothing_and_intervals_stay_on_their_scale(setting):
+    for number in range(5):
+        said = setting.said(np.random.default_rng((7, number)))
+        if said is None:
+            continue
+        if "within" in setting.name:
+            assert 0 <= said[0] < said[1] <= 1
+        else:  # as if each text were there once
+            alone = next(one for one in SETTINGS if one.name == setting.name.rpartition(" each ")[0] + " each 1 ×")
+            assert said == alone.said(np.random.default_rng((7, number)))
+
+
+def test_without_knowing_of_repeats_an_interval_is_too_narrow():
+    """What the clusters are for: the same tables, with nothing said of repeats."""
+
+    def said(generator):
+        return interval(np.repeat(generator.normal(0, 1, 60), 5))[1:]
+
+    assert Coverage.of(Setting("repeated", 0.0, said), 100).held < 0.8
 
 
 @pytest.mark.slow
@@ -173,13 +265,15 @@ def test_the_simulation_finds_an_interval_that_does_not_hold():
     assert found.below > 0.2
 
 
-def main() -> None:
+def main(words: Sequence[str] = ()) -> None:
+    """Print the rows, or those whose names hold one of the words."""
+    wanted = [one for one in SETTINGS if not words or any(word in one.name for word in words)]
     print("| setting | something is said | holds the truth | false “above” | false “below” |\n|---|---|---|---|---|")
-    for setting in SETTINGS:
+    for setting in wanted:
         found = Coverage.of(setting)
         held = "–" if found.said < WHOLE else f"{found.held:.3f}"
         print(f"| {setting.name} | {found.said:.2f} | {held} | {found.above:.3f} | {found.below:.3f} |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
