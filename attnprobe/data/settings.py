@@ -129,13 +129,6 @@ class Serving(metaclass=Checked):
     num_workers: Whole = 0
 
 
-def default_of(one: Field[Any]) -> Any:
-    """The default of a data class's field."""
-    if one.default_factory is not MISSING:
-        return one.default_factory()
-    return Parameter.empty if one.default is MISSING else one.default
-
-
 @dataclass(frozen=True)
 class DataSettings:
     """All of the above, which must go together."""
@@ -214,6 +207,12 @@ class DataSettings:
     @classmethod
     def signature(cls, constructor: Callable[..., None]) -> Signature:
         """What a constructor takes whose last argument is `**settings`, the flat settings by their names."""
+
+        def default_of(one: Field[Any]) -> Any:
+            if one.default_factory is not MISSING:
+                return one.default_factory()
+            return Parameter.empty if one.default is MISSING else one.default
+
         _, *given, _ = signature(constructor).parameters.values()
         settings = [
             Parameter(one.name, Parameter.KEYWORD_ONLY, default=default_of(one), annotation=one.type)

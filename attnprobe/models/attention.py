@@ -150,28 +150,27 @@ OUT_OF_REACH = 10.0
 """Scores this far below the largest one get no weight in either map: 1 (sparsemax) or 2 (entmax) would do."""
 
 
-class SparsemaxAttention(AdditiveAttention):
-    """Additive scores, and the point of the simplex that is nearest to them (Martins & Astudillo 2016)."""
+class SparseAttention(AdditiveAttention):
+    """Additive scores, and a map of them that gives some positions no weight at all."""
 
     positionwise: ClassVar[bool] = False  # promises a softmax as well
+    to_weights: ClassVar[Callable[..., Tensor]]
 
     def weights(self, scores: Scores, content: Content) -> Scores:
-        """argmin over the simplex of ‖a − scores‖²."""
-        return _sparse(sparsemax, scores, content)
+        # finite scores stand for what is left out: −inf would make NaN
+        largest = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True).detach()
+        weights = type(self).to_weights(torch.where(content, scores, largest - OUT_OF_REACH), dim=-1)
+        return weights.masked_fill(~content, 0)
 
 
-class EntmaxAttention(AdditiveAttention):
-    """Additive scores, and their 1.5-entmax, between softmax and sparsemax (Peters et al. 2019)."""
+class SparsemaxAttention(SparseAttention):
+    """The point of the simplex that is nearest to the scores, argmin ‖a − scores‖² (Martins & Astudillo 2016)."""
 
-    positionwise: ClassVar[bool] = False  # promises a softmax as well
-
-    def weights(self, scores: Scores, content: Content) -> Scores:
-        """a_t = max(0, scores_t / 2 − τ)², τ such that they sum to 1."""
-        return _sparse(entmax15, scores, content)
+    to_weights = staticmethod(sparsemax)
 
 
-def _sparse(map_to_weights: Callable[..., Tensor], scores: Scores, content: Content) -> Scores:
-    """A sparse map over `content` alone; 0 elsewhere. Finite scores stand for what is left out: −inf would make NaN."""
-    largest = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True).detach()
-    weights = map_to_weights(torch.where(content, scores, largest - OUT_OF_REACH), dim=-1)
-    return weights.masked_fill(~content, 0)
+class EntmaxAttention(SparseAttention):
+    """The scores' 1.5-entmax, between softmax and sparsemax: a_t = max(0, scores_t / 2 − τ)², τ such that they sum to 1
+    (Peters et al. 2019)."""
+
+    to_weights = staticmethod(entmax15)

@@ -33,18 +33,6 @@ def test_every_data_set_composes_and_says_what_it_lacks(name, monkeypatch, tmp_p
             data.setup()
 
 
-def test_testbed_end_to_end():
-    data = composed(
-        "testbed", "data.source.train_size=40", "data.source.validation_size=10", "data.source.test_size=10"
-    )
-    data.setup()
-    assert data.classes == ["negative", "positive"]
-    assert data.sizes == {"train": 40, "validation": 10, "test": 10}
-    for row in range(10):
-        assert len(data.splits["test"].rationale(row)) == len(data.splits["test"].tokens(row))
-    assert any(data.splits["test"].rationale(0))
-
-
 @pytest.mark.real_data
 @pytest.mark.parametrize(
     ("name", "vocabulary", "train", "test"),
