@@ -125,7 +125,7 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
     assert times(runs[1:], tmp_path / "elsewhere") == 0
 
 
-def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures):
+def test_report_again_decides_anew(make_run, tmp_path, monkeypatch):
     run = make_run()
     page, real = tmp_path / "page.html", table.findings
     with monkeypatch.context() as patched:

@@ -209,7 +209,4 @@ def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):
     # as its experiment says, of which the members know nothing
     assert not compose(command).figures
     assert len(list(directory.parent.glob("*-seed*"))) == 4
-    members = json.loads((directory / "study.json").read_text())["members"]
-    assert [member["role"] for member in members] == ["base", "base", "uniform", "uniform"]
-    assert set(read_results(directory / members[0]["directory"])["probe"]) == {"training", "performance", "permutation"}
     assert not list(directory.parent.glob("*-seed*/figures"))
