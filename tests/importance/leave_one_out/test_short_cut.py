@@ -20,7 +20,7 @@ class RelativeToTheMean(Attention):
     """Scores of the state's difference from the text's mean state."""
 
     def __init__(self, hidden_size, query_size=None):
-        super().__init__()
+        super().__init__(hidden_size, query_size)
         self.score = torch.nn.Linear(hidden_size, 1)
 
     def forward(self, hidden, query=None):
