@@ -209,7 +209,7 @@ def test_gradient_shap_is_captums_own_on_the_same_draws():
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("gradient_input", 1e-9), ("integrated_gradients", 1e-9), ("gradient_shap", 1e-6)]
+    ("name", "near"), [("gradient_input", 1e-6), ("integrated_gradients", 1e-6), ("gradient_shap", 1e-6)]
 )
 def test_on_an_additive_model_it_is_what_each_word_adds(name, near):
     subject = additive_subject()
