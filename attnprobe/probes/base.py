@@ -21,7 +21,7 @@ from attnprobe.core.metrics import CLASS, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Checked
-from attnprobe.data.module import TextDataModule
+from attnprobe.data.batching import TextSplit
 from attnprobe.importance.base import Importance, Note, Subject
 from attnprobe.models.base import Model, Unit
 from attnprobe.results.table import Rows
@@ -97,8 +97,8 @@ class Probe(metaclass=Checked):
                 f"probe=[…], or take a model that attends to words, such as model=lstm"
             )
 
-    def prepare(self, data: TextDataModule) -> None:
-        """Called once before training, with data that are set up, for a probe that compares with held-out texts."""
+    def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        """Called once before training, with the splits that are set up, for a probe that compares with other texts."""
 
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch, and the `DESCRIPTION` where it is declared; what `ProbeRunner` calls."""

@@ -1,6 +1,6 @@
 """How unlike the texts that a model knows are texts without some of their words?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -17,7 +17,6 @@ from attnprobe.core.metrics import P_VALUE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.reading import Headline, Reading, Tabulation, facts_of, importances_and_operators
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
@@ -66,8 +65,8 @@ class Novelty(RankingProbe):
         super().refuse(classifier)
         word_removal.refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
 
-    def prepare(self, data: TextDataModule) -> None:
-        self._held_out, self._known = data.splits["validation"], None
+    def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        self._held_out, self._known = splits["validation"], None
 
     def known(self, subject: Subject) -> "Known":
         """The held-out texts as this model reads them."""

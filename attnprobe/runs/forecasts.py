@@ -182,7 +182,7 @@ def measured_costs(config: DictConfig) -> Costs:
     probes = [instantiate(part) for part in content["probe"].values()]
     importances = importances_of((name for probe in probes for name in probe.uses), content["importance"])
     for probe in probes:
-        probe.prepare(data)
+        probe.prepare(data.splits)
     for importance in importances.values():
         importance.prepare(data, "test")
     runner = ProbeRunner(probes, 0, data.vocabulary.words, importances=importances)

@@ -141,7 +141,7 @@ def carry_out(
         data.attach_teacher(teacher)
     for probe in probes:
         probe.refuse(classifier)
-        probe.prepare(data)
+        probe.prepare(data.splits)
     for importance in importances.values():
         importance.refuse(classifier)
         importance.prepare(data, SPLIT)

@@ -71,7 +71,7 @@ def test_texts_without_words_and_whole_ones():
 
 def test_a_run_gives_it_its_validation_split():
     data, probe = small_data(), Novelty()
-    probe.prepare(data)
+    probe.prepare(data.splits)
     assert len(probe._held_out) == len(data.splits["validation"])
     assert batch_of(data, "validation").ids.shape[0] == len(probe._held_out)
 

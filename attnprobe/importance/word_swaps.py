@@ -1,0 +1,218 @@
+"""Words of a text replaced by those of another one: the operator of the swap test.
+
+Words keep their places, and a text its length in words. What comes in is near the data: real words, each as common at its
+place as it is there. No mask, no gap, no text closes up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.func import functional_call
+
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
+from attnprobe.data.batching import TextSplit
+from attnprobe.models.base import Model
+
+FEWEST_DONORS = 20
+"""Texts that are drawn from: all of the same length, and of the nearest lengths until there are so many."""
+AT_ONCE = 8192
+"""Positions of changed texts that go through a model at a time."""
+
+
+@dataclass(frozen=True)
+class Donors:
+    """The texts of a split as a source of words, by their length.
+
+    Attributes:
+        split: the texts; their labels are not looked at.
+        decisions: the class that the model decides for in each. A text borrows of those that it decides differently: of the
+            others it would get the same evidence back.
+    """
+
+    split: TextSplit
+    decisions: Int[np.ndarray, " rows"]
+
+    def pool(self, row: int) -> Int[np.ndarray, " donors"]:
+        """Rows of the texts that lend words to the one at `row`: those of its length, and of the nearest lengths until there
+        are `FEWEST_DONORS`; none where the model decides alike in all texts."""
+        apart = np.abs(self.split.words.lengths - self.split.words.lengths[row])
+        other = self.decisions != self.decisions[row]
+        known = np.sort(apart[other])
+        if not len(known):
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(other & (apart <= known[min(FEWEST_DONORS, len(known)) - 1]))
+
+    @classmethod
+    def of(cls, run: Callable[[Batch], Outputs], split: TextSplit, device: torch.device) -> "Donors":
+        """The texts, once the model has read them all."""
+        order, found = np.argsort(split.words.lengths, kind="stable"), np.zeros(len(split), np.int64)
+        start = 0
+        while start < len(order):
+            size = max(1, AT_ONCE // (2 + int(split.words.lengths[order[start]])))
+            rows = order[start : start + size]
+            with torch.no_grad():
+                found[rows] = run(split[rows.tolist()].to(device)).logits.argmax(-1).cpu().numpy()
+            start += size
+        return cls(split, found)
+
+
+@dataclass(frozen=True)
+class Swapper:
+    """One text, and the texts that lend it words.
+
+    Args:
+        run: a model that attends to words, or `in_single` of it.
+        task: what it was trained for.
+        text: a batch of this one text.
+        donors: a batch of the others.
+        decision: the class whose probability is looked at.
+        longest: pieces that the model reads at most; None: it reads none, or any number.
+    """
+
+    run: Callable[[Batch], Outputs]
+    task: Task
+    text: Batch
+    donors: Batch
+    decision: int = 0
+    longest: int | None = None
+
+    def swapped(self, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]) -> Batch:
+        """The text with the words of `taken` replaced by those of a donor: in the first half of the text by the word at the
+        same place from the donor's start, in the second from its end. What is known of a word comes with it."""
+        own = self.text.content[0].nonzero().squeeze(-1)
+        there = self.donors.content.sum(-1)
+        number = torch.arange(len(own), device=own.device)
+        from_end = there.unsqueeze(-1) - len(own) + number
+        place = torch.where(number < len(own) / 2, number, from_end).clamp(min=0).minimum(there.unsqueeze(-1) - 1)
+        first = self.donors.content.long().argmax(-1, keepdim=True)
+        source = (first + place)[donor]  # [variants, words]: a text's words stand together
+        many = replace(self.text, teacher_attention=None, teacher_probability=None, counterfactual=None).rows(
+            torch.zeros_like(donor)
+        )
+        columns = {"ids": many.ids, "rationale": many.rationale}
+        for name, column in columns.items():
+            other = getattr(self.donors, name)
+            if column is not None and other is not None:
+                changed = column.clone()
+                changed[:, own] = torch.where(taken, other[donor].gather(1, source), column[:, own])
+                columns[name] = changed
+        result = replace(many, **columns)
+        return result if many.pieces is None else self._with_pieces(result, taken, donor, source)
+
+    def _with_pieces(
+        self, result: Batch, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"], source: Tensor
+    ) -> Batch:
+        """Whole words with all their pieces; special tokens, and the other text of a pair, stay."""
+        text, donors = self.text, self.donors
+        for one in (text.pieces, text.piece_word, text.piece_kind, donors.pieces, donors.piece_word):
+            assert one is not None
+        own = text.content[0].nonzero().squeeze(-1)
+        # every piece of the text, in order, is itself, or the first piece of a word that may be replaced, or gone with it
+        word, length = text.piece_word[0], int((text.piece_word[0] != -2).sum())
+        word = word[:length]
+        starts = torch.ones_like(word, dtype=torch.bool)
+        starts[1:] = (word[1:] != word[:-1]) | (word[1:] < 0)
+        segment_word = word[starts]
+        at = starts.nonzero().squeeze(-1)
+        size = torch.diff(at, append=at.new_tensor([length]))
+        column = torch.full((text.ids.shape[1],), -1, dtype=torch.long, device=own.device)
+        column[own] = torch.arange(len(own), device=own.device)
+        number = torch.where(segment_word >= 0, column[segment_word.clamp(min=0)], -1)
+        # where the pieces of each donor's words begin, in one row after the text's own
+        width = donors.pieces.shape[1]
+        store = torch.cat([text.pieces[0, :length], donors.pieces.flatten()])
+        of_word = donors.piece_word.unsqueeze(1) == torch.arange(donors.ids.shape[1], device=own.device)[:, None]
+        count = of_word.sum(-1)
+        begin = of_word.long().argmax(-1) + torch.arange(len(count), device=own.device)[:, None] * width + length
+        inside = (number >= 0) & (segment_word >= 0)
+        replaced = taken[:, number.clamp(min=0)] & inside
+        column_of = source[:, number.clamp(min=0)]
+        sizes = torch.where(replaced, count[donor.unsqueeze(-1), column_of], size)
+        begins = torch.where(replaced, begin[donor.unsqueeze(-1), column_of], at)
+        limit = self.longest
+        ends = sizes.cumsum(-1)
+        if limit is not None and int(ends[:, -1].max()) > limit:
+            # longer than the model reads: the last words lose pieces, the special tokens at the end stay
+            tail = int((number.flip(0) < 0).long().cumprod(0).sum())
+            last = size[len(size) - tail :].sum() if tail else 0
+            room = (limit - last - (ends - sizes)).clamp(min=0)
+            cut = torch.arange(len(size), device=own.device) < len(size) - tail
+            sizes = torch.where(cut, sizes.minimum(room), sizes)
+            ends = sizes.cumsum(-1)
+        total = ends[:, -1]
+        segment = torch.arange(sizes.numel(), device=own.device).repeat_interleave(sizes.flatten())
+        offset = torch.arange(len(segment), device=own.device) - (sizes.flatten().cumsum(0) - sizes.flatten())[segment]
+        row, piece = segment // len(size), begins.flatten()[segment] + offset
+        place = offset + (ends - sizes).flatten()[segment]
+        shape = (len(taken), int(total.max()))
+        made = [store.new_full(shape, fill) for fill in (0, -2, 0)]
+        kinds = text.piece_kind[0, :length][at]
+        values = (store[piece], segment_word[segment % len(size)], kinds[segment % len(size)])
+        for target, value in zip(made, values, strict=True):
+            target[row, place] = value
+        return replace(result, pieces=made[0], piece_word=made[1], piece_kind=made[2])
+
+    def probability(
+        self, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]
+    ) -> Float[Tensor, "variants"]:
+        """Of the class, for each changed text; float64, 0 to 1."""
+        parts = []
+        width = self.text.ids.shape[1] if self.text.pieces is None else self.text.pieces.shape[1]
+        size = max(1, AT_ONCE // width)
+        with torch.no_grad():
+            for some, by in zip(taken.split(size), donor.split(size), strict=True):
+                logits = self.run(self.swapped(some, by)).logits
+                parts.append(probabilities(logits.double(), self.task)[:, self.decision])
+        return torch.cat(parts)
+
+    def differences(self, chosen: Bool[Tensor, "pairs words"], donor: Int[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+        """How much more of the class's probability stays with the chosen words (and the donor's others) than with the others
+        (and the donor's words in the place of the chosen ones); −1 to 1."""
+        kept, gone = self.probability(torch.cat([~chosen, chosen]), torch.cat([donor, donor])).chunk(2)
+        return kept - gone
+
+
+def in_single(model: Model) -> Callable[[Batch], Outputs]:
+    """The model as a function that computes in float32: half the time, and what a set of words does is known to 1e-6."""
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    single = {name: one.detach().float() if one.dtype is torch.float64 else one.detach() for name, one in state.items()}
+    return lambda batch: functional_call(model, single, (batch,))
+
+
+def prefixes(keys: Float[Tensor, "pairs words"], generator: torch.Generator) -> Bool[Tensor, "pairs words"]:
+    """Of each order, by falling key, the first k words: k from 1 to all but one, evenly spread over the pairs."""
+    pairs, words = keys.shape
+    even = (
+        torch.randperm(pairs, generator=generator) + torch.rand(pairs, generator=generator, dtype=torch.float64)
+    ) / pairs
+    count = 1 + (even * (words - 1)).floor().clamp(max=words - 2)
+    rank = keys.argsort(dim=-1, descending=True).argsort(dim=-1)
+    return rank < count.unsqueeze(-1).to(rank.device)
+
+
+def drawn_by(weights: Float[Tensor, "words"], pairs: int, generator: torch.Generator) -> Float[Tensor, "pairs words"]:
+    """Keys of orders in which words are drawn one after the other, each with a probability in proportion to its weight: the
+    logarithm and a Gumbel number. Even weights give every order the same probability."""
+    noise = torch.rand(pairs, len(weights), generator=generator, dtype=torch.float64).clamp(1e-300)
+    return weights.double().clamp(min=1e-12).log() - (-noise.log()).log().to(weights.device)
+
+
+def effects(
+    chosen: Bool[Tensor, "pairs words"], difference: Float[Tensor, "pairs"], ridge: float = 0.1
+) -> Float[Tensor, "words"]:
+    """Each word's part in the differences: least squares on ±1 (with the chosen, with the others), with a small ridge. Over
+    uniform k it is a semivalue between Banzhaf's and Shapley's."""
+    sides = 2 * chosen.double() - 1
+    gram = sides.T @ sides + ridge * torch.eye(sides.shape[1], dtype=torch.float64, device=sides.device)
+    return torch.linalg.solve(gram, sides.T @ difference.double())
+
+
+def rearranged(weights: Float[Tensor, "words"], by: Float[Tensor, "words"]) -> Float[Tensor, "words"]:
+    """The same weights, the largest where `by` is largest, and so on down."""
+    result = torch.empty_like(weights)
+    result[by.argsort(descending=True)] = weights.sort(descending=True).values
+    return result

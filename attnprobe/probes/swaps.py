@@ -1,0 +1,327 @@
+"""Is attention on the words that decide? Sets of words change places with another text's."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import torch
+from annotated_types import Ge
+from jaxtyping import Float
+from torch import Tensor
+
+from attnprobe.core.batch import Batch, Outputs
+from attnprobe.core.errors import UserError
+from attnprobe.core.metrics import PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
+from attnprobe.core.randomness import Draws
+from attnprobe.data.batching import TextSplit
+from attnprobe.evidence.claims import Claim
+from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, share_of, values_of
+from attnprobe.evidence.reading import Headline, Reading, Tabulation
+from attnprobe.evidence.statistics import bernstein, mean_of_parts, parts_of, pseudovalues, ratio_of, resampled_runs
+from attnprobe.exact.nulls import even
+from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
+from attnprobe.models.base import Unit
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
+from attnprobe.results.pivot import facets, per_example
+
+METRICS = (
+    Metric("swap_gain", PROBABILITY_DIFFERENCE, "how much more of the prediction stays with the words that attention ranks "
+           "first than with the others; 0 in a random order", higher_is_better=True),
+    Metric("swap_scale", PROBABILITY_DIFFERENCE, "the same weights, on the words in the order of their effects"),
+    Metric("swap_best", PROBABILITY_DIFFERENCE, "the words in the order of their effects, what speaks for the class first"),
+    Metric("swap_bound", PROBABILITY_DIFFERENCE, "what all words together do: the prediction less its mean in other texts"),
+    Metric("word_effect", Scale("probability"), "a word's part in what stays: least squares over random sets", step="position"),
+    Metric("top_word_effect", SHARE, "whether the most attended word is the one with the largest effect (of several that are "
+           "level, the share)", higher_is_better=True),
+    Metric("equal_weights_distance", TVD, "between the predictions under the model's own attention and under equal weights"),
+    *DESCRIPTION,
+)  # fmt: skip
+
+
+@dataclass
+class Swaps(Probe):
+    """The words that attention ranks first, from this text, and all others from another text; and the other way round.
+
+    The text and its counterpart have the same words in the same places but for those that are exchanged: a donor is a text
+    of the same length (or nearly), drawn without a look at its label. k words, 1 to all but one, are drawn by their weights;
+    the gain is how much more of the predicted class's probability stays with them than with the others, in the mean of the
+    `pairs`. Under even weights, and under the text's own in random order, it is 0 by symmetry. `swap_scale` is the gain of
+    the same weights on the words in the order of |effect|, which is estimated from `sets` other random sets; in
+    pairs of its own, so that no luck is counted twice. The attention reacts, as it does in use, to the words that change.
+
+    A pass for every text that is put together: 4 (6 with `reach`) of `pairs`, 2 of `sets`, and `bounds`.
+
+    Attributes:
+        pairs: sets of words drawn by attention, as many for the scale.
+        sets: random sets that the words' effects are estimated from.
+        bounds: texts that all words are taken from.
+        reach: measure `swap_best` too.
+    """
+
+    name, metrics = "swaps", METRICS
+    one_decision = True
+    pairs: Annotated[int, Ge(4)] = 16
+    sets: Annotated[int, Ge(16)] = 144
+    bounds: Annotated[int, Ge(4)] = 16
+    reach: bool = True
+
+    _split: TextSplit | None = field(default=None, init=False, repr=False)
+    _donors: Donors | None = field(default=None, init=False, repr=False)
+
+    def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        self._split, self._donors = splits["test"], None
+
+    def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
+        if subject.classifier.unit is not Unit.WORD:
+            return
+        if self._split is None:
+            raise UserError("probe swaps takes words from other texts, which only a run has: leave it out here")
+        content, readout = subject.batch.content, subject.readout
+        predicted = readout.prediction()
+        decision = predicted.argmax(-1)
+        run = in_single(subject.classifier)
+        if self._donors is None:
+            self._donors = Donors.of(run, self._split, content.device)
+        columns = {name: torch.full(decision.shape, torch.nan, dtype=torch.float64) for name in
+                   ("swap_gain", "swap_scale", "swap_best", "swap_bound", "top_word_effect")}  # fmt: skip
+        word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
+        for row in range(len(content)):
+            found = self._of_text(
+                subject, run, self._donors, row, int(decision[row]), float(predicted[row, decision[row]]), draws
+            )
+            if found is None:
+                continue
+            values, effect = found
+            word_effects[row, content[row].cpu()] = effect.cpu()
+            for name, value in values.items():
+                columns[name][row] = value
+        for name, values in columns.items():
+            if name != "swap_best" or self.reach:
+                yield Measurement(name, values)
+        yield Measurement("word_effect", word_effects, positions(content).cpu())
+        under_equal = readout.predict(even(content).to(readout.attention.dtype))
+        yield Measurement("equal_weights_distance", (under_equal - predicted).abs().sum(-1) / 2)
+
+    def _of_text(
+        self,
+        subject: Subject,
+        run: Callable[[Batch], Outputs],
+        donors: Donors,
+        row: int,
+        decision: int,
+        probability: float,
+        draws: Draws,
+    ) -> tuple[dict[str, float], Tensor] | None:
+        """The numbers of one text, and its words' effects; None where it has one word, or no other text lends it any."""
+        batch, weights = subject.batch, subject.readout.attention[row]
+        content = batch.content[row]
+        words, number = int(content.sum()), int(batch.example_id[row])
+        pool = donors.pool(donors.split.row_of(number)) if words > 1 else []
+        if not len(pool):
+            return None
+        generator, device = draws.generator(number), content.device
+        text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
+        lots = torch.randint(len(pool), (3 * self.pairs + self.sets + self.bounds,), generator=generator)
+        used, donor = lots.unique(return_inverse=True)
+        lenders = donors.split[pool[used.numpy()].tolist()].to(device)
+        reader = getattr(subject.classifier, "reader", None)
+        longest = None if reader is None else reader.longest
+        swapper = Swapper(run, subject.classifier.task, text, lenders, decision, longest)
+        of_own, of_sets, of_bound, of_scale, of_best = donor.to(device).split(
+            [self.pairs, self.sets, self.bounds, self.pairs, self.pairs]
+        )
+        weights = weights[content].cpu().double()
+
+        def by(keys: Tensor) -> Tensor:
+            return prefixes(keys, generator).to(device)
+
+        own, sets = (
+            by(drawn_by(weights, self.pairs, generator)),
+            by(torch.rand(self.sets, words, generator=generator, dtype=torch.float64)),
+        )
+        difference = swapper.differences(torch.cat([own, sets]), torch.cat([of_own, of_sets]))
+        effect = effects(sets, difference[self.pairs :]).cpu()
+        scale = by(drawn_by(rearranged(weights, effect.abs()), self.pairs, generator))
+        chosen, whose = scale, of_scale
+        if self.reach:
+            best = by(effect.expand(self.pairs, -1))
+            chosen, whose = torch.cat([scale, best]), torch.cat([of_scale, of_best])
+        later = swapper.differences(chosen, whose)
+        everything = torch.ones(self.bounds, words, dtype=torch.bool, device=device)
+        top = weights >= weights.max() * (1 - 1e-9)
+        strongest = effect.abs() == effect.abs().max()
+        return {
+            "swap_gain": float(difference[: self.pairs].mean()),
+            "swap_scale": float(later[: self.pairs].mean()),
+            "swap_best": float(later[self.pairs :].mean()) if self.reach else float("nan"),
+            "swap_bound": probability - float(swapper.probability(everything, of_bound).mean()),
+            "top_word_effect": float((top & strongest).sum() / top.sum()),
+        }, effect
+
+
+LEAST_BOUND = 0.1
+"""Probability that all words together move the prediction by, from which on a text has something to point at."""
+LEAST_SCALE = 0.05
+"""What the same weights must be able to gain at best, in shares of the bound, for placement to be asked for at all."""
+FEWEST = 20
+"""Texts that have something to point at, likewise."""
+SMALLEST = 0.4
+"""Placement beyond which attention is said to be on the words that decide (docs/calibration.md)."""
+LEAST_EFFECT = 0.01
+"""Total variation distance from the prediction under equal weights below which the weights make no difference."""
+PARTS = ("swap_gain", "swap_scale", "swap_bound")
+
+
+def placement_of(
+    gain: Float[np.ndarray, "runs texts"],
+    scale: Float[np.ndarray, "runs texts"],
+    bound: Float[np.ndarray, "runs texts"],
+) -> Evidence:
+    """Where the weight lies: Σ gain / Σ scale, each divided by its text's bound, so that every text that has something to
+    point at weighs about alike. 0 for an order by chance, 1 for the same weights at their best; printed up to 1.
+
+    The scale is a mean over random sets as well, so that it may fall short of the best by what they leave unknown.
+    """
+    known = ~np.isnan(np.stack([gain, scale, bound])).any((0, 1))
+    gain, scale, bound = (one[:, known] for one in (gain, scale, bound))
+    has = bound > LEAST_BOUND
+    shares = [np.where(has, one / np.where(has, bound, 1), 0).clip(-1, 1) for one in (gain, scale)]
+    parts = np.stack(shares, -1)
+    texts = int(has.any(0).sum())
+    if texts < FEWEST:
+        why = f"in {texts} of {known.sum()} texts the words together move the prediction by more than {LEAST_BOUND:g}: "
+        return Evidence(
+            np.nan, np.nan, np.nan, texts, unasked=why + f"nothing to point at (expected {FEWEST} texts or more)"
+        )
+    reachable = resampled_runs(parts_of(np.where(has, shares[1], np.nan)), mean_of_parts, confidence=0.9)
+    evidence = Evidence.of_ratio(parts)
+    evidence = replace(evidence, n=texts, **{end: float(np.clip(getattr(evidence, end), -1, 1)) for end in ENDS})
+    if not reachable[1] >= LEAST_SCALE:
+        why = f"at best these weights would keep {reachable[0]:.2f} of the prediction more than in an order by chance"
+        return replace(evidence, unasked=f"{why}: they are too even, or no word moves the prediction enough")
+    if evidence.rare and len(parts) == 1:
+        return _bounded(evidence, parts)
+    return evidence
+
+
+ENDS = ("value", "low", "high")
+
+
+def _bounded(evidence: Evidence, parts: Float[np.ndarray, "1 texts 2"]) -> Evidence:
+    """With an interval that holds however skewed the texts are (most of them at their best, a few far from it)."""
+    influence = pseudovalues(parts, parts.sum(1), ratio_of)[0]
+    reach = 2.0 / float(
+        parts[..., 1].mean()
+    )  # of a text's part in the ratio: a difference from −1 to 1 over the mean scale
+    bounded = bernstein(influence, reach)
+    if bounded is None:
+        return evidence
+    low, high = (float(np.clip(one, -1, 1)) for one in bounded[1:])
+    return replace(evidence, low=min(low, evidence.value), high=max(high, evidence.value), rare=False)
+
+
+def _placement(table: pd.DataFrame) -> Evidence | None:
+    rows = values_of(table, *PARTS)
+    return None if rows is None else placement_of(*(by_run(rows, rows[name].to_numpy()) for name in PARTS))
+
+
+def _reach(table: pd.DataFrame) -> Evidence | None:
+    names = ("swap_gain", "swap_best", "swap_bound")
+    rows = values_of(table, *names)
+    if rows is None:
+        return None
+    gain, best, bound = (by_run(rows, rows[name].to_numpy()) for name in names)
+    has = bound > LEAST_BOUND
+    parts = np.stack([np.where(has, one / np.where(has, bound, 1), 0).clip(-1, 1) for one in (gain, best)], -1)
+    return Evidence.of_ratio(parts) if has.any() else None
+
+
+def _pointing(gain: np.ndarray, scale: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """1 where a text's gain is more than half of the mean scale, 0 where not, NaN where there is nothing to point at."""
+    has = bound > LEAST_BOUND
+    if not has.any():
+        return np.full(len(gain), np.nan)
+    own, best = (np.where(has, one / np.where(has, bound, 1), np.nan) for one in (gain, scale))
+    return np.where(has, own > np.nanmean(best) / 2, np.nan)
+
+
+def by_class(results: pd.DataFrame) -> pd.DataFrame:
+    """Placement among the texts of each predicted class, per data set and model."""
+    rows = []
+    for facet in facets(per_example(results, "swaps", [*PARTS, "predicted_class"])):
+        for number, own in facet.rows.groupby("predicted_class"):
+            evidence = placement_of(*(own[name].to_numpy()[None] for name in PARTS))
+            row = {"data and model": facet.title, "predicted class": int(number), "texts": len(own)}
+            said = {"placement": evidence.value, "placement, low": evidence.low, "placement, high": evidence.high}
+            row |= {
+                "with something to point at": evidence.n,
+                **(dict.fromkeys(said, np.nan) if evidence.unasked else said),
+            }
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+SOURCE = "attnprobe: docs/calibration.md"
+READING = Reading(
+    probe="swaps",
+    order=4,
+    title="Swapping: is the attention on the words that decide?",
+    about=(
+        "Some words of a text change places with those of another text that the model decides differently. Either the words "
+        "that attention ranks first stay and all others are taken from the other text, or the other way round: how much more "
+        "of the prediction stays with the attended words? In an order by chance nothing more does, by symmetry. Placement "
+        "is that gain as a share of what the very same weights would gain on the words that matter most, which other random "
+        "sets tell: it says where the weight lies. Reach says how much of it: the gain as a share of that of the best order. "
+        "Placement 1 with reach 0.3 is an attention in the right places that is nearly even. The texts in between mix two "
+        "texts: real words in their places, not always grammar. The attention reacts to the words that change, as it does "
+        "in use; a single text's number is noisy, for the other text's words speak too."
+    ),
+    claims=(
+        Claim(
+            name="weight_is_on_deciding_words", criterion="erasure", level="word", speaks="for", source=SOURCE,
+            statement="The weight is on the words that decide", measure=Measure(PARTS, _placement),
+            quantity=f"placement: 0 in an order by chance, 1 for the same weights on the words that matter most; up to "
+            f"{SMALLEST} is no relevant difference",
+            smallest=SMALLEST, primary=True,
+        ),
+        Claim(
+            name="weight_reaches", criterion="erasure", level="word", source=SOURCE, threshold=0.5,
+            statement="The weights gain at least half of what the best order gains",
+            measure=Measure(("swap_gain", "swap_best", "swap_bound"), _reach),
+            quantity="reach: the gain as a share of the best order's",
+        ),
+        Claim(
+            name="most_texts_are_pointed_at", criterion="erasure", level="word", source=SOURCE, threshold=0.5,
+            statement="In most texts the words that attention ranks first keep the prediction",
+            measure=share_of(*PARTS, value=_pointing),
+            quantity="share of the texts that have something to point at in which the gain is more than half of the mean scale",
+        ),
+        Claim(
+            name="weights_move_the_prediction", criterion="erasure", level="word", source=SOURCE, threshold=LEAST_EFFECT,
+            statement="Equal weights in place of attention's move the prediction",
+            measure=mean_of("equal_weights_distance", reach=1.0), quantity="TVD, 0 to 1, mean of the texts",
+        ),
+        Claim(
+            name="top_word_is_strongest", criterion="erasure", level="word", source=SOURCE, threshold=0.5,
+            statement="The most attended word is the one that moves the prediction most, in most texts",
+            measure=mean_of("top_word_effect", reach=1.0), quantity="share of the texts",
+        ),
+    ),
+    headlines=(
+        Headline("swap_gain", "gain of the attended words over the others"),
+        Headline("swap_scale", "  the same weights at their best"),
+        Headline("swap_best", "  the best order"),
+        Headline("swap_bound", "what all words together do"),
+        Headline("top_word_effect", "the most attended word has the largest effect"),
+        Headline("equal_weights_distance", "TVD under equal weights"),
+    ),
+    tables=(
+        Tabulation(
+            "swaps", "Placement (0: order by chance, 1: the same weights on the words that matter most) by predicted class, "
+            "with 95 % intervals over the texts that have something to point at; empty where there is nothing to point at.",
+            by_class, (*PARTS, "predicted_class"),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,309 @@
+"""The swap test: its operator against a plain loop, its null and its known answers, its numbers by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnprobe.core.batch import Outputs, Task
+from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
+from attnprobe.core.readout import Readout
+from attnprobe.data.batching import TextSplit
+from attnprobe.data.examples import Ragged
+from attnprobe.importance.base import Subject
+from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
+from attnprobe.models.base import Model
+from attnprobe.probes.swaps import LEAST_BOUND, Swaps, placement_of
+from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+
+
+def split_of(texts, **columns):
+    """Texts, as lists of numbers of words from 4 on, as a split."""
+    words = [np.array(text, np.int32) for text in texts]
+    labels = {"labels": np.zeros(len(texts), np.int64)}
+    return TextSplit(np.arange(len(texts)), Ragged.of(words, np.int32), np.arange(64), labels | columns, [], ["0", "1"])
+
+
+class Voting(Model):
+    """A model without an encoder: each word votes for class 1 by its number's weight; the attention is what it is told."""
+
+    task, classes = Task.SINGLE_LABEL, 2
+
+    def __init__(self, votes, focus):
+        super().__init__()
+        self.votes, self.focus = votes, focus
+
+    def forward(self, batch):
+        score = torch.where(batch.content, self.votes[batch.ids], 0).sum(-1)
+        logits = torch.stack([torch.zeros_like(score), score], -1)
+        weights = torch.where(batch.content, self.focus(batch), 0.0).double()
+        attention = weights / weights.sum(-1, keepdim=True)
+        return Outputs(logits, attention, attention.log(), attention.unsqueeze(-1), batch.content)
+
+    def readout(self, batch, outputs):
+        logits = outputs.logits.double()
+        return Readout(
+            outputs.attention, batch.content, batch.example_id, self.task,
+            decode=lambda weights: logits.expand(*weights.shape[:-1], 2),
+        )  # fmt: skip
+
+    def inputs(self, batch):
+        raise NotImplementedError
+
+    outputs_from = without = inputs
+
+
+def measured(split, model, **settings):
+    probe = Swaps(**settings)
+    probe.prepare({"test": split})
+    batch = split[range(len(split))]
+    outputs = model(batch)
+    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
+    return {one.metric: one.value for one in probe.examine(subject, Draws(0, "swaps"))}
+
+
+def test_words_change_places_with_those_of_the_other_text_from_both_ends():
+    split = split_of([[4, 5, 6, 7, 8], [14, 15, 16], [24, 25, 26, 27, 28, 29, 30]])
+    model = toy_classifier()
+    swapper = Swapper(model, model.task, split[[0]], split[[1, 2]])
+    taken = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]], dtype=torch.bool)
+    found = swapper.swapped(taken, torch.tensor([0, 1, 1]))
+    expected = []
+    texts = [[14, 15, 16], [24, 25, 26, 27, 28, 29, 30]]
+    for row, donor in zip(taken.tolist(), (0, 1, 1), strict=True):
+        text = [4, 5, 6, 7, 8]
+        for place, gone in enumerate(row):
+            other = place if place < 2.5 else len(texts[donor]) - 5 + place
+            text[place] = texts[donor][min(max(other, 0), len(texts[donor]) - 1)] if gone else text[place]
+        expected.append([2, *text, 3])
+    assert found.ids.tolist() == expected
+    assert found.mask.all()
+
+
+def test_what_is_known_of_a_word_comes_with_it():
+    marks = Ragged.of([np.array(one, bool) for one in ([0, 1, 0], [1, 0, 0])], bool)
+    split = split_of([[4, 5, 6], [14, 15, 16]], rationale=marks)
+    model = toy_classifier()
+    swapper = Swapper(model, model.task, split[[0]], split[[1]])
+    found = swapper.swapped(torch.tensor([[True, False, False]]), torch.tensor([0]))
+    assert found.rationale[0].tolist() == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_words_come_with_all_their_pieces(family):
+    pytest.importorskip("transformers")
+    from tests.models.pretrained.families import batch_of, classifier
+
+    model = classifier(family)
+    texts = ["unable to see the film", "music seeing people able seeable", "a long story able dull"]
+    text, donors = batch_of(model, texts[:1]), batch_of(model, texts[1:])
+    taken = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    donor = torch.tensor([0, 1, 0])
+    swapper = Swapper(model, model.task, text, donors)
+    found = swapper.swapped(taken, donor)
+    for row, (gone, of) in enumerate(zip(taken.tolist(), donor.tolist(), strict=True)):
+        words, other = texts[0].split(), texts[1 + of].split()
+        joined = " ".join(one if out else kept for kept, one, out in zip(words, other, gone, strict=True))
+        expected = batch_of(model, [joined])
+        length = expected.pieces.shape[1]
+        for name in ("pieces", "piece_word", "piece_kind"):
+            assert getattr(found, name)[row, :length].tolist() == getattr(expected, name)[0].tolist()
+        assert (found.piece_word[row, length:] == -2).all()
+    # longer than the model reads: the last words lose pieces, what closes the text stays
+    shorter = replace(swapper, longest=6).swapped(taken, donor)
+    assert int((shorter.piece_word != -2).sum(-1).max()) == 6
+    assert all(row[(row != -2).sum() - 1] == -1 for row in shorter.piece_word)
+
+
+def test_a_text_borrows_of_those_that_are_decided_differently_and_are_as_long():
+    split = split_of([[4] * length for length in [5] * 30 + [6] * 30 + [20] * 5])
+    decisions = np.array([0, 1] * 15 + [0] * 30 + [1] * 5)
+    pool = Donors(split, decisions).pool
+    assert pool(0).tolist() == [*range(1, 30, 2), *range(60, 65)]  # fifteen of its length, and the next
+    assert pool(1).tolist() == [*range(0, 30, 2), *range(30, 60)]
+    assert not len(Donors(split, decisions * 0).pool(0))
+
+
+def test_orders_by_weights_are_draws_without_replacement():
+    weights = torch.tensor([0.5, 0.3, 0.2])
+    keys = drawn_by(weights, 40_000, torch.Generator().manual_seed(0))
+    order = keys.argsort(-1, descending=True)
+    for first in range(3):
+        share = float((order[:, 0] == first).double().mean())
+        assert share == pytest.approx(float(weights[first]), abs=4 * (0.25 / 40_000) ** 0.5)
+    after = order[order[:, 0] == 0]
+    assert float((after[:, 1] == 1).double().mean()) == pytest.approx(0.6, abs=0.015)
+
+
+@pytest.mark.parametrize("words", [2, 3, 9])
+def test_sets_have_one_word_to_all_but_one_alike_often(words):
+    generator = torch.Generator().manual_seed(1)
+    keys = torch.rand(8 * (words - 1), words, generator=generator, dtype=torch.float64)
+    chosen = prefixes(keys, generator)
+    counts = torch.bincount(chosen.sum(-1), minlength=words + 1).tolist()
+    assert counts == [0, *[8] * (words - 1), 0]
+    for row, kept in zip(keys, chosen, strict=True):
+        assert row[kept].min() > row[~kept].max()
+
+
+def test_the_effects_are_those_of_least_squares():
+    generator = torch.Generator().manual_seed(0)
+    chosen = torch.rand(50, 7, generator=generator) < 0.5
+    truth = torch.randn(7, generator=generator, dtype=torch.float64)
+    sides = 2 * chosen.double() - 1
+    exact = effects(chosen, sides @ truth, ridge=1e-9)
+    assert torch.allclose(exact, truth, atol=1e-8)
+    noisy = torch.randn(50, generator=generator, dtype=torch.float64)
+    padded = np.vstack([sides.numpy(), np.sqrt(0.1) * np.eye(7)])
+    expected = np.linalg.lstsq(padded, np.r_[noisy.numpy(), np.zeros(7)], rcond=None)[0]
+    assert effects(chosen, noisy).numpy() == pytest.approx(expected, abs=1e-10)
+
+
+def test_the_same_weights_go_where_the_effects_are():
+    weights, by = torch.tensor([0.1, 0.6, 0.3]), torch.tensor([5.0, 1.0, 3.0])
+    assert rearranged(weights, by).tolist() == pytest.approx([0.6, 0.1, 0.3])
+
+
+TEXTS, WORDS = 120, 8
+
+
+def one_word_decides():
+    """Texts of filler with one word, 40 or 41, that decides, at any place."""
+    draw = np.random.default_rng(0)
+    texts = [[*draw.integers(4, 34, WORDS)] for _ in range(TEXTS)]
+    for number, text in enumerate(texts):
+        text[draw.integers(WORDS)] = 40 + number % 2
+    votes = torch.zeros(64)
+    votes[40], votes[41] = -5.0, 5.0
+    return split_of(texts), votes
+
+
+FOCUS = {
+    "right": lambda batch: torch.where(batch.ids >= 40, 1.0, 0.02),
+    "first": lambda batch: torch.where(batch.content.cumsum(-1) == 1, 1.0, 0.02),
+    "avoids": lambda batch: torch.where(batch.ids >= 40, 0.0, 1.0),
+    "even": lambda batch: torch.ones_like(batch.ids).double(),
+}
+
+
+@pytest.mark.parametrize("kind", FOCUS)
+def test_right_attention_has_placement_1_and_wrong_none(kind):
+    split, votes = one_word_decides()
+    found = measured(split, Voting(votes, FOCUS[kind]))
+    parts = (found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound"))
+    evidence = placement_of(*parts)
+    assert found["swap_bound"].mean() > 0.9  # the other text decides for the other class
+    if kind == "right":
+        assert evidence.low > 0.9
+        assert float(found["top_word_effect"].mean()) > 0.95
+        assert float(found["swap_gain"].mean()) == pytest.approx(float(found["swap_best"].mean()), abs=0.1)
+    elif kind == "first":
+        assert evidence.high < 0.4
+        assert evidence.low < 0.1
+    elif kind == "avoids":
+        assert evidence.high < 0
+    else:
+        assert "too even" in evidence.unasked
+    # half of the time the other text's word that decides stands against it; a filler's effect is 0, but for noise
+    batch = split[range(TEXTS)]
+    effect, deciding = found["word_effect"], batch.ids >= 40
+    assert 0.4 < float(effect[deciding].mean()) < 0.8
+    assert abs(float(effect[batch.content & ~deciding].mean())) < 0.03
+
+
+def test_redundant_words_are_found_though_none_is_needed():
+    """Three words, each of which is enough: leaving one out does nothing."""
+    draw = np.random.default_rng(0)
+    texts = [[*draw.integers(4, 34, WORDS)] for _ in range(TEXTS)]
+    for number, text in enumerate(texts):
+        for place in draw.choice(WORDS, 3, replace=False):
+            text[place] = 40 + number % 2
+    votes = torch.zeros(64)
+    votes[40], votes[41] = -20.0, 20.0
+    found = measured(split_of(texts), Voting(votes, FOCUS["right"]))
+    evidence = placement_of(*(found[name].numpy()[None] for name in ("swap_gain", "swap_scale", "swap_bound")))
+    assert evidence.low > 0.8
+
+
+def test_the_own_weights_in_random_order_gain_nothing():
+    """The null: by symmetry 0, within four standard errors."""
+    split, votes = one_word_decides()
+    noise = torch.rand(TEXTS, WORDS + 2, generator=torch.Generator().manual_seed(3)) ** 6
+    model = Voting(votes, lambda batch: noise[batch.example_id])
+    gain = measured(split, model, pairs=64, reach=False)["swap_gain"]
+    assert abs(float(gain.mean())) < 4 * float(gain.std()) / TEXTS**0.5
+
+
+def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
+    batch = toy_batch([7, 12, 3, 1])
+    classifier = toy_classifier(spread=4)
+    texts = [batch.ids[row][batch.content[row]].tolist() for row in range(4)]
+    split = split_of([*texts, [9, 8, 7], [5, 5, 5, 5, 5, 5, 21], [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5]])
+    split = replace(split, example_id=np.arange(100, 107))
+    # every text has one that is decided differently
+    probe = Swaps(pairs=4, sets=16, bounds=4)
+    probe.prepare({"test": split})
+    probe._donors = Donors(split, np.arange(7) % 2)
+
+    def numbers(some):
+        outputs, readout = toy_readout(classifier, some)
+        examined = probe.examine(Subject(classifier, some, outputs, readout), Draws(0, "swaps"))
+        return {one.metric: one.value for one in examined}
+
+    together, alone = numbers(batch), [numbers(rows_of(batch, [row])) for row in range(4)]
+    for name, values in together.items():
+        if values.ndim == 1:
+            expected = [float(one[name][0]) for one in alone]
+            assert values.tolist() == pytest.approx(expected, abs=1e-6, nan_ok=True), name
+    assert together["swap_gain"][:3].isfinite().all()
+    assert together["swap_gain"][3].isnan()
+
+
+def test_float32_is_near_enough():
+    classifier, batch = toy_classifier().double(), toy_batch([5, 9])
+    with torch.no_grad():
+        exact, single = classifier(batch).logits, in_single(classifier)(batch).logits
+    assert single.dtype is torch.float32
+    assert torch.allclose(exact, single.double(), atol=1e-6)
+    assert next(classifier.parameters()).dtype is torch.float64
+
+
+def test_without_other_texts_it_is_refused():
+    classifier, batch = toy_classifier(), toy_batch([4])
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    with pytest.raises(UserError, match="only a run has"):
+        list(Swaps().examine(subject, Draws(0, "swaps")))
+
+
+def columns(gain, scale, bound, texts=60, spread=0.05):
+    draw = np.random.default_rng(0)
+    return (np.array([one + spread * draw.standard_normal(texts)]) for one in (gain, scale, bound))
+
+
+def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_at():
+    gain, scale, bound = columns(0.3, 0.6, 0.8)
+    bound[0, :10], gain[0, :10] = 0.05, -1.0  # nothing to point at
+    gain[0, 10] = np.nan
+    has = (bound > LEAST_BOUND) & ~np.isnan(gain)
+    evidence = placement_of(gain, scale, bound)
+    expected = (gain[has] / bound[has]).sum() / (scale[has] / bound[has]).sum()
+    assert evidence.value == pytest.approx(expected, abs=1e-12)
+    assert evidence.n == has.sum()
+    assert evidence.low < 0.5 < evidence.high
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [((0.3, 0.6, 0.05), "nothing to point at"), ((0.0, 0.01, 0.8), "too even"), ((0.5, 0.01, 0.8), "too even")],
+)
+def test_placement_is_not_asked_where_nothing_could_be_gained(parts, said):
+    assert said in placement_of(*columns(*parts)).unasked
+
+
+def test_placement_never_leaves_its_scale():
+    for gain in (0.9, -0.9):
+        evidence = placement_of(*columns(gain, 0.4, 0.8))
+        assert -1 <= evidence.low <= evidence.value <= evidence.high <= 1
+        assert not evidence.unasked
