@@ -9,7 +9,7 @@ export HF_HUB_DISABLE_TELEMETRY = 1
 .DELETE_ON_ERROR:
 
 run: .venv/ready
-	$(BIN)/python -m attnprobe +experiment=jain_adversarial 'probe=[permutation,adversarial,skill]' figures=false on_finished=skip
+	$(BIN)/python -m attnprobe +experiment=jain_adversarial 'probe=[permutation,adversarial,skill,swaps]' figures=false on_finished=skip
 	@$(BIN)/python -m attnprobe.report 'runs/testbed/lstm_additive-seed0-*' -o runs/report.html
 
 audit: .venv/ready

@@ -154,7 +154,7 @@ TESTED_BY = {
     ("agreement", "word"): "probe=[agreement]",
     ("exclusivity", "state"): "probe=[adversarial]",
     ("erasure", "state"): "probe=[skill]",
-    ("erasure", "word"): "probe=[skill]",
+    ("erasure", "word"): "probe=[swaps]",
     ("transfer", "model"): "+experiment=wiegreffe",
     ("plausibility", "word"): "probe=[plausibility]",
 }
@@ -172,7 +172,9 @@ MECHANISMS = {
 }
 """What attention that knows nothing of the words is, or was made to be, by its class: known, whatever a test finds."""
 MOSTLY = 0.5
-"""Skill from which an attention that is shown to point at the words that decide is said to be mostly on them."""
+"""Reach, and share of the texts, from which attention on the words that decide is said to be mostly on them."""
+IDLE = 0.01
+"""Mean total variation distance from the prediction under equal weights, below which the weights decide nothing."""
 
 
 def judge(findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encoder: str = "") -> pd.DataFrame:
@@ -311,16 +313,21 @@ def first_sentence(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "
     if MET.get(lines["necessity", "model"].verdict) is False:
         return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
     word, state, exclusive = lines["erasure", "word"], lines["erasure", "state"], lines["exclusivity", "state"]
+    detail = {row.claim: row.value for row in card[~card["primary"].astype(bool)].itertuples(index=False)}
     met = MET.get(word.verdict)
     this = f"This attention, which {mechanism}," if mechanism else "This attention"
     scale = (
-        f"{round(word.value, 2) + 0.0:.2f} on a scale from 0 (the same weights in random order) to 1 (all weight on the word "
-        f"whose removal changes the prediction most)"  # + 0.0: none is called −0.00
+        f"{round(word.value, 2) + 0.0:.2f} (0: by chance, 1: the same weights at their best)"  # none is called −0.00
     )
-    if met and word.value < MOSTLY:
-        return f"{this} leans towards the words that decide, but is on others as well: {scale}."
     if met:
-        return f"{this} is mostly on the words that decide: {scale}."
+        reach, texts = detail.get("weight_reaches", np.nan), detail.get("most_texts_are_pointed_at", np.nan)
+        much = f", reach {reach:.2f}" if not np.isnan(reach) else ""
+        where = f", in {percent(texts)} of the texts" if not np.isnan(texts) else ""
+        idle = detail.get("weights_move_the_prediction", np.nan)
+        thin = reach < MOSTLY or texts < MOSTLY
+        on = "leans towards the words that decide" if thin else "is mostly on the words that decide"
+        same = f" Equal weights would give the same prediction (to {idle:.3f}): they decide nothing."
+        return f"{this} {on}: {scale}{much}{where}.{same if idle < IDLE else ''}"
     if met is False and MET.get(state.verdict):
         return f"{this} points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
     if met is False:
@@ -332,7 +339,8 @@ def first_sentence(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "
             f"different one gives the same prediction. "
         )
     if word.verdict == NOT_TESTED:
-        return f"{known}Whether {this} points at the words that decide was not tested: add the test with probe=[skill]."
+        add = TESTED_BY["erasure", "word"]
+        return f"{known}Whether {this} points at the words that decide was not tested: add the test with {add}."
     shown = f": {scale}, 95 % interval {word.low:.2f} to {word.high:.2f}; {word.reason}"
     why = shown if word.verdict == CANNOT_DECIDE and not np.isnan(word.low) else f": {word.reason}"
     return f"{known}Whether {this} points at the words that decide cannot be said{why}."

@@ -28,6 +28,7 @@ from attnprobe.probes.erasure import Erasure
 from attnprobe.probes.permutation import Permutation
 from attnprobe.probes.single_weight import SingleWeight
 from attnprobe.probes.skill import Skill
+from attnprobe.probes.swaps import Swaps
 from attnprobe.results.directory import CONFIG, PLAYGROUND, examples_file
 from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
@@ -141,8 +142,9 @@ def audit_model(
     return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
 
 
-def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
-    """The tests that change nothing but the attention; `gradient`: its gradient is available."""
+def default_probes(epsilon: float, *, gradient: bool = True, words: bool = True) -> list[Probe]:
+    """The tests that change nothing but the attention; `gradient`: its gradient is available. `words`: the model reads other
+    texts as well, so that it can be asked about words."""
     single, orders = ["attention"], ["attention", "ascending", "contribution"]
     if gradient:
         single, orders = [*single, "attention_gradient", "gradient_attention"], [
@@ -154,12 +156,15 @@ def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
         SingleWeight(importances=single),
         Erasure(importances=orders),
         Skill(words=False),
+        *([Swaps()] if words else []),
     ]
 
 
 def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) -> dict[str, np.ndarray]:
     """The performance on all texts, the model in eval mode and in its precision; the listeners hear of each batch."""
     performance = Performance(model.task, model.classes)
+    for probe in probes:
+        probe.prepare({"validation": split, SPLIT: split})
     trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
     model.eval().to(model.precision)
     trainer: Any = None  # the callbacks ask it for nothing

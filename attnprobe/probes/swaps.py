@@ -32,7 +32,8 @@ METRICS = (
     Metric("swap_scale", PROBABILITY_DIFFERENCE, "the same weights, on the words in the order of their effects"),
     Metric("swap_best", PROBABILITY_DIFFERENCE, "the words in the order of their effects, what speaks for the class first"),
     Metric("swap_bound", PROBABILITY_DIFFERENCE, "what all words together do: the prediction less its mean in other texts"),
-    Metric("word_effect", Scale("probability"), "a word's part in what stays: least squares over random sets", step="position"),
+    Metric("word_effect", Scale("probability"), "a word's part in what stays: least squares over random sets",
+           step="position"),
     Metric("top_word_effect", SHARE, "whether the most attended word is the one with the largest effect (of several that are "
            "level, the share)", higher_is_better=True),
     Metric("equal_weights_distance", TVD, "between the predictions under the model's own attention and under equal weights"),
@@ -58,6 +59,7 @@ class Swaps(Probe):
         sets: random sets that the words' effects are estimated from.
         bounds: texts that all words are taken from.
         reach: measure `swap_best` too.
+        texts: most texts that are examined, evenly over the split; of the others there is no number (NaN).
     """
 
     name, metrics = "swaps", METRICS
@@ -66,6 +68,7 @@ class Swaps(Probe):
     sets: Annotated[int, Ge(16)] = 144
     bounds: Annotated[int, Ge(4)] = 16
     reach: bool = True
+    texts: Annotated[int, Ge(20)] = 400
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
     _donors: Donors | None = field(default=None, init=False, repr=False)
@@ -118,7 +121,10 @@ class Swaps(Probe):
         batch, weights = subject.batch, subject.readout.attention[row]
         content = batch.content[row]
         words, number = int(content.sum()), int(batch.example_id[row])
-        pool = donors.pool(donors.split.row_of(number)) if words > 1 else []
+        place, texts = donors.split.row_of(number), len(donors.split)
+        # the first of each of `texts` equal parts of the split
+        examined = words > 1 and place * self.texts % texts < self.texts
+        pool = donors.pool(place) if examined else []
         if not len(pool):
             return None
         generator, device = draws.generator(number), content.device
@@ -296,7 +302,7 @@ READING = Reading(
             name="most_texts_are_pointed_at", criterion="erasure", level="word", source=SOURCE, threshold=0.5,
             statement="In most texts the words that attention ranks first keep the prediction",
             measure=share_of(*PARTS, value=_pointing),
-            quantity="share of the texts that have something to point at in which the gain is more than half of the mean scale",
+            quantity="share of the texts with something to point at in which the gain is more than half of the mean scale",
         ),
         Claim(
             name="weights_move_the_prediction", criterion="erasure", level="word", source=SOURCE, threshold=LEAST_EFFECT,

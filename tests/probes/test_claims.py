@@ -63,6 +63,17 @@ CASES = {
     ("skill", "top_state_flips"): lambda x: skilled("state_flip", x),
     ("skill", "top_word_flips"): lambda x: skilled("word_flip", x),
     ("skill", "weights_follow_words"): lambda x: skilled("word_mass", x + 0.05),
+    ("swaps", "weight_is_on_deciding_words"): lambda x: {
+        "swap_gain": 0.45 * (0.4 + x), "swap_scale": 0.45 + 0 * x, "swap_bound": 0.9 + 0 * x,
+    },
+    ("swaps", "weight_reaches"): lambda x: {
+        "swap_gain": 0.45 * (0.5 + x), "swap_best": 0.45 + 0 * x, "swap_bound": 0.9 + 0 * x,
+    },
+    ("swaps", "most_texts_are_pointed_at"): lambda x: {
+        "swap_gain": 0.25 + x, "swap_scale": 0.5 + 0 * x, "swap_bound": 0.9 + 0 * x,
+    },
+    ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
+    ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
     ("plausibility", "mass_on_rationale"): beyond_chance("mass_in_rationale_attention"),
     ("plausibility", "gradient_is_more_plausible"): shares("top_in_rationale_gradient", "top_in_rationale_attention"),

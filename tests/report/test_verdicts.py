@@ -108,14 +108,31 @@ def test_the_first_sentence_tells_states_from_words():
     sentences = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), first_sentence(verdicts([]))]
     assert len(set(sentences)) == 5
     assert sentences[0].startswith("This attention is mostly on the words that decide: 0.")
-    leaning = (0.3, 0.25, 0.35)
-    assert said(leaning).startswith(
-        "This attention leans towards the words that decide, but is on others as well: 0.30 on a scale from 0 (the same"
-    )
     assert "states that decide, but not at words" in sentences[1]
     assert sentences[2].startswith("This attention does not point at the words that decide")
     assert "cannot be said" in sentences[3]
     assert "not tested" in sentences[4]
+
+
+@pytest.mark.parametrize(
+    ("details", "start", "end"),
+    [
+        (
+            {"weight_reaches": 0.8, "most_texts_are_pointed_at": 0.9},
+            "is mostly on",
+            "reach 0.80, in 90 % of the texts.",
+        ),
+        ({"weight_reaches": 0.3}, "leans towards", "reach 0.30."),
+        ({"most_texts_are_pointed_at": 0.4}, "leans towards", "in 40 % of the texts."),
+        ({"weights_move_the_prediction": 0.002}, "is mostly on", "same prediction (to 0.002): they decide nothing."),
+        ({"weights_move_the_prediction": 0.2}, "is mostly on", "at their best)."),
+    ],
+)
+def test_where_the_weight_is_and_how_much_of_it_are_two_numbers(details, start, end):
+    beside = [finding((value, value, value), primary=False, name=name) for name, value in details.items()]
+    sentence = first_sentence(verdicts([finding(ABOVE), *beside]))
+    assert sentence.startswith(f"This attention {start} the words that decide: 0.50")
+    assert sentence.endswith(end)
 
 
 def test_the_first_sentence_says_that_other_attentions_fit_where_nothing_is_known_of_words():

@@ -154,8 +154,9 @@ MEANS = {
         "that the word there matters",
     ),
     ("erasure", "word"): (
-        "words weigh more the farther deleting them moves the prediction, beyond the same weights in random order",
-        "that the words left would be understood",
+        "more of the prediction stays with the words that it ranks first than with the others, when they change places with "
+        "another text's",
+        "that it says how much each word decides",
     ),
     ("transfer", "model"): (
         "a model without context learns more with this attention imposed",
