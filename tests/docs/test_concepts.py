@@ -12,7 +12,7 @@ from attnprobe.evidence.reading import readings
 from attnprobe.findings import members as seeds
 from attnprobe.findings.studies import wiegreffe
 from attnprobe.findings.verdicts import LINES
-from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill
+from attnprobe.probes import adversarial, agreement, permutation, plausibility, skill, swaps
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (\w+): (.*?)(?=^##)", PAGE, re.M | re.S))
@@ -51,7 +51,7 @@ def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_r
         ("Agreement", f"by less than τ = {agreement.CEILING}"),
         ("Exclusivity", f"a mean above {permutation.SAME}"),
         ("Exclusivity", f"at a JSD above {adversarial.FAR} nats"),
-        ("Erasure", f"skill above {skill.SMALLEST} for states, above {skill.SMALLEST_OF_WORDS} for words"),
+        ("Erasure", f"skill above {skill.SMALLEST} for states; placement above {swaps.SMALLEST} for words"),
         ("Plausibility", f"above {plausibility.SMALLEST}"),
     ],
 )

@@ -1,0 +1,260 @@
+"""`python -m research.words FOLDER`: is the verdict on words right where the words that decide are known?
+
+Trains small models of this package on the rules of `research.rules`, with attention that is right or wrong by construction or
+learned, and asks each with the probe `swaps`. A file per model in FOLDER: a study that is cut short goes on with the same
+command. `--table` reads what is there.
+"""
+
+import argparse
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from hydra.utils import instantiate
+
+from attnprobe.data.module import TextDataModule
+from attnprobe.evidence.statistics import clopper_pearson
+from attnprobe.models.trained import TrainedModel
+from attnprobe.probes.base import ProbeRunner
+from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
+from attnprobe.results.files import write_text
+from attnprobe.runs.build import untrained
+from attnprobe.runs.composition import composed, composing, resolved
+from research.calibration.study import ENCODERS
+from research.rules import BLIND, RULES
+
+LAST = ("model/attention=first", "model.attention._target_=research.attentions.LastAttention")
+ATTENTIONS: dict[str, tuple[str, ...]] = {
+    "learned": (),
+    "rationale": ("model/attention=rationale",),
+    "rationale_70": ("model/attention=rationale_70",),
+    "rationale_40": ("model/attention=rationale", "model.attention.mass=0.4"),
+    "first": ("model/attention=first",),
+    "first_70": ("model/attention=first", "model.attention.mass=0.7"),
+    "last_70": (*LAST, "model.attention.mass=0.7"),
+    "common_70": ("model/attention=common_word", "model.attention.mass=0.7"),
+    "half": ("model/attention=first", "model.attention._target_=research.attentions.HalfAttention"),
+    "word": ("model/attention=word",),
+    "random": ("model/attention=random",),
+    "position": ("model/attention=position",),
+    "uniform": ("model/attention=uniform",),
+}
+SINGLE_WORD = {"third_last", "unequal", "long", "very_long", "lexicon", "lexicon_noisy", "compared", "two_questions"}
+"""Blind rules that a model without context can learn."""
+HARDER = {
+    "xor",
+    "phrase",
+    "majority15",
+    "order_of_two",
+    "last_of_three",
+    "compared",
+    "negated",
+    "two_questions",
+    "conjunction",
+}
+"""Rules that take 2,000 texts; the others 1,000, and `very_long` 600."""
+SOLVED, FOLLOWS = 0.9, 0.9
+"""Accuracy that counts, and share of the texts with their reason changed whose decision follows."""
+RIGHT, WRONG, UNMOVED = 0.8, 0.05, 0.05
+"""Rightness from which an attention is right, up to which it is wrong; and share of the decisions that may flip with a wrong
+one's most attended word."""
+
+
+def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) -> dict[str, Any]:
+    """A run's settings with the rule's texts as its data."""
+    chosen = (*ENCODERS[encoder], *ATTENTIONS[attention])
+    config = resolved(composed(["data=testbed", "data.embedding_size=48", "data.batch_size=32", *chosen]))
+    train = 600 if rule == "very_long" else 2000 if rule in HARDER or rule.startswith("reviews_") else 1000
+    source = {"rule": rule, "seed": draw, "train_size": train, "test_size": 40 if rule == "very_long" else texts}
+    config["data"] |= {"name": rule, "source": {"_target_": "research.rules.RuleSource", **source}, "labels": None}
+    return config
+
+
+def trained(
+    config: Mapping[str, Any], seed: int, epochs: int = 30, patience: int = 8
+) -> tuple[TextDataModule, TrainedModel]:
+    """The model of the best epoch by validation accuracy, in eval mode; ends where that is 0.99."""
+    torch.manual_seed(seed)
+    data = instantiate(config["data"], seed=seed)
+    data.setup("fit")
+    model = untrained(config, data)
+    assert model.recipe is not None
+    optimizer = model.recipe.optimizer(model.parameter_groups())
+    for group in optimizer.param_groups:
+        group["lr"] = max(group["lr"], 0.003)
+    train, draw = data.splits["train"], np.random.default_rng(seed)
+    best, weights, since = -1.0, model.state_dict(), 0
+    for epoch in range(epochs):
+        model.train()
+        for rows in np.array_split(draw.permutation(len(train)), -(-len(train) // 32)):
+            batch = train[rows.tolist()]
+            loss = model.losses(model(model.recipe.objective.given(model, batch)), batch)["loss"].mean()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            optimizer.step()
+        accuracy = float(np.mean(answers(model.eval(), data, "validation")["right"]))
+        since += 1
+        if accuracy > best:
+            best, weights, since = accuracy, {name: one.clone() for name, one in model.state_dict().items()}, 0
+        if since >= patience or (accuracy >= 0.99 and epoch >= 2):
+            break
+    model.load_state_dict(weights)
+    return data, model.eval().to(model.precision)
+
+
+def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> dict[str, np.ndarray]:
+    """What is known of each text: whether the model is right, whether its decision follows the reason, the mass on the
+    words that decide and its chance, and whether the decision flips where the most attended word that does not decide is
+    replaced by another text's at that place (NaN where the most attended one decides)."""
+    found: dict[str, list[float]] = {name: [] for name in ("right", "follows", "mass", "chance", "flips")}
+    part = data.splits[split]
+    with torch.no_grad():
+        for start in range(0, len(part), 50):
+            batch = part[range(start, min(start + 50, len(part)))]
+            assert batch.rationale is not None
+            outputs = model(batch)
+            decision, reason = outputs.logits.argmax(-1), batch.rationale & batch.content
+            found["right"] += (decision == batch.labels).double().tolist()
+            if batch.counterfactual is not None:
+                changed = torch.where(batch.content & (batch.counterfactual != 0), batch.counterfactual, batch.ids)
+                other = model(replace(batch, ids=changed)).logits.argmax(-1)
+                found["follows"] += (other == (batch.labels + 1) % model.classes).double().tolist()
+            given = torch.where(reason.any(-1), 1.0, torch.nan)
+            found["mass"] += (given * (outputs.attention * reason).sum(-1)).tolist()
+            found["chance"] += (given * reason.sum(-1) / batch.content.sum(-1)).tolist()
+            top = outputs.attention.masked_fill(~(batch.content & ~reason), -1).argmax(-1, keepdim=True)
+            row = torch.arange(len(batch)).roll(1)
+            free = outputs.attention.gather(1, top) >= outputs.attention.amax(-1, keepdim=True) - 1e-9
+            free &= (batch.content & ~reason)[row].gather(1, top) & (batch.content & ~reason).gather(1, top)
+            swapped = batch.ids.scatter(
+                1, top, torch.where(free, batch.ids[row].gather(1, top), batch.ids.gather(1, top))
+            )
+            flipped = model(replace(batch, ids=swapped)).logits.argmax(-1) != decision
+            found["flips"] += torch.where(free.squeeze(-1), flipped.double(), torch.nan).tolist()
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, list[float]]:
+    """The probe's numbers of every test text. `permuted`: of the model's own weights in one random order (the null)."""
+    probe, part = Swaps(), data.splits["test"]
+    probe.prepare(data.splits)
+    runner = ProbeRunner([probe], seed)
+    draw = np.random.default_rng(seed)
+    found: dict[str, list[float]] = {}
+    for start in range(0, len(part), 50):
+        batch = part[range(start, min(start + 50, len(part)))]
+        outputs = model.in_parts(batch)
+        if permuted:
+            for row, content in enumerate(batch.content):
+                own = outputs.attention[row, content]
+                outputs.attention[row, content] = own[torch.from_numpy(draw.permutation(len(own)))]
+        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
+    for (metric, _), column in runner.rows[probe.name].columns.items():
+        if metric in (*PARTS, "swap_best", "top_word_effect", "equal_weights_distance", "predicted_class"):
+            found[metric] = np.concatenate(column.values).tolist()
+    return found
+
+
+def of_model(rule: str, encoder: str, attention: str, draw: int, texts: int, *, null: bool = False) -> dict[str, Any]:
+    """Everything that is known of one model, and what the probe says."""
+    data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
+    known = answers(model, data)
+    mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
+    facts: dict[str, Any] = {"rule": rule, "encoder": encoder, "attention": attention, "draw": draw}
+    facts |= {"accuracy": float(known["right"].mean()), "rightness": float((mass - chance) / (1 - chance))}
+    facts |= {
+        name: float(np.nanmean(known[name])) if np.isfinite(known[name]).any() else None
+        for name in ("follows", "flips")
+    }
+    if facts["accuracy"] >= SOLVED:
+        facts["table"] = asked(model, data, draw)
+        if null:
+            facts["null"] = asked(model, data, draw, permuted=True)
+    return facts
+
+
+def judged(folder: Path) -> pd.DataFrame:
+    """A row per model: what is known of it (`kind`), and the verdict."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        facts = json.loads(path.read_text())
+        row = {name: facts[name] for name in ("rule", "encoder", "attention", "draw", "accuracy", "rightness")}
+        follows, flips = facts["follows"], facts["flips"]
+        solved = "table" in facts and (follows is None or follows >= FOLLOWS)
+        right = facts["rightness"] >= RIGHT
+        wrong = facts["rightness"] <= WRONG and (flips is None or flips <= UNMOVED)
+        row["kind"] = "not solved" if not solved else "right" if right else "wrong" if wrong else "between"
+        for name in ("table", "null"):
+            if name in facts:
+                evidence = placement_of(*(np.array(facts[name][part])[None] for part in PARTS))
+                yes, no = evidence.low > SMALLEST, evidence.high <= SMALLEST
+                said = "not asked" if evidence.unasked or evidence.rare else "yes" if yes else "no" if no else "open"
+                row |= {name: said} | (
+                    {"placement": evidence.value, "low": evidence.low, "high": evidence.high} if name == "table" else {}
+                )
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def table(models: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models."""
+    rows = []
+    for key, own in models[models["kind"].isin(["right", "wrong"])].groupby([*by, "kind"], observed=True):
+        said = own["table"].value_counts()
+        share, low, high = clopper_pearson(int(said.get("yes", 0)), len(own))
+        row = dict(zip([*by, "kind"], key, strict=True)) | {"models": len(own)}
+        row |= {name: int(said.get(name, 0)) for name in ("yes", "no", "open", "not asked")}
+        rows.append(row | {"yes, share": f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"})
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    """Train and ask, or read."""
+    parser = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--rules", default=",".join(BLIND), help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
+    )
+    parser.add_argument("--encoders", default="lstm,cnn,average,transformer")
+    parser.add_argument("--attentions", default="rationale,first_70,learned,common_70,last_70")
+    parser.add_argument("--draws", default="100,101,102,103,104", help="of texts, weights and everything random")
+    parser.add_argument("--texts", type=int, default=100)
+    parser.add_argument("--null", action="store_true", help="also each model's own weights in random order")
+    parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
+    given = parser.parse_args()
+    if given.table:
+        models = judged(given.folder)
+        for by in (["encoder"], ["rule"], ["rule", "encoder"]):
+            print(table(models, by).to_markdown(index=False), end="\n\n")
+        print(
+            models["kind"].value_counts().to_dict(), models["null"].value_counts().to_dict() if "null" in models else ""
+        )
+        return
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    names = (given.draws, given.rules, given.encoders, given.attentions)
+    with composing():
+        for draw, rule, encoder, attention in product(*(one.split(",") for one in names)):
+            path = given.folder / f"{rule}-{encoder}-{attention}-{draw}.json"
+            single = rule in SINGLE_WORD or rule in ("reviews_word", "reviews_counting") or rule in list(RULES)[:16]
+            impossible = encoder == "average" and (
+                not single or attention in ("first", "last", "random", "position", "half")
+            )
+            if path.exists() or impossible or (rule == "very_long" and encoder == "transformer"):
+                continue
+            facts = of_model(rule, encoder, attention, int(draw), given.texts, null=given.null)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, json.dumps(facts))
+            print(f"{path.stem}: accuracy {facts['accuracy']:.2f}, rightness {facts['rightness']:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
