@@ -19,7 +19,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, share_of, values_of
 from attnprobe.evidence.reading import Headline, Reading, Tabulation
-from attnprobe.evidence.statistics import bernstein, mean_of_parts, parts_of, pseudovalues, ratio_of, resampled_runs
+from attnprobe.evidence.statistics import bernstein, pseudovalues, ratio_of
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
 from attnprobe.models.base import Unit
@@ -201,11 +201,12 @@ def placement_of(
         return Evidence(
             np.nan, np.nan, np.nan, texts, unasked=why + f"nothing to point at (expected {FEWEST} texts or more)"
         )
-    reachable = resampled_runs(parts_of(np.where(has, shares[1], np.nan)), mean_of_parts, confidence=0.9)
+    scales = np.where(has, shares[1], 0).sum(0)[has.any(0)] / has.sum(0)[has.any(0)]
+    least = scales.mean() - 1.645 * scales.std(ddof=1) / np.sqrt(texts)  # one-sided, 95 %
     evidence = Evidence.of_ratio(parts)
     evidence = replace(evidence, n=texts, **{end: float(np.clip(getattr(evidence, end), -1, 1)) for end in ENDS})
-    if not reachable[1] >= LEAST_SCALE:
-        why = f"at best these weights would keep {reachable[0]:.2f} of the prediction more than in an order by chance"
+    if not least >= LEAST_SCALE:
+        why = f"at best these weights would keep {scales.mean():.2f} of the prediction more than in an order by chance"
         return replace(evidence, unasked=f"{why}: they are too even, or no word moves the prediction enough")
     if evidence.rare and len(parts) == 1:
         return _bounded(evidence, parts)
