@@ -206,11 +206,11 @@ def test_right_attention_has_placement_1_and_wrong_none(kind):
         assert evidence.high < 0
     else:
         assert "too even" in evidence.unasked
-    # half of the time the other text's word that decides stands against it; a filler's effect is 0, but for noise
+    # half of the time the other text's word that decides stands against it; a filler may take its place
     batch = split[range(TEXTS)]
     effect, deciding = found["word_effect"], batch.ids >= 40
     assert 0.4 < float(effect[deciding].mean()) < 0.8
-    assert abs(float(effect[batch.content & ~deciding].mean())) < 0.03
+    assert float(effect[batch.content & ~deciding].abs().mean()) < 0.15
 
 
 def test_redundant_words_are_found_though_none_is_needed():
