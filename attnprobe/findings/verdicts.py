@@ -169,6 +169,7 @@ MECHANISMS = {
     "LexiconAttention": "was counted from the labels of the training texts, whatever the model does with a word",
     "RationaleAttention": "was put on the words that are marked as the reason",
     "UniformAttention": "is the same on every word",
+    "ImposedAttention": "is a teacher's and was imposed on this model",
 }
 """What attention that knows nothing of the words is, or was made to be, by its class: known, whatever a test finds."""
 MOSTLY = 0.5

@@ -92,6 +92,7 @@ def audit_model(
     probes = default_probes(epsilon) if probes is None else probes
     for probe in probes:
         probe.refuse(model)
+        probe.prepare({"validation": split, SPLIT: split})
     facts = {"data": {"name": data}, "model": {"name": name}, "seed": seed}
     texts_and_labels = hashlib.sha256(np.ascontiguousarray(split.words.flat).tobytes() + split.labels.tobytes())
     texts_and_labels.update("\0".join(split.spelling).encode("utf-8", "surrogatepass"))
@@ -163,8 +164,6 @@ def default_probes(epsilon: float, *, gradient: bool = True, words: bool = True)
 def examined(model: TrainedModel, split: TextSplit, listeners: Sequence[Any]) -> dict[str, np.ndarray]:
     """The performance on all texts, the model in eval mode and in its precision; the listeners hear of each batch."""
     performance = Performance(model.task, model.classes)
-    for probe in probes:
-        probe.prepare({"validation": split, SPLIT: split})
     trains, kind = model.training, next((one.dtype for one in model.parameters()), torch.float32)
     model.eval().to(model.precision)
     trainer: Any = None  # the callbacks ask it for nothing

@@ -231,7 +231,9 @@ def _bounded(evidence: Evidence, parts: Float[np.ndarray, "1 texts 2"]) -> Evide
 
 def _placement(table: pd.DataFrame) -> Evidence | None:
     rows = values_of(table, *PARTS)
-    return None if rows is None else placement_of(*(by_run(rows, rows[name].to_numpy()) for name in PARTS))
+    if rows is None or not rows[[*PARTS]].notna().all(axis=1).any():
+        return None
+    return placement_of(*(by_run(rows, rows[name].to_numpy()) for name in PARTS))
 
 
 def _reach(table: pd.DataFrame) -> Evidence | None:
@@ -276,14 +278,14 @@ READING = Reading(
     order=4,
     title="Swapping: is the attention on the words that decide?",
     about=(
-        "Some words of a text change places with those of another text that the model decides differently. Either the words "
-        "that attention ranks first stay and all others are taken from the other text, or the other way round: how much more "
-        "of the prediction stays with the attended words? In an order by chance nothing more does, by symmetry. Placement "
-        "is that gain as a share of what the very same weights would gain on the words that matter most, which other random "
-        "sets tell: it says where the weight lies. Reach says how much of it: the gain as a share of that of the best order. "
-        "Placement 1 with reach 0.3 is an attention in the right places that is nearly even. The texts in between mix two "
-        "texts: real words in their places, not always grammar. The attention reacts to the words that change, as it does "
-        "in use; a single text's number is noisy, for the other text's words speak too."
+        "Some words of a text change places with those of another text that the model decides differently: the words that "
+        "attention ranks first stay and all others are the other text's, or the other way round, and in an order by chance no "
+        "more of the prediction stays with either. Placement is what more stays with the attended words, as a share of what "
+        "the very same weights would keep on the words that matter most, which other random sets tell: where the weight lies. "
+        "Reach is the same as a share of the best order's: how much of it; placement 1 with reach 0.3 is an attention in the "
+        "right places that is nearly even. The texts in between mix two texts, real words in their places and not always "
+        "grammar, and the attention reacts to them as it does in use. A single text's number is noisy, for the other text's "
+        "words speak too."
     ),
     claims=(
         Claim(
