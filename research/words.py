@@ -16,18 +16,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import torch
 from hydra.utils import instantiate
 
 from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.statistics import clopper_pearson
-from attnprobe.models.trained import TrainedModel
+from attnprobe.models.training import TrainedModel
 from attnprobe.probes.base import ProbeRunner
-from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
-from attnprobe.results.files import write_text
+from attnprobe.probes.swaps import PARTS, READING, SMALLEST, Swaps, placement_of
+from attnprobe.results.files import write_atomically, write_text
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
 from research.calibration.study import ENCODERS
+from research.calibration.summary import markdown
 from research.rules import BLIND, RULES
 
 LAST = ("model/attention=first", "model.attention._target_=research.attentions.LastAttention")
@@ -216,6 +220,22 @@ def table(models: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def record(models: pd.DataFrame, path: Path) -> None:
+    """Put what verdicts cite into the shipped table, in place of what it had of this claim: how many models the claim decided
+    per encoder and kind of attention, and how many of these by yes."""
+    known = pq.read_table(path)
+    counts = models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"], observed=True)["table"]
+    rows = [
+        {"criterion": "erasure", "level": "word", "encoder": encoder, "rightness": kind,
+         "models": int(said.isin(["yes", "no"]).sum()), "meets": int((said == "yes").sum()), "asked": len(said),
+         "claim": READING.claims[0].name}
+        for (encoder, kind), said in counts
+    ]  # fmt: skip
+    others = known.filter(pc.not_equal(known["claim"], READING.claims[0].name))
+    joined = pa.concat_tables([others, pa.Table.from_pylist(rows).cast(others.schema)])
+    write_atomically(path, lambda target: pq.write_table(joined.replace_schema_metadata(known.schema.metadata), target))
+
+
 def main() -> None:
     """Train and ask, or read."""
     parser = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
@@ -229,11 +249,17 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=100)
     parser.add_argument("--null", action="store_true", help="also each model's own weights in random order")
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
+    parser.add_argument(
+        "--record", type=Path, help="with --table: the shipped calibration.parquet, which is told of it"
+    )
     given = parser.parse_args()
     if given.table:
         models = judged(given.folder)
+        if given.record is not None:
+            record(models, given.record)
         for by in (["encoder"], ["rule"], ["rule", "encoder"]):
-            print(table(models, by).to_markdown(index=False), end="\n\n")
+            said = table(models, by)
+            print(markdown([*said.columns], said.to_numpy().tolist()), end="\n\n")
         print(
             models["kind"].value_counts().to_dict(), models["null"].value_counts().to_dict() if "null" in models else ""
         )
