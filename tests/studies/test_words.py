@@ -1,0 +1,108 @@
+"""The study of rules: the texts follow their rules, and its tables count what they say."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attnprobe.findings.verdicts import CALIBRATION
+from research.rules import RULES, RuleSource
+from research.words import judged, record, table
+
+
+def kind(words, first="a"):
+    return [int(one.startswith(first)) for one in words]
+
+
+LABELS = {
+    # rule: its label from the words alone, told again without the generator
+    "token": lambda words: next(int(one[5]) for one in words if one.startswith("class")),
+    "redundant3": lambda words: Counter(one[5] for one in words if one.startswith("class")).most_common()[0],
+    "third": lambda words: 1 - kind(words)[2],
+    "third_last": lambda words: 1 - kind(words)[-3],
+    "majority": lambda words: int(sum(2 * int(one[4]) - 1 for one in words if one.startswith("vote")) > 0),
+    "xor": lambda words: int(
+        next(one[-1] for one in words if one.startswith("left")) != next(one[-1] for one in words if one.startswith("right"))
+    ),
+    "absence": lambda words: int("m" not in words),
+    "count2": lambda words: int(words.count("m") == 2),
+    "negated": lambda words: next(
+        int(one == "good") ^ ("not" in words[place - 3 : place]) for place, one in enumerate(words) if one in ("good", "bad")
+    ),
+    "unequal": lambda words: int(
+        sorted(one for one in words if one.startswith(("strong", "weak")))[0][-1]
+    ),
+    "order_of_two": lambda words: next(int(one[-1]) for one in words if one.startswith("cue")),
+    "last_of_three": lambda words: [int(one[-1]) for one in words if one.startswith("cue")][-1],
+    "compared": lambda words: int(Counter(one for one in words if one.startswith("more")).most_common()[0][0][-1]),
+    "conjunction": lambda words: int({"both_a", "both_b"} <= set(words)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", LABELS)
+def test_the_label_is_the_rules(rule):
+    for row in RuleSource(rule, train_size=60, test_size=10, seed=3).rows("train"):
+        words, told = row["text"].split(), LABELS[rule]
+        label = told(words)
+        assert (int(label[0]) if isinstance(label, tuple) else label) == row["label"]
+        other = told(row["counterfactual"].split())
+        assert (int(other[0]) if isinstance(other, tuple) else other) != row["label"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_marks_words_and_draws_anew(rule):
+    classes, noise = RULES[rule][1:]
+    first, again, other = (RuleSource(rule, 40, 40, seed).rows("test") for seed in (0, 0, 1))
+    assert first == again != other
+    assert all(len(row["rationale"]) == len(row["text"].split()) for row in first)
+    assert sum(any(row["rationale"]) for row in first) >= 20
+    assert {row["label"] for row in first} == set(range(classes))
+    train = RuleSource(rule, 400, 10, 0).rows("train")
+    wrong = np.mean([row["label"] != number % classes for number, row in enumerate(train)])
+    assert wrong == pytest.approx(noise, abs=0.06)
+
+
+def a_model(folder, number, rightness, gain, **facts):
+    draw = np.random.default_rng(number)
+    parts = {"swap_gain": gain, "swap_scale": 0.5, "swap_bound": 0.9}
+    numbers = {name: (one + 0.02 * draw.standard_normal(50)).tolist() for name, one in parts.items()}
+    known = {
+        "rule": "token",
+        "encoder": "lstm",
+        "attention": "learned",
+        "draw": number,
+        "accuracy": 1.0,
+        "follows": 1.0,
+    }
+    content = known | {"rightness": rightness, "flips": 0.0, "table": numbers} | facts
+    (folder / f"{number}.json").write_text(json.dumps(content))
+
+
+def test_models_are_counted_by_what_is_known_and_what_is_said(tmp_path):
+    for number, (rightness, gain, facts) in enumerate(
+        [(0.95, 0.5, {}), (0.95, 0.05, {}), (0.0, 0.5, {}), (0.0, 0.0, {}), (0.0, 0.5, {"flips": 0.2}), (0.4, 0.5, {}),
+         (0.95, 0.5, {"follows": 0.5})]
+    ):  # fmt: skip
+        a_model(tmp_path, number, rightness, gain, **facts)
+    models = judged(tmp_path)
+    assert models["kind"].tolist() == ["right", "right", "wrong", "wrong", "between", "between", "not solved"]
+    counted = table(models, ["encoder"]).set_index("kind")
+    assert counted.loc["right", ["models", "yes", "no"]].tolist() == [2, 1, 1]
+    assert counted.loc["wrong", ["models", "yes", "no"]].tolist() == [2, 1, 1]
+
+
+def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
+    a_model(tmp_path, 0, 0.95, 0.5)
+    known, path = pq.read_table(CALIBRATION), tmp_path / "calibration.parquet"
+    pq.write_table(known, path)
+    record(judged(tmp_path), path)
+    before, after = known.to_pandas(), pd.read_parquet(path)
+    own = after[after["claim"] == "weight_is_on_deciding_words"]
+    assert own[["encoder", "rightness", "models", "meets"]].to_numpy().tolist() == [["lstm", "right", 1, 1]]
+    others = [one[one["claim"] != "weight_is_on_deciding_words"].reset_index(drop=True) for one in (before, after)]
+    pd.testing.assert_frame_equal(*others)
+    assert pa.Table.equals(pq.read_table(path).schema.empty_table(), known.schema.empty_table())
