@@ -24,7 +24,7 @@ from hydra.utils import instantiate
 
 from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.statistics import clopper_pearson
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.probes.swaps import PARTS, READING, SMALLEST, Swaps, placement_of
 from attnprobe.results.files import write_atomically, write_text

@@ -175,7 +175,7 @@ def test_only_the_runs_and_the_command_line_know_hydra():
 
 
 def test_the_runs_and_the_training_of_a_model_alone_know_lightning():
-    assert {name for name in importers("lightning") if not name.startswith("runs/")} == {"models/training.py"}
+    assert {name for name in importers("lightning") if not name.startswith("runs/")} == {"models/trained.py"}
 
 
 def test_the_report_computes_nothing_with_a_model():

@@ -10,7 +10,7 @@ from attnprobe.models.attention import AdditiveAttention, DotAttention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
 from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
-from attnprobe.models.trained import Recipe
+from attnprobe.models.recipe import Recipe
 from attnprobe.models.transformer import TransformerEncoder
 
 ENCODERS = {

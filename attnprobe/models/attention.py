@@ -33,7 +33,7 @@ class Attention(nn.Module, metaclass=Checked):
     position's number play a part, and the weights are their softmax. Leave-one-out then computes only the states that a
     removed token changes. Declared by the class that defines `forward`, and not inherited by one that defines another."""
 
-    def __init__(self, hidden_size: int, query_size: int | None = None) -> None:
+    def __init__(self, hidden_size: int = 0, query_size: int | None = None) -> None:
         super().__init__()
 
     def __init_subclass__(cls, **settings: Any) -> None:

@@ -17,8 +17,8 @@ from attnprobe.models.base import Layers, Summed, Unit, build
 from attnprobe.models.decoders import Decoder, decoded
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.linearised_layers import Block, Linearised, norm_of
-from attnprobe.models.trained import Recipe
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.recipe import Recipe
+from attnprobe.models.trained import TrainedModel
 from attnprobe.models.transformer import Layer, TransformerEncoder, last_layer
 
 

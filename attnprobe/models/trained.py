@@ -1,56 +1,137 @@
-"""How a model is trained: the recipe of the settings."""
+"""How a model is trained, validated and tested, whatever it consists of."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Any
 
-import torch
+from jaxtyping import Float
+from lightning import LightningModule
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
+from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Dropout, NotNegative, Whole
-from attnprobe.models.objectives import CrossEntropy, Objective
+from attnprobe.core.oom_retry import Halving
+from attnprobe.data.pieces import PieceReader
+from attnprobe.models.base import Model, build
+from attnprobe.models.performance import Performance
+from attnprobe.models.recipe import Recipe, linear
 
 
-@dataclass(frozen=True)
-class Recipe(metaclass=Checked):
-    """How to train. Jain & Wallace: Adam with amsgrad, 1e-3, weight decay 1e-5 but none on the attention, the loss
-    summed over the batch, best epoch by ROC-AUC on the validation split, the first epoch excluded.
+class TrainedModel(Model, LightningModule):
+    """A model with the steps of its training.
 
-    Attributes:
-        optimizer: parameter groups → optimizer.
-        attention_weight_decay: replaces the optimizer's weight decay for the attention's parameters; None keeps it.
-        reduction: "sum" or "mean" of the loss over the batch.
-        objective: what is made small, per example; the cross entropy of the labels, or the distance to a teacher.
-        selection_metric: the validation metric whose best epoch is kept: `accuracy`, of several labels `exact_match` or
-            `label_accuracy`; `f1_macro`, `roc_auc`, `pr_auc`; `loss`: the objective's lowest.
-        skip_epochs: epochs at the start that are never chosen (unless there are no others).
-        warmup: the learning rate rises from 0 in this share of all steps and then falls to 0, both linearly; None: neither.
-        scheduler: optimizer → learning-rate scheduler stepped per epoch on the selection metric, or None.
+    Args:
+        classes: number of classes (or labels of a multi-label task), at least 2.
+        task: one class per text, or any subset of the labels.
+        class_weight: weight of each class in the loss (multi-label: of each label's positives), or None.
+        recipe: how to train; None for a model that is only read.
     """
 
-    settings_place: ClassVar[str] = "training.recipe"
+    class_weight: Tensor | None
+    reader: PieceReader | None = None
+    """What cuts words into the pieces that this model reads, where it reads pieces."""
 
-    optimizer: Callable[..., torch.optim.Optimizer]
-    attention_weight_decay: NotNegative | None = 0.0
-    reduction: Literal["sum", "mean"] = "sum"
-    selection_metric: Literal["accuracy", "exact_match", "label_accuracy", "f1_macro", "roc_auc", "pr_auc", "loss"] = (
-        "roc_auc"
-    )
-    skip_epochs: Whole = 1
-    scheduler: Callable[..., torch.optim.lr_scheduler.ReduceLROnPlateau] | None = None
-    objective: Objective = field(default_factory=CrossEntropy)
-    warmup: Dropout | None = None
+    def __init__(
+        self, classes: int, task: Task, class_weight: Float[Tensor, "classes"] | None, recipe: Recipe | None
+    ) -> None:
+        super().__init__()
+        if classes < 2:
+            raise UserError(f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels")
+        other = ("exact_match", "label_accuracy") if task is Task.SINGLE_LABEL else ("accuracy",)
+        if recipe is not None and recipe.selection_metric in other:
+            of_task, instead = (
+                ("one class per text", "accuracy")
+                if task is Task.SINGLE_LABEL
+                else ("several labels per text", "exact_match (or label_accuracy, f1_macro)")
+            )
+            raise UserError(
+                f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the data have {of_task}: "
+                f"set training.recipe.selection_metric={instead}"
+            )
+        self.task, self.classes, self.recipe = task, classes, recipe
+        self.register_buffer("class_weight", class_weight, persistent=False)
+        self.validation_performance = Performance(task, classes)
+        self.test_performance = Performance(task, classes)
+        self.performance: dict[str, Tensor] = {}
+        self.halving = Halving()
 
-    def __post_init__(self) -> None:
-        if self.warmup is not None and self.scheduler is not None:
-            raise UserError(f"training.recipe.warmup={self.warmup}: expected no scheduler beside it")
+    def losses(self, outputs: Outputs, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
+        assert self.recipe is not None
+        return self.recipe.objective(outputs, batch, self.task, self.class_weight)
 
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """One step's loss, summed or averaged over the batch by the recipe."""
+        assert self.recipe is not None
+        loss = self.losses(self(self.recipe.objective.given(self, batch)), batch)["loss"]
+        self.log(
+            "train/loss", loss.detach().mean(), on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True
+        )
+        return loss.sum() if self.recipe.reduction == "sum" else loss.mean()
 
-def linear(step: int, *, warmup: float, steps: int) -> float:
-    """The share of the learning rate at a step: up from 0 in the first `warmup` of all steps, then down to 0.
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        outputs = self(batch)
+        self.validation_performance.update(probabilities(outputs.logits, self.task), batch.labels)
+        for name, values in self.losses(outputs, batch).items():
+            mean = values.mean()
+            self.log(f"validation/{name}", mean, on_step=False, on_epoch=True, batch_size=len(batch), sync_dist=True)
 
-    >>> [linear(step, warmup=0.2, steps=10) for step in (0, 1, 2, 6, 10)]
-    [0.0, 0.5, 1.0, 0.5, 0.0]
-    """
-    rising = warmup * steps
-    return step / rising if step < rising else max(0.0, (steps - step) / max(1.0, steps - rising))
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation metrics, and the one that chooses the epoch."""
+        values = self.validation_performance.compute()
+        self.validation_performance.reset()
+        for number, value in enumerate(values.pop("f1")):
+            self.log(f"validation/f1_{number}", value)
+        self.log_dict({f"validation/{name}": value for name, value in values.items()})
+        if self.recipe is None or self.trainer.sanity_checking:
+            return
+        name = self.recipe.selection_metric
+        chosen = -self.trainer.callback_metrics["validation/loss"] if name == "loss" else values[name]
+        # for the callbacks alone: the logger has it under its own name
+        self.log("validation/selection", chosen, logger=False)
+
+    def in_parts(self, batch: Batch) -> Outputs:
+        """All stages in order, on as many examples at a time as fit into memory."""
+        return Outputs.joined(self.halving("prediction", batch, lambda rows: self(batch.rows(rows))))
+
+    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Outputs:
+        return self.in_parts(batch)
+
+    def test_step(self, batch: Batch, batch_idx: int) -> dict[str, Outputs]:
+        """Outputs of one batch for the probes, which listen to the test loop."""
+        outputs = self.in_parts(batch)
+        self.test_performance.update(probabilities(outputs.logits, self.task), batch.labels)
+        return {"outputs": outputs}
+
+    def on_test_epoch_end(self) -> None:
+        self.performance = self.test_performance.compute()
+        self.test_performance.reset()
+
+    def prepare(self, batch: Batch) -> None:
+        """Called before anything is trained, with a few texts of different lengths.
+
+        Raises:
+            UserError: this model cannot be examined.
+        """
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest should say about this model, in addition to its settings."""
+        return {}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What the optimizer is given; a model with parts of different settings extends it."""
+        return [{"params": [p for p in self.parameters() if p.requires_grad]}]
+
+    def configure_optimizers(self) -> Any:
+        assert self.recipe is not None
+        optimizer = build("training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups())
+        if self.recipe.warmup is not None:
+            rate = partial(linear, warmup=self.recipe.warmup, steps=int(self.trainer.estimated_stepping_batches))
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": LambdaLR(optimizer, rate), "interval": "step"},
+            }
+        if self.recipe.scheduler is None:
+            return optimizer
+        scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "validation/selection"}}

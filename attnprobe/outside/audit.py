@@ -21,7 +21,7 @@ from attnprobe.data.examples import Ragged
 from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.importance.base import built_in
 from attnprobe.models.performance import Performance
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.adversarial import Adversarial
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.probes.erasure import Erasure

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.outside.audit import Audit, audit_model, default_probes
 from attnprobe.probes.base import Probe
 

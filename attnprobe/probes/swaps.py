@@ -279,9 +279,10 @@ READING = Reading(
     title="Swapping: is the attention on the words that decide?",
     about=(
         "Some words of a text change places with those of another text that the model decides differently: the words that "
-        "attention ranks first stay and all others are the other text's, or the other way round, and in an order by chance no "
-        "more of the prediction stays with either. Placement is what more stays with the attended words, as a share of what "
-        "the very same weights would keep on the words that matter most, which other random sets tell: where the weight lies. "
+        "attention ranks first stay and all others are the other text's, or the other way round, and in an order by chance "
+        "no more of the prediction stays with either. Placement is what more stays with the attended words, as a share of "
+        "what the very same weights would keep on the words that matter most, which other random sets tell: where the weight "
+        "lies. "
         "Reach is the same as a share of the best order's: how much of it; placement 1 with reach 0.3 is an attention in the "
         "right places that is nearly even. The texts in between mix two texts, real words in their places and not always "
         "grammar, and the attention reacts to them as it does in use. A single text's number is noisy, for the other text's "

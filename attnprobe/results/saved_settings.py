@@ -25,7 +25,7 @@ _FAMILIES = {
 MOVED = {
     **{f"attnprobe.importance.{one}": f"attnprobe.importance.{family}"
        for family, several in _FAMILIES.items() for one in several.split()},
-    "attnprobe.models.classifier.Recipe": "attnprobe.models.trained.Recipe",
+    "attnprobe.models.classifier.Recipe": "attnprobe.models.recipe.Recipe",
     "attnprobe.models.lexicon": "attnprobe.models.controls",
     "attnprobe.models.sparse": "attnprobe.models.attention",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from attnprobe.data.data_warnings import TRAINING_ROWS
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance, built_in
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 
 
 def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:

@@ -16,7 +16,7 @@ from attnprobe.core.batch import Batch, Outputs, Task, probabilities
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.pieces import SPECIAL
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import positions
 from attnprobe.results.files import write_groups
 from attnprobe.results.table import Column

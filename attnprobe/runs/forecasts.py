@@ -23,7 +23,7 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.data_warnings import tell_section
 from attnprobe.data.module import TextDataModule
 from attnprobe.findings.studies.base import Costs
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.plots.style import paper_style
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.runs.build import importances_of, untrained

@@ -23,7 +23,7 @@ from attnprobe.findings.table import findings_of
 from attnprobe.importance.base import Subject
 from attnprobe.importance.base import names as built_in_names
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.report.notebook import EXPLAINED, SENTENCE, Explanation
 from attnprobe.results.directory import CONFIG, PIPELINE, VOCABULARY, WEIGHTS, RunDirectory
 from attnprobe.results.files import damaged

@@ -23,7 +23,7 @@ from attnprobe.core.batch import Batch
 from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 
 
 class StopOnNaN(Callback):

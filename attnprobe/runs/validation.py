@@ -47,7 +47,7 @@ from attnprobe.importance.base import Importance
 from attnprobe.models.attention import Attention
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
-from attnprobe.models.trained import Recipe
+from attnprobe.models.recipe import Recipe
 from attnprobe.probes.base import Probe
 from attnprobe.results.saved_settings import entries
 
@@ -145,7 +145,7 @@ EXAMPLES = {
     "model.attention": "attnprobe.models.attention.AdditiveAttention",
     "model.decoder": "attnprobe.models.decoders.LinearDecoder",
     "training.recipe.optimizer": "torch.optim.Adam",
-    "training.recipe": "attnprobe.models.trained.Recipe",
+    "training.recipe": "attnprobe.models.recipe.Recipe",
     "probe": "attnprobe.probes.permutation.Permutation",
     "importance": "attnprobe.importance.gradients.Gradient",
     "study": "attnprobe.findings.studies.audit.Audit",
@@ -245,7 +245,7 @@ def _check_parts(config: Mapping[str, Any], trusted: Trusted) -> None:
 
             _check_part(group, content, (Study, False), trusted)
         elif group == "model" and "_target_" in inside:
-            from attnprobe.models.training import TrainedModel  # and Lightning, which takes seconds
+            from attnprobe.models.trained import TrainedModel  # and Lightning, which takes seconds
 
             _check_part("model", content, (TrainedModel, True), trusted)
         elif group == "model" and inside:

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.trained import TrainedModel
 from attnprobe.results.directory import (
     CONFIG,
     PIPELINE,

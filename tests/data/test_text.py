@@ -138,5 +138,5 @@ def test_every_entry_of_a_saved_pipeline_has_its_type(tmp_path, pipeline, change
 def test_a_file_nested_without_end_is_one_line(tmp_path, pipeline, file):
     pipeline.save(tmp_path)
     (tmp_path / file).write_text("[" * 200_000)
-    with pytest.raises(UserError, match=rf"{file} is damaged or not of a run"):
+    with pytest.raises(UserError, match=rf"{file} is damaged: it is no JSON"):
         TextPipeline.load(tmp_path)

@@ -4,7 +4,7 @@ from torch.nn import functional as F
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from attnprobe.models.trained import Recipe
+from attnprobe.models.recipe import Recipe
 from tests.toys import ATTENTIONS, ENCODERS, recipe, rows_of, toy_batch, toy_classifier, toy_readout
 
 

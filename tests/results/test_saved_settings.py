@@ -17,7 +17,7 @@ def test_a_moved_class_is_found_where_it_is_now(tmp_path):
     (tmp_path / CONFIG).write_text(yaml.safe_dump(old))
     settings = read_settings(tmp_path)
     assert settings["importance"]["lime"] == {"_target_": "attnprobe.importance.perturbation.Lime", "samples": 5}
-    assert settings["training"]["recipe"]["_target_"] == "attnprobe.models.trained.Recipe"
+    assert settings["training"]["recipe"]["_target_"] == "attnprobe.models.recipe.Recipe"
     assert settings["model"] == old["model"]
 
 

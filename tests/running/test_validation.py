@@ -11,7 +11,7 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import TestbedSource
 from attnprobe.importance.gradients import IntegratedGradients
 from attnprobe.models.encoders import LSTMEncoder
-from attnprobe.models.trained import Recipe
+from attnprobe.models.recipe import Recipe
 from attnprobe.probes.permutation import Permutation
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.validation import check

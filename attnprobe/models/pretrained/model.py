@@ -31,8 +31,8 @@ from attnprobe.models.pretrained.site import (
     membership,
     word_weights,
 )
-from attnprobe.models.trained import Recipe
-from attnprobe.models.training import TrainedModel
+from attnprobe.models.recipe import Recipe
+from attnprobe.models.trained import TrainedModel
 
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
