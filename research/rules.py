@@ -15,7 +15,7 @@ from attnprobe.data.testbed import generate_reviews
 FILLER = [f"w{number}" for number in range(120)]
 Row = tuple[list[str], int, set[int]]
 """Words, label, and the places of the words that decide it."""
-Make = Callable[[Random, bool], Row]
+Make = Callable[[Random, int], Row]
 
 
 def filler(draw: Random, words: int) -> list[str]:

@@ -278,7 +278,7 @@ def main() -> None:
                 continue
             facts = of_model(rule, encoder, attention, int(draw), given.texts, null=given.null)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, json.dumps(facts))
+            write_text(json.dumps(facts), path)
             print(f"{path.stem}: accuracy {facts['accuracy']:.2f}, rightness {facts['rightness']:.2f}", flush=True)
 
 

@@ -314,7 +314,8 @@ def first_sentence(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "
     if MET.get(lines["necessity", "model"].verdict) is False:
         return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
     word, state, exclusive = lines["erasure", "word"], lines["erasure", "state"], lines["exclusivity", "state"]
-    detail = {row.claim: row.value for row in card[~card["primary"].astype(bool)].itertuples(index=False)}
+    others = card[~card["primary"].astype(bool)]
+    detail: dict[str, float] = dict(zip(others["claim"], others["value"], strict=True))
     met = MET.get(word.verdict)
     this = f"This attention, which {mechanism}," if mechanism else "This attention"
     scale = (

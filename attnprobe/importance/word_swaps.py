@@ -6,6 +6,7 @@ place as it is there. No mask, no gap, no text closes up.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,7 +94,7 @@ class Swapper:
         many = replace(self.text, teacher_attention=None, teacher_probability=None, counterfactual=None).rows(
             torch.zeros_like(donor)
         )
-        columns = {"ids": many.ids, "rationale": many.rationale}
+        columns: dict[str, Any] = {"ids": many.ids, "rationale": many.rationale}
         for name, column in columns.items():
             other = getattr(self.donors, name)
             if column is not None and other is not None:
@@ -108,8 +109,11 @@ class Swapper:
     ) -> Batch:
         """Whole words with all their pieces; special tokens, and the other text of a pair, stay."""
         text, donors = self.text, self.donors
-        for one in (text.pieces, text.piece_word, text.piece_kind, donors.pieces, donors.piece_word):
-            assert one is not None
+        assert text.pieces is not None
+        assert text.piece_word is not None
+        assert text.piece_kind is not None
+        assert donors.pieces is not None
+        assert donors.piece_word is not None
         own = text.content[0].nonzero().squeeze(-1)
         # every piece of the text, in order, is itself, or the first piece of a word that may be replaced, or gone with it
         word, length = text.piece_word[0], int((text.piece_word[0] != -2).sum())

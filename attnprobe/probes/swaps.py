@@ -100,9 +100,9 @@ class Swaps(Probe):
             word_effects[row, content[row].cpu()] = effect.cpu()
             for name, value in values.items():
                 columns[name][row] = value
-        for name, values in columns.items():
+        for name, column in columns.items():
             if name != "swap_best" or self.reach:
-                yield Measurement(name, values)
+                yield Measurement(name, column)
         yield Measurement("word_effect", word_effects, positions(content).cpu())
         under_equal = readout.predict(even(content).to(readout.attention.dtype))
         yield Measurement("equal_weights_distance", (under_equal - predicted).abs().sum(-1) / 2)
@@ -124,7 +124,7 @@ class Swaps(Probe):
         place, texts = donors.split.row_of(number), len(donors.split)
         # the first of each of `texts` equal parts of the split
         examined = words > 1 and place * self.texts % texts < self.texts
-        pool = donors.pool(place) if examined else []
+        pool = donors.pool(place) if examined else np.zeros(0, np.int64)
         if not len(pool):
             return None
         generator, device = draws.generator(number), content.device
@@ -204,16 +204,14 @@ def placement_of(
     scales = np.where(has, shares[1], 0).sum(0)[has.any(0)] / has.sum(0)[has.any(0)]
     least = scales.mean() - 1.645 * scales.std(ddof=1) / np.sqrt(texts)  # one-sided, 95 %
     evidence = Evidence.of_ratio(parts)
-    evidence = replace(evidence, n=texts, **{end: float(np.clip(getattr(evidence, end), -1, 1)) for end in ENDS})
+    value, low, high = (float(np.clip(one, -1, 1)) for one in (evidence.value, evidence.low, evidence.high))
+    evidence = replace(evidence, value=value, low=low, high=high, n=texts)
     if not least >= LEAST_SCALE:
         why = f"at best these weights would keep {scales.mean():.2f} of the prediction more than in an order by chance"
         return replace(evidence, unasked=f"{why}: they are too even, or no word moves the prediction enough")
     if evidence.rare and len(parts) == 1:
         return _bounded(evidence, parts)
     return evidence
-
-
-ENDS = ("value", "low", "high")
 
 
 def _bounded(evidence: Evidence, parts: Float[np.ndarray, "1 texts 2"]) -> Evidence:
@@ -262,7 +260,7 @@ def by_class(results: pd.DataFrame) -> pd.DataFrame:
     for facet in facets(per_example(results, "swaps", [*PARTS, "predicted_class"])):
         for number, own in facet.rows.groupby("predicted_class"):
             evidence = placement_of(*(own[name].to_numpy()[None] for name in PARTS))
-            row = {"data and model": facet.title, "predicted class": int(number), "texts": len(own)}
+            row = {"data and model": facet.title, "predicted class": number, "texts": len(own)}
             said = {"placement": evidence.value, "placement, low": evidence.low, "placement, high": evidence.high}
             row |= {
                 "with something to point at": evidence.n,
