@@ -233,7 +233,10 @@ def record(models: pd.DataFrame, path: Path) -> None:
     ]  # fmt: skip
     others = known.filter(pc.not_equal(known["claim"], READING.claims[0].name))
     joined = pa.concat_tables([others, pa.Table.from_pylist(rows).cast(others.schema)])
-    write_atomically(path, lambda target: pq.write_table(joined.replace_schema_metadata(known.schema.metadata), target))
+    metadata = dict(known.schema.metadata)
+    facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counts.size().sum()} models"}
+    joined = joined.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
+    write_atomically(path, lambda target: pq.write_table(joined, target))
 
 
 def main() -> None:

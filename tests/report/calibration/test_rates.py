@@ -141,12 +141,14 @@ def test_the_shipped_table_says_of_what_it_is_and_by_which_command_it_was_made()
     path = CALIBRATION
     table = pd.read_parquet(path)
     assert table.columns.tolist() == SHIPPED
-    assert not table.duplicated(["criterion", "level", "encoder", "rightness"]).any()
+    assert not table.duplicated(["criterion", "level", "encoder", "rightness", "claim"]).any()
     assert ((table["meets"] <= table["models"]) & (table["models"] <= table["asked"])).all()
     assert set(table["rightness"]) <= set(RIGHTNESS)
     facts = json.loads(pq.read_schema(path).metadata[b"attnprobe"])
     assert "+experiment=calibration" in facts["made_by"]
-    assert int(facts["models"]) == table.groupby(["criterion", "level"])["asked"].sum().max()
+    of_words = table["claim"] == "weight_is_on_deciding_words"
+    assert facts["words"] == f"python -m research.words: {table.loc[of_words, 'asked'].sum()} models"
+    assert int(facts["models"]) == table[~of_words].groupby(["criterion", "level"])["asked"].sum().max()
 
 
 def test_the_commands_that_are_shipped_train_these_models_and_no_others():
