@@ -174,8 +174,6 @@ MECHANISMS = {
 """What attention that knows nothing of the words is, or was made to be, by its class: known, whatever a test finds."""
 MOSTLY = 0.5
 """Reach, and share of the texts, from which attention on the words that decide is said to be mostly on them."""
-IDLE = 0.01
-"""Mean total variation distance from the prediction under equal weights, below which the weights decide nothing."""
 
 
 def judge(findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encoder: str = "") -> pd.DataFrame:
@@ -316,6 +314,7 @@ def first_sentence(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "
     word, state, exclusive = lines["erasure", "word"], lines["erasure", "state"], lines["exclusivity", "state"]
     others = card[~card["primary"].astype(bool)]
     detail: dict[str, float] = dict(zip(others["claim"], others["value"], strict=True))
+    asked: dict[str, float] = dict(zip(others["claim"], others["threshold"], strict=True))
     met = MET.get(word.verdict)
     this = f"This attention, which {mechanism}," if mechanism else "This attention"
     scale = (
@@ -329,7 +328,7 @@ def first_sentence(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "
         thin = reach < MOSTLY or texts < MOSTLY
         on = "leans towards the words that decide" if thin else "is mostly on the words that decide"
         same = f" Equal weights would give the same prediction (to {idle:.3f}): they decide nothing."
-        return f"{this} {on}: {scale}{much}{where}.{same if idle < IDLE else ''}"
+        return f"{this} {on}: {scale}{much}{where}.{same if idle < asked.get('weights_move_the_prediction', 0) else ''}"
     if met is False and MET.get(state.verdict):
         return f"{this} points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
     if met is False:

@@ -192,16 +192,14 @@ def placement_of(
     """
     known = ~np.isnan(np.stack([gain, scale, bound])).any((0, 1))
     gain, scale, bound = (one[:, known] for one in (gain, scale, bound))
-    has = bound > LEAST_BOUND
-    shares = [np.where(has, one / np.where(has, bound, 1), 0).clip(-1, 1) for one in (gain, scale)]
-    parts = np.stack(shares, -1)
+    has, parts = bound > LEAST_BOUND, _shares(gain, scale, bound)
     texts = int(has.any(0).sum())
     if texts < FEWEST:
         why = f"in {texts} of {known.sum()} texts the words together move the prediction by more than {LEAST_BOUND:g}: "
         return Evidence(
             np.nan, np.nan, np.nan, texts, unasked=why + f"nothing to point at (expected {FEWEST} texts or more)"
         )
-    scales = np.where(has, shares[1], 0).sum(0)[has.any(0)] / has.sum(0)[has.any(0)]
+    scales = parts[..., 1].sum(0)[has.any(0)] / has.sum(0)[has.any(0)]
     least = scales.mean() - 1.645 * scales.std(ddof=1) / np.sqrt(texts)  # one-sided, 95 %
     evidence = Evidence.of_ratio(parts)
     value, low, high = (float(np.clip(one, -1, 1)) for one in (evidence.value, evidence.low, evidence.high))
@@ -214,12 +212,21 @@ def placement_of(
     return evidence
 
 
+def _shares(
+    gain: Float[np.ndarray, "runs texts"],
+    best: Float[np.ndarray, "runs texts"],
+    bound: Float[np.ndarray, "runs texts"],
+) -> Float[np.ndarray, "runs texts 2"]:
+    """Both as shares of the bound, −1 to 1; 0 where a text has nothing to point at."""
+    has = bound > LEAST_BOUND
+    return np.stack([np.where(has, one / np.where(has, bound, 1), 0).clip(-1, 1) for one in (gain, best)], -1)
+
+
 def _bounded(evidence: Evidence, parts: Float[np.ndarray, "1 texts 2"]) -> Evidence:
     """With an interval that holds however skewed the texts are (most of them at their best, a few far from it)."""
     influence = pseudovalues(parts, parts.sum(1), ratio_of)[0]
-    reach = 2.0 / float(
-        parts[..., 1].mean()
-    )  # of a text's part in the ratio: a difference from −1 to 1 over the mean scale
+    # of a text's part in the ratio: a difference from −1 to 1 over the mean scale
+    reach = 2.0 / float(parts[..., 1].mean())
     bounded = bernstein(influence, reach)
     if bounded is None:
         return evidence
@@ -240,9 +247,7 @@ def _reach(table: pd.DataFrame) -> Evidence | None:
     if rows is None:
         return None
     gain, best, bound = (by_run(rows, rows[name].to_numpy()) for name in names)
-    has = bound > LEAST_BOUND
-    parts = np.stack([np.where(has, one / np.where(has, bound, 1), 0).clip(-1, 1) for one in (gain, best)], -1)
-    return Evidence.of_ratio(parts) if has.any() else None
+    return Evidence.of_ratio(_shares(gain, best, bound)) if (bound > LEAST_BOUND).any() else None
 
 
 def _pointing(gain: np.ndarray, scale: np.ndarray, bound: np.ndarray) -> np.ndarray:

@@ -130,6 +130,7 @@ def test_the_first_sentence_tells_states_from_words():
 )
 def test_where_the_weight_is_and_how_much_of_it_are_two_numbers(details, start, end):
     beside = [finding((value, value, value), primary=False, name=name) for name, value in details.items()]
+    beside = [replace(one, claim=replace(one.claim, threshold=0.01)) for one in beside]
     sentence = first_sentence(verdicts([finding(ABOVE), *beside]))
     assert sentence.startswith(f"This attention {start} the words that decide: 0.50")
     assert sentence.endswith(end)
