@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
+from scipy.stats import rankdata
 from torch import Tensor
 
 from attnprobe.core.batch import probabilities
@@ -23,7 +24,8 @@ METRICS = (
     Metric("probability", PROBABILITY, "p of the whole text"),
     Metric("drop_of_nothing", PROBABILITY_DIFFERENCE, "fall of p where every word's vector is zero"),
     Metric("soft_comprehensiveness_{importance}", NORMALISED, "fall of p where each number of a word's vector goes with the "
-           "word's score as its probability, over `drop_of_nothing`", higher_is_better=True, source=SOURCE),
+           "word's place in the order of scores as its probability, over `drop_of_nothing`", higher_is_better=True,
+           source=SOURCE),
     Metric("soft_sufficiency_{importance}", KEPT, "1 − the same where each number "
            "stays with that probability", higher_is_better=True, source=SOURCE),
     *DESCRIPTION,
@@ -32,8 +34,8 @@ METRICS = (
 
 @dataclass
 class SoftErasure(RankingProbe):
-    """Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the word's score, moved to 0 to 1
-    within the text, as its probability: no word is cut off by a threshold, and all scores count.
+    """Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the word's place in the order of
+    the text's scores, 0 to 1, as its probability: no word is cut off by a threshold, and all scores count.
 
     With p the probability of the class predicted for the whole text, `soft_comprehensiveness_X` is max(0, p − p') /
     max(0, p − p(no word)), at most 1, and `soft_sufficiency_X` 1 − the same of the numbers that stay, at least 0; means over
@@ -44,7 +46,9 @@ class SoftErasure(RankingProbe):
         samples: draws, 1 or more; each takes two passes per importance.
 
     Note:
-        Scores are moved to 0 to 1 by their least and greatest in the text; equal ones become ½.
+        Published, the probability is the score moved to 0 to 1 by the least and the greatest of the text. A peaked score then
+        takes out one word's numbers and a flat one half of all, so that the two metrics tell of peakedness as much as of
+        order (arXiv 2601.03089). Places keep half of the numbers, in expectation, of every text and importance.
     """
 
     name, metrics = "soft_erasure", METRICS
@@ -66,7 +70,7 @@ class SoftErasure(RankingProbe):
             return probabilities(logits, model.task).gather(-1, decision)[:, 0].double()
 
         nothing = probability - predicted((word < 0).unsqueeze(-1))
-        shares = {name: share_of_range(one, batch.content) for name, one in scores.items()}
+        shares = {name: places_in_order(one, batch.content) for name, one in scores.items()}
         falls = {name: torch.zeros(2, len(probability), dtype=torch.float64, device=word.device) for name in scores}
         generators = [draws.generator(number) for number in batch.example_id.tolist()]
         for _ in range(self.samples):
@@ -92,22 +96,25 @@ class SoftErasure(RankingProbe):
         yield from self.notes(subject)
 
 
-def share_of_range(
+def places_in_order(
     scores: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
 ) -> Float[Tensor, "batch seq"]:
-    """(score − least) / (greatest − least) of each text's words, ½ where all are equal, 0 outside; NaN where a score is."""
-    least = scores.masked_fill(~content, torch.inf).amin(-1, keepdim=True)
-    width = scores.masked_fill(~content, -torch.inf).amax(-1, keepdim=True) - least
-    share = torch.where(width == 0, 0.5, (scores - least) / torch.where(width == 0, 1, width))
-    return share.double().masked_fill(~content, 0)
+    """(rank − ½) / n of each text's words, the highest score last and equal ones sharing their mean rank; 0 outside, NaN in
+    a text with a score that is NaN. The mean over a text's words is ½ whatever the scores are."""
+    places = torch.zeros(scores.shape, dtype=torch.float64)
+    for row, words in enumerate(content.cpu()):
+        own = scores[row, words.to(scores.device)].double().cpu()
+        places[row, words] = torch.from_numpy((rankdata(own) - 0.5) / max(len(own), 1))
+    return places.to(scores.device)
 
 
 READING = Reading(
     probe="soft_erasure",
     title="Soft erasure: does the prediction rest on words as much as their scores say?",
     about=(
-        "Every number of a word's vector goes with the word's score as its probability (comprehensiveness), or stays with it "
-        "(sufficiency), so that no threshold decides which words count. Both are in shares of what is lost without any word; "
+        "Every number of a word's vector goes with the word's place in the order of scores as its probability "
+        "(comprehensiveness), or stays with it (sufficiency): no threshold decides which words count, and half of the "
+        "numbers go whatever the scores are. Both are in shares of what is lost without any word; "
         "high is good. Scores that are all alike have 1 for the sum of the two."
     ),
     order=63,
