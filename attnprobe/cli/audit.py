@@ -8,12 +8,13 @@ from pathlib import Path
 
 from attnprobe.cli.conditions import condition, judge, names_in
 from attnprobe.cli.main import Parser, answering
-from attnprobe.core.sanitise import quoted
+from attnprobe.core.sanitise import is_hub_name, quoted
 
 USAGE = "attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]"
 EPILOG = """examples:
   attnprobe audit reviews.csv --text review --label stars
   attnprobe audit reviews.csv --text review --label stars --model cnn --minutes 10 training.epochs=4
+  attnprobe audit reviews.csv --text review --label stars --model my_bert
   attnprobe audit Umsätze.xlsx --text "Kommentar (frei)" --label Note --language de
   attnprobe audit my_folder --text text --label label --fail-if "agreement < 0.2" --archive evidence.zip
 
@@ -31,7 +32,11 @@ def audit_parser() -> argparse.ArgumentParser:
         "--text", required=True, metavar="COLUMN", help="column of the texts; doc.body for one within another"
     )
     made.add_argument("--label", required=True, metavar="COLUMN", help="column of the labels")
-    made.add_argument("--model", metavar="NAME", help="lstm (default), cnn, average, transformer, ... (conf/model)")
+    made.add_argument(
+        "--model",
+        help="what is trained: lstm (default), cnn, average, transformer, ... (conf/model); or your own classifier of "
+        "Hugging Face's transformers, examined as it is: its folder, or OWNER/NAME on the hub",
+    )
     made.add_argument("--language", metavar="CODE", help="of the texts: en (default), de, zh, ja, ar, ...")
     made.add_argument("--minutes", type=float, metavar="N", help="about what it may take (default: 30)")
     made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")
@@ -94,7 +99,7 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     overrides = ["+experiment=audit", "data=files", f"data.path={quoted(asked.file)}"]
     overrides += [f"data.text={quoted(asked.text)}", f"data.label={quoted(asked.label)}"]
     if asked.model is not None:
-        overrides.append(f"model={asked.model}")
+        overrides += model_of(asked.model, settings)
     if asked.language is not None:
         overrides.append(f"data.language={quoted(asked.language)}")
     if asked.minutes is not None:
@@ -102,3 +107,13 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     if asked.output is not None:
         overrides.append(f"output={quoted(asked.output)}")
     return [*overrides, *settings]
+
+
+def model_of(name: str, settings: Sequence[str]) -> list[str]:
+    """What `--model` stands for: a choice of conf/model, or a checkpoint, taken as it is unless `settings` train it."""
+    from attnprobe.runs.answers import choices
+
+    if name in choices("model") or not (Path(name).is_dir() or is_hub_name(name)):
+        return [f"model={name}"]
+    trains = any(one.startswith("training=") for one in settings)
+    return ["model=pretrained", f"model.path={quoted(name)}", *([] if trains else ["training=none"])]

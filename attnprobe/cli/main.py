@@ -11,7 +11,7 @@ from attnprobe import __version__
 from attnprobe.core.sanitise import visible
 
 COMMANDS = {
-    "audit": "train a classifier on your file and test whether its attention may be read as an explanation",
+    "audit": "train a classifier on your file, or take yours, and test whether its attention may be read as an explanation",
     "run": "one experiment, with every setting of conf/ (the same as python -m attnprobe)",
     "compare": "two runs on the same texts: what changed in numbers, verdicts and examples",
     "report": "one self-contained HTML page out of finished runs, or a zip of evidence",

@@ -30,6 +30,10 @@ GROUPS = (
     "experiment",
     "training_on",
 )
+CHECKPOINT = (
+    "A classifier of Hugging Face's transformers is model=pretrained model.path=FOLDER, a folder as save_pretrained writes "
+    "it, or model.path=OWNER/NAME on the hub; training=none takes it as it is"
+)
 
 
 def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
@@ -50,6 +54,7 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         )
         given = next((one for one in overrides if one.lstrip("+").startswith(group) and name in one), f"{group}={name}")
         known = f" Known: {listed(options)}" if options else ""
+        known += f". {CHECKPOINT}" if group == "model" else ""
         return f"{visible(given)}: there is no {visible(missing)} in conf/{nearest(name, options) or '.'}{known}"
     if kind == "OverrideParseException":  # Hydra's grammar cannot read it
         override = str(getattr(error, "override", ""))
@@ -70,8 +75,10 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     if match := re.search(r"Interpolation key '(.*?)' not found", text):
         typed = " ".join(one for one in overrides if match[1] in one)
         return f"{visible(typed)}: ${{{visible(match[1])}}} is not a setting: write a value, or the name of a setting"
-    if kind == "MissingMandatoryValue" and (match := re.search(r"full_key: (\S+)", text)):
-        return f"{match[1]}=???: a value must be given"
+    if "MissingMandatoryValue" in (kind, text.split(" ")[0]) and (
+        match := re.search(r"Missing mandatory value: (\S+)", text) or re.search(r"full_key: (\S+)", text)
+    ):
+        return f"{match[1]}=???: a value must be given{f'. {CHECKPOINT}' if match[1] == 'model.path' else ''}"
     if "Config group override must be a string or a list" in text:
         chosen = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
         return f"{visible(' '.join(chosen)) or text}: expected the name of a choice, a file of conf/"

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from attnprobe.cli import audit
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
+from attnprobe.runs.answers import answer
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.validation import check
@@ -54,3 +55,34 @@ def test_a_dry_run_prints_the_command(capsys):
         "settings: attnprobe run +experiment=audit data=files \"data.path='a b.csv'\" "
         "\"data.text='评论'\" data.label=stars\n"
     )
+
+
+def overrides(*given):
+    asked, settings = audit.audit_parser().parse_known_args(["a.csv", "--text", "text", "--label", "label", *given])
+    return audit.overrides_of(asked, settings)
+
+
+def test_a_folder_or_a_name_on_the_hub_is_a_checkpoint_that_is_taken_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my bert").mkdir()
+    (tmp_path / "lstm").mkdir()
+    for name, path in {"my bert": "my bert", "owner/name": "owner/name", "./lstm": "./lstm"}.items():
+        content = resolved(composed(*overrides("--model", name)))
+        check(content)
+        assert content["model"]["path"] == path
+        assert (content["training"]["epochs"], content["study"]["epochs"]) == (0, 0)
+    trained = resolved(composed(*overrides("--model", "my bert", "training=finetune")))
+    assert (trained["model"]["path"], trained["training"]["epochs"]) == ("my bert", 3)
+    for name in ("lstm", "cnn"):  # a choice of conf/model comes first
+        assert "_target_" not in resolved(composed(*overrides("--model", name)))["model"]
+
+
+def test_a_model_that_is_nothing_and_one_without_its_path_are_one_line(capsys):
+    for settings in (overrides("--model", "my_bret"), overrides("model=pretrained"), ["model=pretrained"]):
+        with pytest.raises(Exception, match=r".") as raised:
+            resolved(composed(*settings))
+        said = answer(raised.value, settings)
+        assert "\n" not in said
+        assert "model.path=FOLDER" in said
+        assert ("my_bret" in said) == ("my_bret" in str(settings))
+        assert ("model.path=???" in said) != ("my_bret" in said)
