@@ -12,7 +12,9 @@ from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged, selected
 
 SPECIAL = -1
-"""`piece_word` of a special token, or of the other text of a pair."""
+"""`piece_word` of a special token, of a prompt, or of the other text of a pair."""
+TEXT = "{text}"
+"""Where a prompt has the text."""
 AT_A_TIME = 1024
 """Texts that the tokenizer is given at a time."""
 
@@ -42,11 +44,21 @@ class PieceReader:
         tokenizer: a fast tokenizer of `transformers`.
         longest: pieces of a text, special tokens included; what is beyond is cut off.
         known: how many pieces the model knows.
+        prompt: what every text is put into, in the place of `TEXT`. What is too long is cut off the text, never off the
+            prompt; a piece of both is the text's.
     """
 
     tokenizer: Any
     longest: int
     known: int = 1 << 31
+    prompt: str = TEXT
+
+    def __post_init__(self) -> None:
+        if self.prompt.count(TEXT) != 1:
+            raise UserError(
+                f"model.prompt={self.prompt!r}: expected {TEXT} once, in the place of the text, such as "
+                f"'Review: {TEXT}\\nSentiment:'"
+            )
 
     def read(self, texts: Sequence[Sequence[str]], questions: Sequence[Sequence[str]] | None = None) -> list[Pieces]:
         """The pieces of every text; with questions those of the pairs, the words being those of the text.
@@ -58,8 +70,10 @@ class PieceReader:
         for start in range(0, len(texts), AT_A_TIME):
             some = texts[start : start + AT_A_TIME]
             pair = None if questions is None else [" ".join(one) for one in questions[start : start + AT_A_TIME]]
+            before, _, after = self.prompt.partition(TEXT)
+            fitting = [self._fitting(words) for words in some]
             encoding = self.tokenizer(
-                [" ".join(words) for words in some],
+                [f"{before}{' '.join(words)}{after}" for words in fitting],
                 pair,
                 truncation="only_first" if pair else True,
                 max_length=self.longest,
@@ -68,7 +82,7 @@ class PieceReader:
             )
             for number, words in enumerate(some):
                 offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
-                word = _words_of_pieces(words, offsets, [one == 0 for one in sequence])
+                word = _words_of_pieces(fitting[number], offsets, [one == 0 for one in sequence], before, after)
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
                 kept = np.isin(np.arange(len(words)), word)
                 place = np.append(kept.cumsum(), SPECIAL)
@@ -87,25 +101,46 @@ class PieceReader:
                 )
         return result
 
+    def _fitting(self, words: Sequence[str]) -> Sequence[str]:
+        """Of the words those that fit into the prompt: all, where there is none, as the tokenizer cuts a text itself."""
+        while self.prompt != TEXT and words:
+            before, _, after = self.prompt.partition(TEXT)
+            one = self.tokenizer(
+                f"{before}{' '.join(words)}{after}",
+                return_offsets_mapping=True,
+                return_token_type_ids=False,
+                verbose=False,
+            )
+            too_many = len(one["input_ids"]) - self.longest
+            if too_many <= 0:
+                break
+            of_text = [sequence == 0 for sequence in one.sequence_ids(0)]
+            place = _words_of_pieces(words, one["offset_mapping"], of_text, before, after)
+            words = words[: np.sort(place[place >= 0])[::-1][:too_many].min(initial=len(words) - 1)]
+        return words
+
 
 def _words_of_pieces(
-    words: Sequence[str], offsets: Sequence[tuple[int, int]], of_text: Sequence[bool]
+    words: Sequence[str], offsets: Sequence[tuple[int, int]], of_text: Sequence[bool], before: str = "", after: str = ""
 ) -> Int[np.ndarray, " pieces"]:
     """The number of the word that each piece of a text belongs to, −1 where it is not of the text: the word of its first
     character that is not a space; for a piece of a space alone the word after it.
 
     Args:
         words: the text is these, joined by single spaces.
-        offsets: [start, end) of every piece in that text; some tokenizers count the space before a word in, some do not.
-        of_text: whether a piece is of the text at all.
+        offsets: [start, end) of every piece in what is read; some tokenizers count the space before a word in, some do not.
+        of_text: whether a piece is of what is read at all.
+        before, after: what is read before and after the text; a piece of both is the text's.
     """
     ends = np.cumsum([len(word) + 1 for word in words])  # each after its space
-    text = " ".join(words)
+    text, at = " ".join(words), len(before)
     result = np.full(len(offsets), SPECIAL)
     for piece, ((start, end), inside) in enumerate(zip(offsets, of_text, strict=True)):
-        if inside and words:
-            at = next((place for place in range(start, end) if not text[place].isspace()), end)
-            result[piece] = min(int(np.searchsorted(ends, at, side="right")), len(words) - 1)
+        of_prompt = (before and end <= at) or (after and start >= at + len(text))
+        if inside and words and not of_prompt:
+            start, end = max(start - at, 0), min(end - at, len(text))
+            found = next((place for place in range(start, end) if not text[place].isspace()), end)
+            result[piece] = min(int(np.searchsorted(ends, found, side="right")), len(words) - 1)
     return result
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,8 @@ from torch import nn
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.local_files import opened
-from attnprobe.data.pieces import PieceReader
+from attnprobe.data.pieces import TEXT, PieceReader
+from attnprobe.models.pretrained.prompted import keep_labels_only, label_pieces
 from attnprobe.results.files import MAX_JSON
 
 LONGEST = 512
@@ -34,7 +35,8 @@ class Checkpoint:
     """A classifier as `transformers` opened it.
 
     Attributes:
-        network: its `…ForSequenceClassification`, on the CPU, in float32.
+        network: its `…ForSequenceClassification`, on the CPU, in float32; or its `…ForCausalLM`, of whose head the classes'
+            rows are left.
         reader: cuts words into its pieces.
         order: the network's output for each of the data's classes.
         mask: the piece that stands for a masked one, None where its tokenizer has none.
@@ -70,7 +72,15 @@ def _quiet_transformers() -> Iterator[Any]:
 
 
 def open_checkpoint(
-    path: str, classes: Sequence[str], task: Task, *, trains: bool, max_pieces: int | None = None, offline: bool = False
+    path: str,
+    classes: Sequence[str],
+    task: Task,
+    *,
+    trains: bool,
+    max_pieces: int | None = None,
+    offline: bool = False,
+    prompt: str | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Checkpoint:
     """Open a folder, or a name on the hub.
 
@@ -81,6 +91,8 @@ def open_checkpoint(
         trains: it will be fine-tuned: a head for these classes is added where it has none.
         offline: the hub is not asked, only its cache.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
+        prompt: what every text is put into; the checkpoint is then a causal language model.
+        labels: class → the piece that says it, with a prompt.
 
     Raises:
         UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
@@ -95,7 +107,8 @@ def open_checkpoint(
                 f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is not a fast one, "
                 f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
             )
-        order = _label_order(settings, classes)
+        prompted = prompt is not None
+        order = list(range(len(classes))) if prompted else _label_order(settings, classes)
         if order is None and not trains:
             raise UserError(
                 f"model.path={path}: its labels are {', '.join(map(str, settings.id2label.values()))}, those of the data "
@@ -109,22 +122,25 @@ def open_checkpoint(
             "ignore_mismatched_sizes": True,
         }
         facts = WEIGHTS | (new_head if order is None else {})
-        read_network = partial(library.AutoModelForSequenceClassification.from_pretrained, **facts)
+        kind = library.AutoModelForCausalLM if prompted else library.AutoModelForSequenceClassification
+        read_network = partial(kind.from_pretrained, **facts)
         network, loading = _read(path, read_network, offline)
-        if not trains and loading["missing_keys"]:
+        if (prompted or not trains) and loading["missing_keys"]:
             absent = ", ".join(sorted(loading["missing_keys"]))[:200]
             raise UserError(
                 f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
                 f"with training=finetune"
             )
     fillers = (tokenizer.pad_token_id, network.config.pad_token_id, tokenizer.eos_token_id, 0)
-    padding = next(int(number) for number in fillers if number is not None)
+    known = network.get_input_embeddings().num_embeddings
+    padding = next(int(number) for number in fillers if number is not None and int(number) < known)
     network.config.pad_token_id = padding
     longest = _longest_text(network, tokenizer)
     if max_pieces is not None and max_pieces > longest:
         raise UserError(f"model.max_pieces={max_pieces}: this model takes texts of at most {longest} pieces")
-    known = network.get_input_embeddings().num_embeddings
-    reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known)
+    reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known, TEXT if prompt is None else prompt)
+    if prompted:
+        keep_labels_only(network, reader, label_pieces(reader, dict(labels or {}), classes))
     order = list(range(len(classes))) if order is None else order
     return Checkpoint(network, reader, order, tokenizer.mask_token_id, padding)
 

@@ -1,6 +1,6 @@
 """A classifier of `transformers` as a model that probes can examine: one weight per word, at one site."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
@@ -21,6 +21,7 @@ from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, exami
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.partial_passes import UpperPart, keeping_states
+from attnprobe.models.pretrained.prompted import last_of
 from attnprobe.models.pretrained.site import (
     Lifting,
     Queries,
@@ -57,6 +58,9 @@ class PretrainedClassifier(TrainedModel):
         uniform: the attention of the `last` layer, or of `all`, gives every piece that a row may see the same weight, in
             training and after (Wiegreffe & Pinter 2019, section 3.2); None: as it is.
         short_way: compute what follows the last layer's attention alone, where that agrees with whole passes.
+        prompt: what every text is put into, in the place of `{text}`; the checkpoint is then a causal language model, and
+            the classes are pieces that may follow. `\\n` is a new line.
+        labels: class → the word of one piece that says it, with a prompt.
         class_weight, recipe: see `TrainedModel`.
     """
 
@@ -77,13 +81,23 @@ class PretrainedClassifier(TrainedModel):
         removal: Literal["delete", "mask"] = "delete",
         uniform: Literal["last", "all"] | None = None,
         short_way: bool = True,
+        prompt: str | None = None,
+        labels: Mapping[Any, str] | None = None,
         offline: bool = False,
         class_weight: Float[Tensor, "classes"] | None = None,
         recipe: Recipe | None = None,
     ) -> None:
         super().__init__(len(class_names), task, class_weight, recipe)
         self.site = Site(layer, heads, rows)
-        opened = open_checkpoint(path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline)
+        if (prompt is None) != (labels is None):
+            raise UserError(
+                "model.prompt and model.labels belong together: give the prompt around the text, and the words of the classes"
+            )
+        opened = open_checkpoint(
+            path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline,
+            prompt=None if prompt is None else prompt.replace("\\n", "\n"),
+            labels={str(one): word for one, word in (labels or {}).items()},
+        )  # fmt: skip
         if removal == "mask" and opened.mask is None:
             raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete")
         self.network: Any = opened.network.train()
@@ -125,7 +139,7 @@ class PretrainedClassifier(TrainedModel):
             one.even = range(self.found.calls) if self.uniform == "all" else [self.found.calls - 1]
         with one:
             logits: Tensor = self.network(**self._arguments(batch)).logits
-        return logits[:, self.order]
+        return last_of(logits, self.padded(batch)[1].sum(1) - 1)[:, self.order]
 
     def recorded(self, batch: Batch) -> Seen:
         """The site's attention, in one pass."""

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnprobe.models.pretrained.attention_hooks import Pass
+from attnprobe.models.pretrained.prompted import last_of
 
 
 class UpperPart:
@@ -80,7 +81,7 @@ class UpperPart:
         ids = piece.unsqueeze(1)
         with Pass(result=attended.unsqueeze(1)), self.starting(state.unsqueeze(1), alone=True):
             logits: Tensor = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-        return logits
+        return last_of(logits, torch.zeros_like(piece))
 
 
 @contextmanager

@@ -1,0 +1,82 @@
+"""Tiny causal language models, built from a configuration, with tokenizers of their families' kinds."""
+
+import atexit
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+import torch
+
+from tests.models.pretrained.families import WORDS
+
+PROMPT = "Review: {text}\nSentiment:"
+LABELS = {"negative": " bad", "positive": " good"}
+SIZE = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+        "intermediate_size": 32, "max_position_embeddings": 96}  # fmt: skip
+LANGUAGE_MODELS = {
+    "gpt2": {"n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 96},
+    "qwen2": SIZE,
+    "llama": SIZE,
+    "gemma2": SIZE | {"final_logit_softcapping": 2.0, "query_pre_attn_scalar": 6},
+}
+
+
+@cache
+def tokenizer(family="gpt2"):
+    """Bytes, a space belonging to the word after it, and no start token; or as Llama's: ▁ for a space, and <s> before all."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<unk>", "<s>", "</s>"]
+    corpus = [PROMPT.format(text=" ".join(WORDS)) + label for label in LABELS.values()] * 20
+    if family in ("llama", "gemma2"):
+        inner = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=False))
+        inner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        inner.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+        inner.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(content=" ", left=1)]
+        )
+        trainer = trainers.BpeTrainer(vocab_size=200, special_tokens=special, show_progress=False)
+    else:
+        inner = Tokenizer(models.BPE())
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        inner.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        )
+    inner.train_from_iterator(corpus, trainer)
+    if family in ("llama", "gemma2"):
+        inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
+
+
+@cache
+def language_model(family):
+    """A folder with an untrained causal language model of this family, as `save_pretrained` writes it."""
+    transformers = pytest.importorskip("transformers")
+    read = tokenizer(family)
+    config = transformers.AutoConfig.for_model(
+        family, **LANGUAGE_MODELS[family], vocab_size=len(read), bos_token_id=1, eos_token_id=2
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = transformers.AutoModelForCausalLM.from_config(config)
+        for parameter in network.parameters():  # what is initialised is too small for attention to matter
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.25)
+    path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    network.save_pretrained(path)
+    read.save_pretrained(path)
+    return path
+
+
+def prompted(family, **settings):
+    """The same as a classifier of ours, in eval mode."""
+    from attnprobe.models.pretrained.model import PretrainedClassifier
+
+    asked = {"path": str(language_model(family)), "prompt": PROMPT, "labels": LABELS, "class_names": list(LABELS)}
+    return PretrainedClassifier(name=family, **asked | settings).eval()

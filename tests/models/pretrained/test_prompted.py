@@ -1,0 +1,140 @@
+"""Causal language models that are asked by a prompt, against `transformers` alone."""
+
+import csv
+
+import pytest
+import torch
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.pieces import PieceReader
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import read_results
+from attnprobe.runs.load import load_run
+from attnprobe.runs.run import run
+from attnprobe.runs.settings import resumed
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint
+from tests.models.pretrained.prompts import LABELS, LANGUAGE_MODELS, PROMPT, language_model, prompted, tokenizer
+from tests.runs import SMALL_ADVERSARY, composed
+
+transformers = pytest.importorskip("transformers")
+PROBES = ("permutation", "adversarial", "gradient", "leave_one_out", "correlation", "plausibility", "single_weight",
+          "erasure", "skill", "swaps", "agreement", "faithfulness")  # fmt: skip
+"""Those of `+experiment=audit`."""
+
+
+@pytest.mark.parametrize("family", LANGUAGE_MODELS)
+def test_prediction_and_attention_are_the_librarys_own(family):
+    model = prompted(family)
+    batch = batch_of(model)
+    model.prepare(batch)
+    assert model.found.queries == "last"
+    with torch.no_grad():
+        outputs = model(batch)
+    network = transformers.AutoModelForCausalLM.from_pretrained(language_model(family), attn_implementation="eager")
+    read = transformers.AutoTokenizer.from_pretrained(language_model(family))
+    for row, text in enumerate(TEXTS):
+        asked = read(PROMPT.format(text=text), return_tensors="pt", return_offsets_mapping=True)
+        offsets = asked.pop("offset_mapping")[0].tolist()
+        with torch.no_grad():
+            own = network(**asked, output_attentions=True)
+        pieces = [read(PROMPT.format(text=text) + label).input_ids[-1] for label in LABELS.values()]
+        torch.testing.assert_close(outputs.logits[row], own.logits[0, -1, pieces], atol=1e-5, rtol=0)
+        count = asked.input_ids.shape[1]
+        assert batch.pieces[row, :count].tolist() == asked.input_ids[0].tolist()
+
+        # every piece that holds a letter of a word is that word's; the rest is the prompt's
+        mass, at = [], len("Review: ")
+        mean = own.attentions[-1][0, :, -1].mean(0)
+        for word in text.split():
+            of_word = [place for place, (start, end) in enumerate(offsets) if start < at + len(word) and end > at]
+            assert batch.piece_word[row, of_word].eq(len(mass) + 1).all()
+            mass.append(float(mean[of_word].sum()))
+            at += len(word) + 1
+        found = outputs.attention[row][batch.content[row]]
+        torch.testing.assert_close(found, torch.tensor(mass) / sum(mass), atol=1e-5, rtol=0)
+        assert abs(float(outputs.off_text[row]) - (1 - sum(mass))) < 1e-5
+
+
+def test_a_piece_of_prompt_and_text_is_the_texts_and_the_prompt_is_never_cut():
+    reader = PieceReader(tokenizer(), 24, prompt='He wrote: "{text}" Good?')
+    words = ["fine", "long", "story", "of", "people"] * 4
+    (found,) = reader.read([words])
+    kept = int(found.kept.sum())
+    assert 0 < kept < len(words)
+    assert found.kept.tolist() == [number < kept for number in range(len(words))]
+
+    def pieces(count):
+        return tokenizer()(f'He wrote: "{" ".join(words[:count])}" Good?')["input_ids"]
+
+    assert found.ids.tolist() == pieces(kept)
+    assert len(pieces(kept)) <= 24 < len(pieces(kept + 1))
+    of_words = found.word[found.word > 0]
+    assert sorted(set(of_words.tolist())) == list(range(1, kept + 1))
+    assert found.word[-1] == -1
+    assert reader.read([["fine"]])[0].kept.all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"prompt": "Review:"}, r"model.prompt='Review:': expected \{text\} once"),
+        ({"prompt": "{text} {text}"}, r"expected \{text\} once"),
+        ({"labels": None}, "model.prompt and model.labels belong together"),
+        ({"labels": {"negative": " bad"}}, "the data have negative, positive"),
+        ({"labels": LABELS | {"negative": " good"}}, "' good' says two classes"),
+        ({"labels": LABELS | {"negative": " finest"}}, r"' finest' \(negative\) is \d+ pieces .*negative: \" fine\""),
+        ({"labels": {"negative": " finest", "positive": " finer"}}, "begin with the same piece"),
+        ({"prompt": "{text} Sentiment: ", "labels": {"negative": "bad", "positive": "fine"}}, "ends without a space"),
+        ({"prompt": "long " * 90 + "{text} good:"}, "and this model takes 96 in all"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(settings, expected):
+    family = "llama" if str(settings.get("prompt", "")).endswith(" ") else "gpt2"
+    with pytest.raises(UserError, match=expected):
+        prompted(family, **settings)
+
+
+def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refused(tmp_path):
+    path = checkpoint("bert")
+    asked = {"prompt": PROMPT.replace("\n", " "), "labels": {"negative": " dull", "positive": " fine"}}
+    with pytest.raises(UserError, match=r"it lacks|ends every text with|causal language model"):
+        prompted("gpt2", **asked, path=str(path))
+    config = transformers.BertConfig(vocab_size=len(tokenizer()), hidden_size=24, num_hidden_layers=2,
+                                     num_attention_heads=4, intermediate_size=32, is_decoder=False)  # fmt: skip
+    transformers.BertLMHeadModel(config).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"before another piece .is it a causal language model"):
+        prompted("gpt2", path=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param("gpt2"), *(pytest.param(one, marks=pytest.mark.slow) for one in ("llama", "qwen2"))]
+)
+def test_every_probe_of_an_audit_and_the_sites_run(family, tmp_path):
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        rows = [
+            (" ".join(WORDS[number % 7 : number % 7 + 3 + number % 5]), f"{list(LABELS)[number % 2]}")
+            for number in range(40)
+        ]
+        csv.writer(file).writerows([("text", "label"), *rows])
+    asked = ["model=pretrained", f"model.path={language_model(family)}", "model.name=asked", "training=none",
+             'model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
+             "data=files", f"data.path={tmp_path / 'reviews.csv'}", "data.most={test: 4}", f"output={tmp_path}",
+             "trainer.accelerator=cpu", "figures=false", f"probe=[{','.join(PROBES)}]", *SMALL_ADVERSARY]  # fmt: skip
+    directory = run(composed(*asked))
+    assert set(read_results(directory)["probe"]) >= set(PROBES) - {"plausibility"}
+    assert RunDirectory(directory).manifest()["model_facts"]["short_way"]
+    sites = ["+experiment=sites", f"run={directory}"]
+    run(resumed(composed(*sites, "figures=false"), sites))
+    results = read_results(directory)
+    assert results.loc[results["probe"] == "sites", "site"].nunique() == 3 * (1 + 4)
+
+    # a run that is opened again asks the same question
+    explained = load_run(directory).explain(["the film was fine"])
+    network = transformers.AutoModelForCausalLM.from_pretrained(language_model(family))
+    read = transformers.AutoTokenizer.from_pretrained(language_model(family))
+    with torch.no_grad():
+        own = network(**read(PROMPT.format(text="the film was fine"), return_tensors="pt")).logits[0, -1]
+    pieces = [read(PROMPT.format(text="fine") + label).input_ids[-1] for label in LABELS.values()]
+    found = torch.tensor([explained["probability"][0][name] for name in LABELS])
+    torch.testing.assert_close(found.float(), own[pieces].softmax(-1), atol=1e-5, rtol=0)
