@@ -158,7 +158,7 @@ class RunDirectory:
                 f"{self.path} {state}: expected a run directory such as runs/testbed/lstm_additive-seed0-…; start one "
                 f"with `python -m attnprobe`, or give the command of one that was interrupted again"
             )
-        return content
+        return {"tables": {}} | content
 
     def read_training(self) -> dict[str, Any]:
         """What is known since the training finished: the chosen epoch, the curve, the data.

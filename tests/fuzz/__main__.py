@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz overrides|files|studies 10000 [SEED]`: how many generated command lines, data files or studies with a
-damaged run end in a foreign traceback or a hang, and which."""
+"""`python -m tests.fuzz overrides|files|studies|manifests|checkpoints 10000 [SEED]`: how many generated command lines, data
+files, studies with a damaged run, changed manifests or checkpoints end in a foreign traceback or a hang, and which."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("ATTNPROBE_DATA_DIR", None)
 
-from tests.fuzz import files, overrides, studies
+from tests.fuzz import checkpoints, files, manifests, overrides, studies
 from tests.fuzz.cases import in_processes
 
 
@@ -26,8 +26,10 @@ def main() -> None:
             case = partial(
                 studies.failure, sound=studies.templates(Path(folder) / "sound"), folder=Path(folder), seed=seed
             )
+        elif kind == "manifests":
+            case = partial(manifests.failure, sound=manifests.templates(Path(folder)), folder=Path(folder), seed=seed)
         else:
-            case = partial(files.failure, folder=Path(folder), seed=seed)
+            case = partial({"files": files, "checkpoints": checkpoints}[kind].failure, folder=Path(folder), seed=seed)
         failures = in_processes(case, number)
     print("\n".join(failures))
     print(f"{kind}: {len(failures)} of {number:,} end in a foreign traceback or a hang (seed {seed})")

@@ -1,13 +1,18 @@
-"""A hundred generated command lines and data files; `make fuzz` makes 10,000 of each."""
+"""A hundred generated command lines and data files; slow: more, and of everything else; `make fuzz` makes 10,000 of each."""
 
+import pickle
+import subprocess
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
+import pytest
 from hydra import compose
 from omegaconf import OmegaConf
 
 from attnprobe.runs.composition import composing
-from tests.fuzz import cases, files, overrides
+from tests.fuzz import cases, checkpoints, files, overrides
 from tests.fuzz.remembered import composing_once
 
 
@@ -21,6 +26,22 @@ def test_every_command_line_is_a_run_or_one_line(tmp_path, monkeypatch):
 def test_every_file_is_a_data_set_or_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")
     assert cases.outcomes(partial(files.failure, folder=tmp_path, seed=1), range(100)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "cases"),
+    [("overrides", 2000), ("files", 1000), ("studies", 200), ("manifests", 200), ("checkpoints", 200)],
+)
+def test_no_generated_case_ends_in_a_traceback(kind, cases):
+    command = [sys.executable, "-m", "tests.fuzz", kind, str(cases), "2"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_a_checkpoint_would_execute_is_noticed(tmp_path):
+    pickle.loads(pickle.dumps(checkpoints.Executed(tmp_path / "mark")))
+    assert (tmp_path / "mark").exists()
 
 
 def test_a_composition_that_was_remembered_is_the_one_that_hydra_makes():
