@@ -42,7 +42,10 @@ def explain(arguments: Sequence[str]) -> None:
             own_target(asked.html)
         run = load_run(asked.run, trusted=asked.trusted)
         explanation = run.explain(texts)
-        known = set(run.vocabulary.words)
+        known, reader = set(run.vocabulary.words), run.pipeline.pieces
+        if reader is not None:
+            spelled = {word for words in explanation["tokens"] for word in words}
+            known = spelled - reader.unknown(sorted(spelled))
         for row in explanation.to_dict("records"):
             print("\n".join(lines_of(row, known)))
         if run.sentence:

@@ -33,6 +33,8 @@ SCRIPTS = {
     "th": (regex.compile(r"\p{Thai}"), "Thai"),
 }
 """Scripts that leave no space between words; Japanese before Chinese, whose characters it has as well."""
+CALLED = {"train": "training", "test": "test"}
+"""The split that is looked at, in a sentence."""
 ALWAYS = ("rows", "classes", "length")
 """Checks that are printed even where nothing is wrong."""
 
@@ -76,23 +78,26 @@ class _Checks(list[Check]):
         self.append(Check(name, value, threshold, warns, f"{sentence}: {follows}" if warns else sentence))
 
 
-def check_data(splits: Splits, counts: Counts, language: str | None) -> list[Check]:
+def check_data(splits: Splits, counts: Counts, language: str | None, *, trains: bool = True) -> list[Check]:
     """All checks of a data set.
 
     Args:
         splits: encoded, every split of `SPLITS`.
+        trains: a model will be trained on it; else the test split is what is looked at, and the others may be missing.
         counts: rows loaded, dropped and kept, as in the manifest.
         language: by whose rules texts were split into words; None: at spaces.
     """
     checks = _Checks()
-    _check_rows(checks, splits, counts)
-    _check_copies(checks, splits["train"], splits["test"])
-    _check_words(checks, splits, counts, language)
+    read = "train" if trains else "test"
+    _check_rows(checks, splits, counts, read)
+    _check_copies(checks, splits, read)
+    _check_words(checks, splits, counts, language, read)
     return checks
 
 
-def _check_rows(checks: _Checks, splits: Splits, counts: Counts) -> None:
-    train, validation, test = (len(splits[split]) for split in SPLITS)
+def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> None:
+    train, validation, test = (len(splits.get(split, ())) for split in SPLITS)
+    trains, of, size = read == "train", CALLED[read], len(splits[read])
 
     def dropped(split: str, reason: str) -> int:
         return counts[split].get("dropped", {}).get(reason, 0)
@@ -103,62 +108,71 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts) -> None:
         named = " and ".join(f"{number:,} {split} rows" for split, number in out.items())
         return f"data.most left out {named}: raise it" if out else otherwise
 
-    total = train + validation + test
-    checks.add("rows", total, f"{total:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test")
-    more = more_rows("train", otherwise="give more rows, or a smaller data.test_share")
-    follows = f"a model trained on so few is hardly worth explaining; {more}"
-    checks.add(TRAINING_ROWS, train, f"{train:,} training rows", follows, below=200)
-    more = more_rows("test", otherwise="give more rows, or a larger data.test_share")
+    if trains:
+        total = train + validation + test
+        checks.add("rows", total, f"{total:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test")
+        more = more_rows("train", otherwise="give more rows, or a smaller data.test_share")
+        follows = f"a model trained on so few is hardly worth explaining; {more}"
+        checks.add(TRAINING_ROWS, train, f"{train:,} training rows", follows, below=200)
+    else:
+        checks.add("rows", test, f"{test:,} rows to test, none to train")
+    more = more_rows("test", otherwise=f"give more rows{', or a larger data.test_share' * trains}")
     follows = f"an accuracy near 50 % is known only to ± {98 / np.sqrt(max(1, test)):.0f} points; {more}"
     checks.add("test rows", test, f"{test:,} test rows", follows, below=100)
 
     def and_more(number: int) -> str:
         return f" and {number - MOST_NAMES:,} more" if number > MOST_NAMES else ""
 
-    per_class: dict[str, int] = counts["train"]["per class"]
+    per_class: dict[str, int] = counts[read]["per class"]
     tested: dict[str, int] = counts["test"]["per class"]
     common = sorted(per_class, key=lambda name: -per_class[name])
-    named = ", ".join(f"{name} {percent(per_class[name] / train)}" for name in common[:MOST_NAMES])
+    named = ", ".join(f"{name} {percent(per_class[name] / size)}" for name in common[:MOST_NAMES])
     checks.add("classes", len(common), f"{len(common):,} classes: {named}{and_more(len(common))}")
-    if splits["train"].labels.ndim == 1:
-        share = per_class[common[0]] / train
-        sentence = f"{percent(share)} of the training rows are {common[0]!r}"
+    if splits[read].labels.ndim == 1:
+        share = per_class[common[0]] / size
+        sentence = f"{percent(share)} of the {of} rows are {common[0]!r}"
         follows = "always guessing it is right about as often, so that an accuracy says little here"
         checks.add("largest class", share, sentence, follows, from_on=0.9)
-    if len(common) <= train / RARE_IN_TRAINING:  # of more, answers rather than classes, nearly all are rare
-        rare = [one for one in common if per_class[one] < RARE_IN_TRAINING or tested.get(one, 0) < RARE_IN_TEST]
-        named = ", ".join(
-            f"{one!r} ({per_class[one]} training, {tested.get(one, 0)} test rows)" for one in rare[:MOST_NAMES]
-        )
+    few = RARE_IN_TRAINING if trains else RARE_IN_TEST
+    if len(common) <= size / few:  # of more, answers rather than classes, nearly all are rare
+        rare = [one for one in common if per_class[one] < few or tested.get(one, 0) < RARE_IN_TEST]
+        learnt = {one: f"{per_class[one]} training, " if trains else "" for one in rare}
+        named = ", ".join(f"{one!r} ({learnt[one]}{tested.get(one, 0)} test rows)" for one in rare[:MOST_NAMES])
         drop = "leave such a class out (data.labels=[…] data.unseen_labels=drop), or put it together with another"
-        follows = f"too few rows to be learnt or judged; {more_rows('train', 'test', otherwise=drop)}"
+        more = more_rows("train", "test", otherwise=drop) if trains else more_rows("test", otherwise="give more rows")
+        follows = f"too few rows to be {'learnt or ' * trains}judged; {more}"
         checks.add(
             "rare classes", len(rare), f"rare classes: {named or 'none'}{and_more(len(rare))}", follows, from_on=1
         )
 
-    loaded = sum(counts[split].get("loaded", 0) for split in SPLITS)
-    empty = {reason: sum(dropped(split, reason) for split in SPLITS) for reason in EMPTY}
+    loaded = sum(counts[split].get("loaded", 0) for split in splits)
+    empty = {reason: sum(dropped(split, reason) for split in splits) for reason in EMPTY}
     why = ", ".join(f"{reason}: {number:,}" for reason, number in empty.items() if number)
     total = sum(empty.values())
     sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (f" ({why})" if why else "")
     checks.add("empty cells", total / max(1, loaded), sentence, "they are left out", from_on=0.05)
 
 
-def _check_copies(checks: _Checks, train: TextSplit, test: TextSplit) -> None:
-    """Texts that come twice in training, and those that the test shares with it; a text with another question is no copy."""
+def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
+    """Texts that come twice, and those that the test shares with the training split; a text with another question is no
+    copy."""
+    train, test, of = splits[read], splits["test"], CALLED[read]
     asked, test_asked = (
         one if isinstance(one := part.columns.get("question"), Ragged) else None for part in (train, test)
     )
     first = first_copies(train.words, asked)
     again = np.flatnonzero(first != np.arange(len(first)))
     share = len(again) / len(first)
-    sentence = f"{len(again):,} training texts ({percent(share)}) repeat another one"
-    checks.add("repeated texts", share, sentence, "they count several times in whatever is learnt", from_on=0.1)
+    sentence = f"{len(again):,} {of} texts ({percent(share)}) repeat another one"
+    where = "whatever is learnt" if read == "train" else "every number"
+    checks.add("repeated texts", share, sentence, f"they count several times in {where}", from_on=0.1)
     differ = train.labels[again] != train.labels[first[again]]
     different = int((differ.any(1) if differ.ndim == 2 else differ).sum())
     share = different / len(first)
-    sentence = f"{different:,} training texts ({percent(share)}) have another label elsewhere"
+    sentence = f"{different:,} {of} texts ({percent(share)}) have another label elsewhere"
     checks.add("contradicting labels", share, sentence, "no model can get both right", from_on=0.01)
+    if read == "test":
+        return
 
     known = set(_keys(train.words, asked))
     copied = np.fromiter((key in known for key in _keys(test.words, test_asked)), bool)
@@ -179,8 +193,8 @@ def _check_copies(checks: _Checks, train: TextSplit, test: TextSplit) -> None:
         checks.add("near copies in training and test", share, sentence, "they may be half remembered", from_on=0.05)
 
 
-def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str | None) -> None:
-    train = splits["train"]
+def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str | None, read: str) -> None:
+    train = splits[read]
     length = train.words.lengths
     middle = float(np.median(length))
     sentence = (
@@ -200,19 +214,21 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
                 checks.add("script", share, f"{percent(share)} of the words hold {name}", follows, from_on=SPACELESS)
                 break
 
-    share = sum(counts[one]["truncated"] for one in SPLITS) / sum(len(splits[one]) for one in SPLITS)
+    share = sum(counts[one]["truncated"] for one in splits) / sum(map(len, splits.values()))
     sentence = f"{percent(share)} of the texts are cut at data.max_tokens"
     checks.add("cut texts", share, sentence, "what decides a label may lie in the rest", from_on=0.05)
 
-    share = counts["test"]["tokens out of vocabulary"] / max(1, counts["test"]["tokens"])
-    sentence = f"{percent(share)} of the test's words are not in the training texts"
-    follows = "the model cannot tell these from each other, whatever it attends to"
-    checks.add(UNKNOWN_WORDS, share, sentence, follows, from_on=0.1)
+    if read == "train":
+        share = counts["test"]["tokens out of vocabulary"] / max(1, counts["test"]["tokens"])
+        sentence = f"{percent(share)} of the test's words are not in the training texts"
+        follows = "the model cannot tell these from each other, whatever it attends to"
+        checks.add(UNKNOWN_WORDS, share, sentence, follows, from_on=0.1)
 
     letters = np.array([regex.search(r"\p{L}", word) is not None for word in train.spelling], bool)[train.words.flat]
     share = 1 - float(letters.mean())
     bare = int((np.add.reduceat(letters.astype(np.int64), train.words.offsets[:-1]) == 0).sum())
-    sentence = f"{percent(share)} of the words have no letter, and {bare:,} training texts have none at all"
+    of = CALLED[read]
+    sentence = f"{percent(share)} of the words have no letter, and {bare:,} {of} texts have none at all"
     checks.add("non-text", share, sentence, "is data.text the right column?", from_on=0.3)
 
 

@@ -272,7 +272,7 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
         path: one file, a folder, or `{train: file, …}`; see `attnprobe.data.sources.FileSource`.
 
     Raises:
-        UserError: nothing there, or no training file.
+        UserError: nothing there.
     """
     if path is None:
         raise UserError("data.path is not set: give a file or folder, for example data.path=reviews.csv")
@@ -301,8 +301,6 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
             )
     else:
         files = {"train": place}
-    if "train" not in files:
-        raise UserError(f"data.path={path}: there is no training file; expected train.* ({ENDINGS})")
     return files
 
 

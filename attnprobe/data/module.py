@@ -106,9 +106,13 @@ class TextDataModule(metaclass=Checked):
         """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted."""
         for split, part in self.splits.items():
             self.splits[split], facts = with_pieces(part, reader)
-            self.counts[split] |= facts
+            # of pieces, which spell any word
+            words = {
+                name: count for name, count in self.counts[split].items() if not name.endswith("out of vocabulary")
+            }
+            self.counts[split] = words | facts
         self.pipeline = replace(self.pipeline, pieces=reader)
-        self.without_checks(UNKNOWN_WORDS)  # pieces spell any word
+        self.without_checks(UNKNOWN_WORDS)
 
     def without_checks(self, *names: str) -> None:
         """Leave out what these checks say: it does not hold of this model."""
@@ -157,7 +161,9 @@ class TextDataModule(metaclass=Checked):
             return
         where = self.settings.columns
         named = {f"data.{name}": getattr(where, name) for name in COLUMNS if getattr(where, name) is not None}
-        for table in self.source.load().values():
+        loaded = self.source.load()
+        self.settings.splitting.check(loaded)
+        for table in loaded.values():
             for setting, name in (*named.items(), *(("data.filters column", one) for one in where.filters)):
                 rows.column(table.select([]), name, setting)
 
@@ -190,8 +196,8 @@ class TextDataModule(metaclass=Checked):
         return self.evaluation("test")
 
     def predict_dataloader(self) -> list[DataLoader[Batch]]:
-        """All examples of the splits that no table is about, in the order of `UNTESTED`."""
-        return [self.evaluation(split) for split in UNTESTED]
+        """All examples of those splits that no table is about, in the order of `UNTESTED`."""
+        return [self.evaluation(split) for split in UNTESTED if split in self.splits]
 
     def evaluation(self, split: str) -> DataLoader[Batch]:
         """All examples of a split, shortest first."""

@@ -119,6 +119,13 @@ class PieceReader:
             words = words[: np.sort(place[place >= 0])[::-1][:too_many].min(initial=len(words) - 1)]
         return words
 
+    def unknown(self, words: Sequence[str]) -> set[str]:
+        """Those words of which the tokenizer knows no piece."""
+        if self.tokenizer.unk_token_id is None or not words:
+            return set()
+        pieces = self.tokenizer(list(words), add_special_tokens=False)["input_ids"]
+        return {word for word, own in zip(words, pieces, strict=True) if {*own} == {self.tokenizer.unk_token_id}}
+
 
 def _words_of_pieces(
     words: Sequence[str], offsets: Sequence[tuple[int, int]], of_text: Sequence[bool], before: str = "", after: str = ""

@@ -19,7 +19,7 @@ from attnprobe.data.examples import Examples, Lexicon, Ragged
 from attnprobe.data.local_files import SPLITS
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.reader import Reader
-from attnprobe.data.rows import Kept, class_numbers, vocabulary_of
+from attnprobe.data.rows import Kept, class_numbers, known_rows, vocabulary_of
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.sources import Source, Splits
 from attnprobe.data.vocabulary import UNKNOWN
@@ -55,13 +55,14 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     task = Task.MULTI_LABEL if settings.columns.multi_label else Task.SINGLE_LABEL
     examples, lexicon, counts = read(settings, loaded)
     divide(examples, counts, settings)
+    trains, there = settings.splitting.trains, [split for split in SPLITS if split in examples]
     if settings.labels.plant is not None:
         plant_everywhere(settings.labels.plant, examples, lexicon, settings)
     spelling = list(lexicon)
     numbers, classes = class_numbers(examples, spelling, settings)
 
     def keep(choose: Callable[[str, Examples], Kept]) -> None:
-        for split in SPLITS:
+        for split in there:
             kept = choose(split, examples[split])
             counts[split]["dropped"] |= kept.dropped
             counts[split] |= kept.facts
@@ -71,13 +72,13 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     keep(lambda split, part: rows.with_known_labels(split, part, numbers, settings.labels))
     keep(lambda split, part: rows.answerable(split, part, numbers, settings.labels))
     keep(lambda split, part: rows.at_most(split, part, limits, settings.splitting.split_seed))
-    vocabulary = vocabulary_of(examples["train"], spelling, settings)
+    vocabulary = vocabulary_of(known_rows(examples, settings), spelling, settings)
     keep(lambda split, part: rows.of_length(split, part, limits))
     keep(lambda split, part: rows.of_sentences(split, part, limits))
 
     vocabulary_id = np.array(vocabulary.encode(spelling), np.int32)
     splits = {}
-    for split in SPLITS:
+    for split in there:
         part = examples[split]
         labels: np.ndarray
         if task is Task.SINGLE_LABEL:
@@ -109,8 +110,8 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         }
         if part.question is not None:
             counts[split]["question tokens out of vocabulary"] = int(unknown[part.question.flat].sum())
-    per_class = np.array(list(counts["train"]["per class"].values()))
-    if task is Task.SINGLE_LABEL and (per_class > 0).sum() < 2:
+    per_class = np.array(list(counts[there[0]]["per class"].values()))
+    if trains and task is Task.SINGLE_LABEL and (per_class > 0).sum() < 2:
         raise UserError(
             f"after the length limits the training rows have one class only ({counts['train']['per class']}): "
             f"widen data.min_length={limits.min_length} or data.max_length={limits.max_length}"
@@ -124,8 +125,11 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         question=settings.columns.question is not None,
         candidates_pattern=settings.columns.candidates_pattern,
     )
-    weight = rows.class_weights(settings.labels.class_weight, per_class, len(splits["train"]), task)
-    checks = check_data(splits, counts, settings.rules.language if settings.rules.tokenizer == "spacy" else None)
+    weight = None
+    if trains:
+        weight = rows.class_weights(settings.labels.class_weight, per_class, len(splits["train"]), task)
+    language = settings.rules.language if settings.rules.tokenizer == "spacy" else None
+    checks = check_data(splits, counts, language, trains=trains)
     return Prepared(splits, pipeline, counts, checks, weight)
 
 
@@ -137,6 +141,7 @@ def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], L
         parts = [loaded[split] for split in SPLITS if split in loaded]
         parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
         loaded = {"train": datasets.concatenate_datasets(parts)}
+    settings.splitting.check(loaded)
     reader = Reader(settings.columns, settings.rules, settings.limits.max_tokens)
     lexicon = Lexicon()
     examples, counts = {}, {}
@@ -147,7 +152,12 @@ def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], L
 
 
 def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings) -> None:
-    """Draw the splits that the source does not have from the training rows, in place."""
+    """Draw the splits that the source does not have from the training rows, in place. Where nothing is trained, all rows of a
+    source without splits are test rows."""
+    if not settings.splitting.trains:
+        if "test" not in examples:
+            examples["test"], counts["test"] = examples.pop("train"), counts.pop("train")
+        return
     shares = {"test": settings.splitting.test_share, "validation": settings.splitting.validation_share}
     for order, (split, share) in enumerate(shares.items()):
         if split in examples:
@@ -286,8 +296,8 @@ def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon,
         )
     if there := [word for word in (*WORDS, *CONTEXT) if word in lexicon]:
         raise UserError(f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut")
-    for order, split in enumerate(SPLITS):
-        seed = (settings.splitting.split_seed, 10 + order)
+    for split in examples:
+        seed = (settings.splitting.split_seed, 10 + SPLITS.index(split))
         examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.limits.max_tokens)
 
 

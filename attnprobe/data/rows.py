@@ -14,7 +14,7 @@ from torch import Tensor
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import listed, nearest
-from attnprobe.data.examples import Examples
+from attnprobe.data.examples import Examples, joined
 from attnprobe.data.local_files import SPLITS
 from attnprobe.data.settings import DataSettings, Labels, Limits
 from attnprobe.data.vocabulary import SPECIAL, Vocabulary, build_vocabulary, document_frequency
@@ -208,28 +208,36 @@ def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSet
     return build_vocabulary(spelling, frequency, settings.words.min_df, settings.words.max_vocabulary)
 
 
+def known_rows(examples: dict[str, Examples], settings: DataSettings) -> Examples:
+    """The rows that classes and vocabulary are taken from: what is trained on, and all where nothing is."""
+    found: Examples = examples["train"] if settings.splitting.trains else joined(list(examples.values()))
+    return found
+
+
 def class_numbers(
     examples: dict[str, Examples], spelling: Sequence[str], settings: DataSettings
 ) -> tuple[dict[str, int], list[str]]:
     """Raw answer → class number for every answer that may occur, and the classes' names.
 
     Raises:
-        UserError: the training rows have too few classes, or lack one that is named.
+        UserError: the training rows have too few classes, or lack one that is named. Where nothing is trained the model has
+            its classes already, and the rows may have only some of them.
     """
-    training, labels, column = examples["train"], settings.labels.labels, settings.columns.label
+    training, trains = known_rows(examples, settings), settings.splitting.trains
+    labels, column = settings.labels.labels, settings.columns.label
     if settings.labels.classes_from == "labels":
         numbers, classes = class_map(labels, training.labels)
         seen = Counter(label for row in training.labels for label in row)
         trained = {numbers[label] for label in seen if label in numbers}
-        least = 1 if settings.columns.multi_label else 2
+        least = 1 if settings.columns.multi_label or not trains else 2
         if len(trained) < least:
             there = ", ".join(f"{label}: {number}" for label, number in seen.most_common(8)) or "no label at all"
             expected = "" if labels is None else f" among data.labels ({', '.join(classes)})"
             raise UserError(
-                f"the training rows have fewer than {least} classes{expected} in the column data.label={column} "
+                f"the {'training ' * trains}rows have fewer than {least} classes{expected} in the column data.label={column} "
                 f"({there}): choose another column, or other data.filters or data.labels"
             )
-        if empty := [name for number, name in enumerate(classes) if number not in trained]:
+        if trains and (empty := [name for number, name in enumerate(classes) if number not in trained]):
             raise UserError(
                 f"data.labels: no training row has the class {', '.join(empty)}; the column {column} has "
                 f"{', '.join(seen)}. Leave the class out of data.labels"

@@ -3,14 +3,16 @@
 The public keys are flat (`data.max_tokens=50`); `DataSettings.of` sorts them into these groups.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from inspect import Parameter, Signature, signature
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Gt, Le
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Count, Positive, Seed, Share, Size, Whole
+from attnprobe.core.settings import Checked, Count, Number, Positive, Seed, Share, Size, Whole
 from attnprobe.data.columns import PLACED, Columns
 from attnprobe.data.local_files import SPLITS, Reading
 from attnprobe.data.text import TextRules
@@ -78,7 +80,8 @@ class Splitting(metaclass=Checked):
         pool: put all splits together and divide them again.
         validation_share: where there is no validation split, this share of the training rows (after the test share
             is taken), the same of every class.
-        test_share: where there is no test split, this share of all rows.
+        test_share: where there is no test split, this share of all rows; 1: nothing is trained (`training=none`), so that
+            every row is a test row, and no split is drawn from another.
         split_seed: decides these divisions; apart from the run's seed, so that all seeds see the same splits.
     """
 
@@ -86,8 +89,25 @@ class Splitting(metaclass=Checked):
 
     pool: bool = False
     validation_share: Share = 0.15
-    test_share: Share = 0.2
+    test_share: Annotated[Number, Gt(0), Le(1)] = 0.2
     split_seed: Seed = 0
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are rows to train on."""
+        return self.test_share < 1
+
+    def check(self, splits: Collection[str]) -> None:
+        """Refuse a source without the split that all others could be drawn from.
+
+        Raises:
+            UserError: there is no training split; or, where nothing is trained, no test split either.
+        """
+        if "train" not in splits and (self.trains or "test" not in splits):
+            raise UserError(
+                f"there is no training file among the splits {', '.join(splits)}: expected 'data.path={{train: FILE, …}}', a "
+                f"file, or a folder with train.*; a model that is trained already (training=none) needs a test file alone"
+            )
 
 
 @dataclass(frozen=True)

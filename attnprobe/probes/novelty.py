@@ -66,6 +66,11 @@ class Novelty(RankingProbe):
         word_removal.refuse_mask(self.name, self.operators, TEXT_OPERATORS, classifier)
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
+        if "validation" not in splits:
+            raise UserError(
+                "probe novelty compares with held-out texts, and these data have no validation split: leave it out of "
+                "probe=[…], or give one with 'data.path={validation: FILE, test: FILE}'"
+            )
         self._held_out, self._known = splits["validation"], None
 
     def known(self, subject: Subject) -> "Known":

@@ -96,7 +96,7 @@ def name_of_files(path: str | Mapping[str, str] | None) -> str:
     """
     if path is None:
         return "files"
-    file = Path(str(path.get("train", "")) if isinstance(path, Mapping) else str(path))
+    file = Path(str(path.get("train", path.get("test", ""))) if isinstance(path, Mapping) else str(path))
     stem = re.sub(r"(\.(jsonl?|csv|tsv|parquet|xlsx))?(\.gz)?$", "", file.name, flags=re.IGNORECASE)
     if stem.lower() == "train":
         stem = file.absolute().parent.name

@@ -189,21 +189,22 @@ def measured_costs(config: DictConfig) -> Costs:
     on_gpu = torch.cuda.is_available() and content["trainer"]["accelerator"] in ("auto", "gpu", "cuda")
     device = "cuda" if on_gpu else "cpu"
     model.to(device).train()
-    assert model.recipe is not None
-    optimizer = model.recipe.optimizer([{"params": [one for one in model.parameters() if one.requires_grad]}])
-    batches = list(data.train_dataloader())
-    # evenly spread, the middle one first and once more: the first step pays for what is set up once
-    spread = sorted({round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)})
-    steps = [training_seconds(model, batches[i].to(device), optimizer) for i in [len(batches) // 2, *spread]]
-    test = data.splits["test"]
+    training, test, epochs = 0.0, data.splits["test"], int(content["training"]["epochs"])
+    if epochs:
+        assert model.recipe is not None
+        optimizer = model.recipe.optimizer([{"params": [one for one in model.parameters() if one.requires_grad]}])
+        batches = list(data.train_dataloader())
+        # evenly spread, the middle one first and once more: the first step pays for what is set up once
+        spread = sorted({round(i * (len(batches) - 1) / max(1, BATCHES - 1)) for i in range(BATCHES)})
+        steps = [training_seconds(model, batches[i].to(device), optimizer) for i in [len(batches) // 2, *spread]]
+        # an epoch ends with a pass over the validation split, and the trained model reads the training texts once more
+        training = median(steps[-4:]) * (1 + (data.sizes["validation"] / data.sizes["train"] + 1 / epochs) / 3)
 
     def together(rows: list[int]) -> float:
         return len(rows) * probing_seconds(model, runner, test[rows].to(device))
 
     with examined_precisely(model.eval()):
         probing = seconds_per_text(together, test.words.lengths, int(content["data"]["eval_batch_size"]))
-    # an epoch ends with a pass over the validation split, and the trained model reads the training texts once more
-    share = 1 + (data.sizes["validation"] / data.sizes["train"] + 1 / max(1, int(content["training"]["epochs"]))) / 3
     for _ in range(2):  # the first figure loads the fonts and does not count
         began = perf_counter()
         with paper_style():
@@ -212,7 +213,7 @@ def measured_costs(config: DictConfig) -> Costs:
             for kind in ("svg", "pdf"):
                 figure.savefig(BytesIO(), format=kind)
         drawing = PER_FIGURE * (perf_counter() - began)
-    return Costs(data.sizes, median(steps[-4:]) * share, probing, device, each, drawing)
+    return Costs(data.sizes, training, probing, device, each, drawing)
 
 
 def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int) -> float:

@@ -17,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.data_warnings import tell_section
-from attnprobe.data.local_files import SPLITS
 from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.table import kept_findings
@@ -133,7 +132,7 @@ def carry_out(
     seed_everything(config["seed"], workers=True, verbose=False)
     data = settings.data()
     data.setup("fit")
-    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], SPLITS)
+    teacher = None if config["teacher"] is None else Teacher.open(config["teacher"], tuple(data.splits))
     classifier = untrained(config, data)
     if not is_worker_rank():
         tell_section(str(data.name), data.section)

@@ -206,6 +206,11 @@ def check(config: Mapping[str, Any]) -> None:
             "training.epochs=0: expected a whole number of at least 1; only a model that is trained already "
             "(model=pretrained) can be taken as it is"
         )
+    if training["epochs"] and isinstance(config["data"], Mapping) and config["data"].get("test_share") == 1:
+        raise UserError(
+            f"data.test_share=1 leaves no row for training.epochs={training['epochs']}: expected a number below 1, or "
+            f"training=none of a model that is trained already"
+        )
     if "_target_" in model and training["epochs"] and recipe.get("warmup") is None:
         raise UserError(
             f"model={shown(model.get('name'))} is trained already, and this recipe is for models from scratch: take it as "

@@ -68,8 +68,10 @@ def train(
     # those that share memory copied: a file of safetensors holds each once
     weights = {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
     write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
-    predictions = {split: PredictionCollector(number) for number, split in enumerate(UNTESTED)}
-    listen(classifier, data, "predict", hardware=settings.config["trainer"], callbacks=list(predictions.values()))
+    untested = [split for split in UNTESTED if split in data.splits]
+    predictions = {split: PredictionCollector(number) for number, split in enumerate(untested)}
+    if untested:
+        listen(classifier, data, "predict", hardware=settings.config["trainer"], callbacks=list(predictions.values()))
     for split, collector in predictions.items():
         collector.write(data.splits[split], directory.place(examples_file(split)))
     trained = {

@@ -46,6 +46,23 @@ def test_a_clean_file_warns_of_nothing(tmp_path):
     assert found["length"].sentence == "the median text has 12 words (shortest 12, longest 12)"
 
 
+def test_nothing_speaks_of_training_where_nothing_is_trained(tmp_path):
+    frame = clean(300)
+    frame.loc[:2, "label"] = "rare"
+    frame = pd.concat([frame, frame[:50], frame[:20].assign(label="bad")])
+    found = checked(tmp_path, frame, test_share=1.0)
+    assert found["rows"].sentence == "370 rows to test, none to train"
+    assert warned(found) == ["contradicting labels", "repeated texts"]
+    assert found["repeated texts"].value == 70 / 370
+    alone = checked(tmp_path, clean(60).assign(label=["rare"] * 3 + ["good"] * 57), test_share=1.0)
+    assert warned(alone) == ["largest class", "rare classes", "test rows"]
+    for check in (*found.values(), *alone.values()):
+        assert (
+            not any(word in check.sentence for word in ("train", "learn", "remember", "test_share"))
+            or check.name == "rows"
+        )
+
+
 def test_repeated_texts_and_those_in_training_and_test(tmp_path):
     frame = clean(600)
     found = checked(tmp_path, pd.concat([frame] * 3))

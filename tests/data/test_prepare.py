@@ -69,6 +69,35 @@ def test_missing_splits_are_drawn_stratified_and_apart_from_the_seed():
         ready(TRAIN, None, None, test_share=0.1)
 
 
+def test_every_row_is_a_test_row_where_nothing_is_trained():
+    train = {"text": [f"word{n % 7} x" for n in range(100)], "label": ["a"] * 80 + ["b"] * 20}
+    whole = ready(train, None, None, test_share=1.0)
+    assert whole.sizes == {"test": 100}
+    assert whole.splits["test"].example_id.tolist() == list(range(100))
+    assert whole.counts["test"]["loaded"] == 100
+    assert ready(None, None, train, test_share=1.0).fingerprint == whole.fingerprint  # a file called test.csv
+    sample = ready(train, None, None, test_share=1.0, most={"train": 3, "test": 30})
+    assert sample.sizes == {"test": 30}
+    assert sample.counts["test"]["dropped"]["over data.most"] == 70
+    assert sample.fingerprint != whole.fingerprint
+    # a test split of the source's own is what is tested; the rows beside it stay what they are
+    beside = ready(train, None, {"text": ["y y", "x"], "label": ["c", "a"]}, test_share=1.0)
+    assert beside.sizes == {"train": 100, "test": 2}
+    assert beside.classes == ["a", "b", "c"]  # of all of them: what the model knows is not learnt here
+    with pytest.raises(UserError, match=r"no training file among the splits test: .*training=none"):
+        ready(None, None, train)
+    with pytest.raises(UserError, match="no training file"):
+        ready(None, train, None, test_share=1.0)
+
+
+def test_rows_of_some_of_the_classes_are_enough_where_nothing_is_trained():
+    rows = {"text": ["x y", "y z", "z x"], "label": ["b", "c", "b"]}
+    assert ready(rows, None, None, test_share=1.0, labels=["a", "b", "c"]).classes == ["a", "b", "c"]
+    assert ready({**rows, "label": ["b"] * 3}, None, None, test_share=1.0).classes == ["b"]
+    with pytest.raises(UserError, match="no training row has the class a"):
+        ready(rows, rows, rows, labels=["a", "b", "c"])
+
+
 def test_pool_puts_all_splits_together():
     part = {"text": ["x y"] * 10, "label": ["a", "b"] * 5, "title": [None] * 10}
     data = ready(part, part, {**part, "title": [3] * 10}, pool=True, test_share=0.2, validation_share=0.25)
@@ -110,7 +139,7 @@ def test_unseen_labels():
         ({"unseen_labels": "keep"}, r"data\.unseen_labels=keep: expected error or drop"),
         ({"batch_size": 0}, r"data\.batch_size=0"),
         ({"max_tokens": 0}, r"data\.max_tokens=0"),
-        ({"test_share": 20}, r"data\.test_share=20: expected .* below 1"),
+        ({"test_share": 20}, r"data\.test_share=20: expected .* at most 1"),
         ({"class_weight": "heavy"}, r"data\.class_weight=heavy: expected none, balanced"),
         ({"class_weight": [1.0]}, r"expected 2 numbers above 0"),
         ({"vectors": "no.vec"}, r"no\.vec does not exist"),

@@ -142,14 +142,15 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
         return {}
     seconds -= costs.beside(trainings)
     kept = {}
-    training = trainings * epochs * costs.rows["train"] * costs.training
+    trained = costs.rows.get("train", 0)
+    training = trainings * epochs * trained * costs.training
     test = max(FEWEST["test"], int((seconds - training) / costs.probing)) if costs.probing else costs.rows["test"]
     if test < costs.rows["test"]:
         kept["test"] = test
     left = seconds - min(test, costs.rows["test"]) * costs.probing
     row = trainings * epochs * costs.training
-    train = max(FEWEST["train"], int(left / row)) if row else costs.rows["train"]
-    if train < costs.rows["train"]:
+    train = max(FEWEST["train"], int(left / row)) if row else trained
+    if train < trained:
         kept["train"] = train
     return kept
 

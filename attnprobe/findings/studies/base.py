@@ -94,7 +94,7 @@ class Costs:
 
     def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
         """An estimate for a number of trainings, and for how many of them are probed."""
-        training = trainings * epochs * self.rows["train"] * self.training
+        training = trainings * epochs * self.rows.get("train", 0) * self.training
         return self.beside(trainings) + training + probed * self.rows["test"] * self.probing
 
     def beside(self, trainings: int) -> float:

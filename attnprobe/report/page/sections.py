@@ -344,7 +344,7 @@ def data_in_words(run: Run) -> str:
     if rows:
         parts.append(f"{rows:,} texts")
     if path is not None:
-        name = Path(str(path.get("train", "") if isinstance(path, Mapping) else path)).name
+        name = Path(str(path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path)).name
         parts.append(f"from {name}, column {settings.get('text')}, labels in {settings.get('label')}")
     names = [str(name) for name in run.manifest.get("classes", ())]
     if names:

@@ -55,6 +55,8 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     checks = {check["name"] for check in manifest["data_section"]["checks"]}
     assert "test rows" in checks
     assert not checks & {"training rows", "unknown words"}  # nothing is trained, and pieces spell any word
+    assert {split: count["kept"] for split, count in manifest["counts"].items()} == {"test": 80}
+    assert not [name for name in manifest["counts"]["test"] if "vocabulary" in name]
     assert objective(directory) is None  # a sweep of such runs has nothing to optimise, and ends well
     assert set(manifest["classes"]) == {"Great", "good", "so_so", "very bad"}
     values = results[results["metric"] == "median_tvd"]["value"]
@@ -87,6 +89,7 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     text = tokenizer(examples["tokens"][0].tolist(), is_split_into_words=True).word_ids()
     assert list(examples["piece_word"][0]) == [-1 if word is None else word for word in text]
 
+    assert load_run(directory).pipeline.pieces.unknown(["able", "fine", "☃"]) == {"☃"}
     explained = load_run(directory).explain(["the film was unable to see", "fine"])
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
     assert abs(sum(explained["attention"][0]) - 1) < 1e-5
