@@ -112,7 +112,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.findings.groups import read_run
     from attnprobe.findings.table import findings_of
     from attnprobe.report.publish import publish_study
-    from attnprobe.report.terminal import data_notes, measured_again, plain_words, print_summary
+    from attnprobe.report.terminal import answer_lines, data_notes, measured_again, print_summary
     from attnprobe.runs.launching import objective, options_of
     from attnprobe.runs.run import run
     from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
@@ -123,7 +123,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         plans: list[Plan] = []
         options = options_of(HydraConfig.get())
         RESULTS.append(carry_out_study(overrides, composed, options=options, on_plan=plans.append))
-        publish_study(RESULTS[-1])
+        publish_study(RESULTS[-1], verbose=config.verbose)
         for line in filter(None, (plan.beside(time.perf_counter() - began) for plan in plans)):
             print(line)
         return None
@@ -134,16 +134,18 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     RESULTS.append(directory)
     read = read_run(directory)
     manifest = read.manifest
-    print_summary(read.numbers, classes=manifest.get("classes", []), directory=directory)
-    if (directory / "figures").is_dir():
-        print(visible(f"figures: {directory / 'figures'}"))
-    if read.warning:
-        print(visible(f"warning: {read.warning}"))
-    for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
+    if config.verbose:
+        print_summary(read.numbers, classes=manifest.get("classes", []))
+        for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
+            print(line)
+    for line in answer_lines(findings_of(read), read.quality):
         print(line)
-    if not sweep:
-        sentence = findings_of(read)["sentence"].iloc[0]
-        print("\n  ".join(["what was found:", *plain_words(read.numbers, read.quality), sentence]))
+    # a path on a line of its own, unbroken, to be copied
+    print(
+        visible(f"results: {directory}"),
+        "" if config.verbose else "all numbers: the same command with verbose=true",
+        sep="\n",
+    )
     return objective(directory) if sweep else None
 
 

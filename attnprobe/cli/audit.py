@@ -42,7 +42,7 @@ def audit_parser() -> argparse.ArgumentParser:
     made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")
     made.add_argument(
         "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
-        help="end with status 3 if this holds, such as 'agreement < 0.2' or 'erasure.word != meets'; may be repeated",
+        help="end with status 3 if this holds, such as 'agreement < 0.2' or 'erasure.word != yes'; may be repeated",
     )  # fmt: skip
     made.add_argument(
         "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EPILOG = """examples:
   attnprobe compare runs/reviews/lstm_additive-seed0-* runs/reviews/lstm_additive-seed1-*
-  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e --fail-if "change.correct < -0.02" --fail-if "agreement == fails"
+  attnprobe compare old/audit-1c5d2e new/audit-1c5d2e --fail-if "change.correct < -0.02" --fail-if "agreement == no"
 
 A and B are directories of finished runs, or of studies (their examined run is taken). A condition's plain names are B's
 numbers and verdicts; first.NAME is A's, change.NAME is B's number minus A's, over the texts that both have where it is a

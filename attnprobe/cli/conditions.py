@@ -41,7 +41,7 @@ class Condition:
     Attributes:
         name: of a verdict, a claim or a number.
         operator: one of `OPERATORS`.
-        value: a number, or a verdict such as `fails` (with == and != only).
+        value: a number, or a verdict as `no`, or finer as `no relevant difference` (with == and != only).
         text: as it was written.
     """
 
@@ -94,7 +94,9 @@ class Condition:
     def holds(self, value: float | str) -> bool:
         """Whether it is true of what was found."""
         if isinstance(self.value, str) or isinstance(value, str):
-            return (value == self.value) == (self.operator == "==")
+            from attnprobe.findings.verdicts import in_a_word
+
+            return (self.value in (value, in_a_word(str(value)))) == (self.operator == "==")
         return OPERATORS[self.operator](value, self.value)
 
 
@@ -111,7 +113,7 @@ def condition(text: str) -> Condition:
     if match is None or len(text) > 200:
         raise ArgumentTypeError(
             f"{text[:80]!r}: expected NAME < NUMBER (or <=, >, >=, ==, !=) or CRITERION == VERDICT, such as "
-            f"'agreement < 0.2' or 'erasure.word != meets'"
+            f"'agreement < 0.2' or 'erasure.word != yes'"
         )
     if match["word"] is not None:
         if match["operator"] not in ("==", "!="):

@@ -15,7 +15,7 @@ from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
 from attnprobe.findings.groups import Run, read_runs
 from attnprobe.findings.studies.base import STUDY, read_study
-from attnprobe.findings.table import card, findings_of
+from attnprobe.findings.table import answer, card, findings_of
 from attnprobe.plots.heatmap import label_text
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.table import repeats_of
@@ -97,7 +97,7 @@ def compare_runs(first: Run, second: Run) -> Changes:
     return Changes(
         numbers=numbers_of(first, second, one, other),
         verdicts=compared_verdicts(*found),
-        sentences=(found[0]["sentence"].iloc[0], found[1]["sentence"].iloc[0]),
+        sentences=(answer(found[0]).words, answer(found[1]).words),
         examples=compared_examples(one, other, classes),
         shared=len(both),
         first_only=len(tables[0]) - len(both),

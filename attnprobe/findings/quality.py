@@ -68,10 +68,7 @@ class Quality:
     @property
     def in_short(self) -> str:
         """How often it is right, and how often that takes no reading, without intervals."""
-        return (
-            f"right on {percent(self.accuracy)} of {self.n:,} texts; always naming the largest class is right on "
-            f"{percent(self.majority)}"
-        )
+        return f"right on {percent(self.accuracy)} of {self.n:,} texts (always the largest class: {percent(self.majority)})"
 
     @property
     def warning(self) -> str:
@@ -87,13 +84,6 @@ class Quality:
         if self.low <= self.majority:
             return f"This classifier is hardly better than guessing: {self.in_words}"
         return ""
-
-    @property
-    def badge(self) -> tuple[str, str]:
-        """How good it is in two or three words, and the kind of badge that they stand in."""
-        if not self.better_than_guessing:
-            return "not shown to be better than guessing", "fails"
-        return ("hardly better than guessing", "open") if self.warning else ("better than guessing", "meets")
 
 
 def quality(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str] = ()) -> Quality | None:

@@ -4,7 +4,7 @@ One row per group of runs (data set × model × settings, seeds pooled) and clai
 nothing was tested for. `columns`:
 
 data, model, group    whose; `group` is the title, unique in a table: data, model and what sets the settings apart
-sentence              what to know first of this group's attention; the same in all of its rows
+chip, sentence        may this group's attention be read, and why, in one sentence; the same in all of its rows
 criterion, level      what is asked, and of what
 claim, statement      the claim's name and sentence; empty where nothing was tested
 value, low, high, n   its number, 95 % interval (NaN: none), examples or seeds
@@ -13,13 +13,14 @@ verdict, reason       one of `attnprobe.evidence.evidence.VERDICTS`, and why it 
 p                     of a primary claim, adjusted for the card's others (Holm)
 track_record          how often this verdict was right where the truth is known
 interval_verdict      what the number says alone, before the card's corrections
+answer, ticked        the verdict as yes, no, open or untested; whether a yes has a track record behind it
 primary               the verdict on this criterion and level goes by it: these rows are the card
 speaks, quantity, source, section   of the claim, and the part of the page that shows it; `across`: it compares two models
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,21 @@ from attnprobe.evidence.claims import Claim, Finding, put_to_test, with_ceilings
 from attnprobe.evidence.evidence import Evidence, Measure, over_seeds, values_of
 from attnprobe.evidence.reading import facts_of, importances_in, present, readings
 from attnprobe.findings.groups import DOT, Group, Run, grouped, read_runs, together
+from attnprobe.findings.studies.audit import CLAIM as BETTER
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.verdicts import (
     CALIBRATION,
+    LINES,
+    OPEN,
+    POOR,
+    UNASKED,
     UNTESTED,
+    WORD,
+    YES,
+    answer_of,
     encoder_of,
-    first_sentence,
     guessing,
+    is_readable,
     judge,
     mechanism_of,
     row_of,
@@ -50,11 +59,11 @@ from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.writer import OwnFolder
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of the rules or of the columns; claims and track record are compared by their content."""
 ACROSS = "across"
 OF = b"attnprobe.of"
-COLUMNS = ("data", "model", "group", "sentence", *UNTESTED)
+COLUMNS = ("data", "model", "group", "chip", "sentence", *UNTESTED)
 
 
 def findings(
@@ -79,15 +88,17 @@ def findings(
             if group_of(study, groups) is group:
                 tested += [(f"study-{place}", finding) for finding in study.findings]
         why = guessing(group.runs)
-        rows = judge(tested, guessing=why, encoder=encoder_of(first))
-        sentence = first_sentence(rows, guessing=why, mechanism=mechanism_of(first))
-        tables.append(rows.assign(data=group.data, model=group.model, group=group.title, sentence=sentence))
+        marked = bool(first.get("training", {}).get("data", {}).get("rationale"))
+        rows = judge(tested, guessing=why, encoder=encoder_of(first), marked=marked)
+        chip, sentence = answer_of(rows, guessing=why, mechanism=mechanism_of(first))
+        whose = {"data": group.data, "model": group.model, "group": group.title}
+        tables.append(rows.assign(**whose, chip=chip, sentence=sentence))
     for note in dict.fromkeys(group.note for group in groups):
         alike = together([run for group in groups if group.note == note for run in group.runs])
         for finding in compare_models(alike):
             model = DOT.join([finding.model, note]) if note else finding.model
-            whose = {"data": finding.data, "model": model, "group": f"{finding.data}{DOT}{model}", "sentence": ""}
-            tables.append(pd.DataFrame([row_of(ACROSS, finding) | whose]))
+            whose = {"data": finding.data, "model": model, "group": f"{finding.data}{DOT}{model}"}
+            tables.append(pd.DataFrame([row_of(ACROSS, finding) | whose | {"chip": "", "sentence": ""}]))
     return pd.concat(tables, ignore_index=True)[list(COLUMNS)]
 
 
@@ -308,6 +319,57 @@ def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
         for study in studies
     ]
     return fingerprint([VERSION, claims, known, of_runs, of_studies])
+
+
+# What page, terminal, notebook and trackers say first.
+
+
+@dataclass(frozen=True)
+class Answer:
+    """May the attention of one group be read?
+
+    Attributes:
+        chip, sentence: as `attnprobe.findings.verdicts.answer_of` has them.
+        gauge: the row whose number stands between chance, 0, and the best that is possible, 1; None where none is known
+            well enough to be shown.
+        answered: the rows with a yes or a no, each with what a yes says.
+        open: what a yes would say of the others that were tested.
+        untested: the same of those that were not, each with the setting that tests it.
+        instead: what was shown to be better than attention.
+    """
+
+    chip: str
+    sentence: str
+    gauge: Any = None
+    answered: Sequence[tuple[str, Any]] = ()
+    open: Sequence[str] = ()
+    untested: Sequence[tuple[str, str]] = ()
+    instead: Sequence[str] = ()
+
+    @property
+    def words(self) -> str:
+        """Chip and sentence."""
+        return f"{self.chip}. {self.sentence}"
+
+
+def answer(own: pd.DataFrame) -> Answer:
+    """The answer of a table of one group; of a model that may be guessing no more than that."""
+    chip, sentence = own["chip"].iloc[0], own["sentence"].iloc[0]
+    if chip == POOR:
+        return Answer(chip, sentence)
+    card: list[Any] = [*own[own["primary"]].itertuples(index=False)]
+    rows = [(str(LINES.get((row.criterion, row.level), row.statement)), row) for row in card]
+    better = own[(own["claim"] == BETTER.name) & (own["answer"] == YES)]
+    word = next(row for row in card if (row.criterion, row.level) == WORD)
+    return Answer(
+        chip,
+        sentence,
+        gauge=word if word.answer != UNASKED and is_readable(word.value, word.low, word.high) else None,
+        answered=[(name, row) for name, row in rows if row.answer not in (OPEN, UNASKED)],
+        open=[name for name, row in rows if row.answer == OPEN],
+        untested=[(name, row.reason) for name, row in rows if row.answer == UNASKED],
+        instead=[f"{row.statement} (by {row.value:.2f})" for row in better.itertuples(index=False)],
+    )
 
 
 # By name: what a condition of `--fail-if`, or a comparison, calls the numbers and verdicts of one group.

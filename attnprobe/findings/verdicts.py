@@ -1,4 +1,4 @@
-"""The rules of a verdict: a model's claims put to the test → rows of the table of findings, and its first sentence.
+"""The rules of a verdict: a model's claims put to the test → rows of the table of findings, its chip and its sentence.
 
 The order of asking: is the model better than guessing at all? Is attention needed? Then each criterion's primary claim,
 corrected for how many there are (Holm), and only where the track record says that such a verdict tells anything.
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnprobe.core.sanitise import percent
 from attnprobe.evidence.claims import Finding
 from attnprobe.evidence.evidence import (
     CANNOT_DECIDE,
@@ -56,12 +55,14 @@ class TrackRecord:
             yes as well, so that a yes says nothing.
         no_tells: False where it is shown that fewer than `POWER` of the right ones get a yes, so that a no says nothing.
         shown_on: the models that these two were shown on, as they are called in a sentence.
+        supports: whether the rates on right and on wrong attention are both known, so that a yes may have a tick.
     """
 
     words: str = NONE
     yes_tells: bool = True
     no_tells: bool = True
     shown_on: str = "this kind of model"
+    supports: bool = False
 
 
 @cache
@@ -122,6 +123,7 @@ def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
         f"Track record on models of this kind: on right attention this test said yes in {_rate(*right)}{of_wrong}.",
         yes_tells=wrong is None or not wrong[1] > FALSE_ALARMS,
         no_tells=not right[2] < POWER,
+        supports=wrong is not None,
     )
 
 
@@ -136,17 +138,19 @@ def _rate(share: float, low: float, high: float, models: int) -> str:
 
 LEVEL = 0.05
 """Family-wise error rate over all primary claims of a card."""
-LINES = (
-    ("necessity", "model"),
-    ("stability", "model"),
-    ("agreement", "word"),
-    ("exclusivity", "state"),
-    ("erasure", "state"),
-    ("erasure", "word"),
-    ("transfer", "model"),
-    ("plausibility", "word"),
-)
-"""Criterion and level of every line of a card."""
+LINES = {
+    ("necessity", "model"): "better than equal weights",
+    ("stability", "model"): "same words with another seed",
+    ("agreement", "word"): "agrees with leaving words out",
+    ("exclusivity", "state"): "no other attention would do",
+    ("erasure", "state"): "its top state decides",
+    ("erasure", "word"): "on the words that decide",
+    ("transfer", "model"): "of use to another model",
+    ("plausibility", "word"): "on the words that people mark",
+}
+"""Criterion and level of every line of a card → what a yes says, in a few words."""
+WORD = ("erasure", "word")
+"""The line that the answer goes by."""
 SEVERAL = "+experiment=audit"
 TESTED_BY = {
     ("necessity", "model"): SEVERAL,
@@ -158,25 +162,34 @@ TESTED_BY = {
     ("transfer", "model"): "+experiment=wiegreffe",
     ("plausibility", "word"): "probe=[plausibility]",
 }
-"""The setting that adds the test of each line."""
+"""The setting that adds the test of each line: the reason of a row that was not tested."""
+NEEDS_MARKS = "data.rationale=COLUMN of marked words"
 
 
 MECHANISMS = {
-    "PositionAttention": "goes by the position alone, whatever the word",
-    "RandomAttention": "was drawn at random and never learned",
-    "FirstAttention": "was put on the first word of every text",
-    "CommonWordAttention": "was put on each text's commonest word",
-    "LexiconAttention": "was counted from the labels of the training texts, whatever the model does with a word",
-    "RationaleAttention": "was put on the words that are marked as the reason",
-    "UniformAttention": "is the same on every word",
-    "ImposedAttention": "is a teacher's and was imposed on this model",
+    "PositionAttention": "by the position alone",
+    "RandomAttention": "drawn at random",
+    "FirstAttention": "put on the first word",
+    "CommonWordAttention": "put on the commonest word",
+    "LexiconAttention": "counted from the labels",
+    "RationaleAttention": "put on the marked words",
+    "UniformAttention": "the same on every word",
+    "ImposedAttention": "imposed by a teacher",
 }
 """What attention that knows nothing of the words is, or was made to be, by its class: known, whatever a test finds."""
 MOSTLY = 0.5
 """Reach, and share of the texts, from which attention on the words that decide is said to be mostly on them."""
+READ, CARE, NO, UNSHOWN, POOR = CHIPS = ("Read it", "With care", "No", "Not shown", "Do not read")
+"""The answer to "may I read this attention?" in two words; `answer_of` has the rule."""
+YES, REFUTED, OPEN, UNASKED = ANSWERS = ("yes", "no", "open", "untested")
+"""The answer to one question, from claim to badge."""
+WIDEST = 0.5
+"""An interval wider than this, of a number from 0 to 1, says too little for the number to be shown."""
 
 
-def judge(findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encoder: str = "") -> pd.DataFrame:
+def judge(
+    findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encoder: str = "", marked: bool = True
+) -> pd.DataFrame:
     """The rows of one model: its card's lines, a row for each criterion and level, then all other claims.
 
     A line is the row of its primary claim (`primary`); where none was tested it is a row without a claim, `not tested`. Only
@@ -188,6 +201,7 @@ def judge(findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encode
             its own adds a line.
         guessing: why the model is no better than guessing, which makes everything meaningless; empty where it is better.
         encoder: the kind of its encoder, such as `lstm`, for the track record.
+        marked: whether the data say which words are the reason; without, the remedy of plausibility is to name a column.
 
     Raises:
         ValueError: two primary claims of one criterion and level.
@@ -209,19 +223,21 @@ def judge(findings: Sequence[tuple[str, Finding]], *, guessing: str = "", encode
         for line in lines
         if line in primary
     }
-    needed = MET.get(decided["necessity", "model"]["verdict"]) if ("necessity", "model") in decided else None
+    needless = in_a_word(decided.get(("necessity", "model"), UNTESTED)["verdict"]) == REFUTED
     rows = []
     for line in lines:
-        row = decided.get(line, UNTESTED | {"criterion": line[0], "level": line[1]})
+        remedy = TESTED_BY.get(line, "") if marked or line[0] != "plausibility" else NEEDS_MARKS
+        row = decided.get(line, UNTESTED | {"criterion": line[0], "level": line[1], "reason": remedy})
         if row["verdict"] != NOT_TESTED and guessing:
             row |= {"verdict": NOT_MEANINGFUL, "reason": guessing, "track_record": ""}
-        elif row["verdict"] != NOT_TESTED and line[0] != "necessity" and needed is False:
+        elif row["verdict"] != NOT_TESTED and line[0] != "necessity" and needless:
             row |= {
                 "verdict": NOT_INFORMATIVE,
                 "reason": "equal weights do as well, so these data cannot tell good attention from bad",
                 "track_record": "",
             }
-        rows.append(row)
+        answer = in_a_word(row["verdict"])
+        rows.append(row | {"answer": answer, "ticked": row["ticked"] and answer == YES})
     chosen = {id(finding) for _, finding in primary.values()}
     rows += [row_of(section, finding) for section, finding in findings if id(finding) not in chosen]
     return pd.DataFrame(rows, columns=[*UNTESTED])
@@ -231,10 +247,9 @@ UNTESTED: dict[str, Any] = {
     "criterion": "", "level": "", "claim": "", "statement": "", "value": np.nan, "low": np.nan, "high": np.nan, "n": 0,
     "threshold": np.nan, "smallest": np.nan, "verdict": NOT_TESTED, "reason": "", "p": np.nan, "track_record": "",
     "interval_verdict": NOT_TESTED, "primary": True, "speaks": "for", "quantity": "", "source": "", "section": "",
+    "answer": UNASKED, "ticked": False,
 }  # fmt: skip
 """The row of a line that nothing was tested for; its keys are the columns of the table that are about a claim."""
-MET = {MEETS: True, FAILS: False, NO_DIFFERENCE: False}
-"""Whether attention meets a criterion, by the verdict; no other verdict decides it."""
 
 
 def row_of(section: str, finding: Finding) -> dict[str, Any]:
@@ -246,6 +261,7 @@ def row_of(section: str, finding: Finding) -> dict[str, Any]:
         "threshold": claim.threshold, "smallest": claim.smallest, "verdict": finding.verdict, "reason": evidence.unasked,
         "p": np.nan, "track_record": "", "interval_verdict": finding.verdict, "primary": False, "speaks": claim.speaks,
         "quantity": claim.quantity, "source": claim.source, "section": section,
+        "answer": in_a_word(finding.verdict), "ticked": False,
     }  # fmt: skip
 
 
@@ -264,7 +280,9 @@ def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
     if verdict in DECIDED and not (record.yes_tells if verdict == MEETS else record.no_tells):
         others = "yes to wrong attention as well" if verdict == MEETS else "no to right attention as well"
         verdict, reason = NOT_INFORMATIVE, f"for {record.shown_on} the test says {others}"
-    return {"verdict": verdict, "reason": reason, "p": p, "track_record": cited, "primary": True}
+    # what trained models do as a whole is measured, not inferred: it needs no record
+    ticked = verdict == MEETS and (record.supports or claim.level == "model")
+    return {"verdict": verdict, "reason": reason, "p": p, "track_record": cited, "primary": True, "ticked": ticked}
 
 
 def guessing(runs: Sequence[Run]) -> str:
@@ -296,52 +314,69 @@ def stage_class(manifest: Mapping[str, object], stage: str) -> str:
     return part.rpartition(".")[2] if isinstance(part, str) else ""
 
 
-def first_sentence(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") -> str:
-    """What a reader of a heat map has to know first, for one who has read none of the papers.
+def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") -> tuple[str, str]:
+    """Chip and sentence: may this attention be read, for one who has read none of the papers?
+
+    A classifier that may be guessing: *Do not read*. Else it goes by erasure at the level of words. No: *No*. Not decided:
+    *Not shown*. Yes: *With care*, and *Read it* where the track record of that verdict is known, at least half of the weight
+    is on such words, in at least half of the texts, equal weights predict something else, another seed attends to the same
+    words, and no other question is answered with no.
 
     Args:
         card: the rows of one model, as `judge` gives them.
         guessing: as of `judge`.
         mechanism: what the attention is known to be (`mechanism_of`), or empty.
+
+    Returns:
+        one of `CHIPS`, and at most 20 words.
     """
     rows: list[Any] = [*card[card["primary"]].itertuples(index=False)]
     lines = {(row.criterion, row.level): row for row in rows}
-    why = guessing or next((line.reason for line in lines.values() if line.verdict == NOT_MEANINGFUL), "")
-    if why:
-        return f"Do not read this attention: the classifier is not shown to be better than guessing ({why})."
-    if MET.get(lines["necessity", "model"].verdict) is False:
-        return "Attention is not needed on these data: equal weights classify as well, and no test of it can tell much."
-    word, state, exclusive = lines["erasure", "word"], lines["erasure", "state"], lines["exclusivity", "state"]
+    if guessing or any(row.verdict == NOT_MEANINGFUL for row in rows):
+        return POOR, "This model is not shown to beat guessing, so its attention explains nothing."
+    if lines["necessity", "model"].answer == REFUTED:
+        return UNSHOWN, "Equal weights classify as well here, so nothing shows that these weights mean anything."
+    word, this = lines[WORD], f"this attention ({mechanism})" if mechanism else "this attention"
+    whether = f"whether {this} points at the words that decide"
+    if word.answer == UNASKED:
+        return UNSHOWN, f"{whether[0].upper()}{whether[1:]} was not tested."
+    if word.answer == OPEN:
+        few = word.verdict != NOT_INFORMATIVE and not is_readable(word.value, word.low, word.high)
+        return UNSHOWN, f"{f'Too few texts ({word.n:,}) to say' if few else 'These texts cannot say'} {whether}."
+    this = f"{this[0].upper()}{this[1:]}"
+    if word.answer == REFUTED:
+        if lines["erasure", "state"].answer == YES:
+            return NO, f"{this} points at states that decide, but not at words."
+        return NO, f"{this} does not point at the words that decide."
     others = card[~card["primary"].astype(bool)]
     detail: dict[str, float] = dict(zip(others["claim"], others["value"], strict=True))
     asked: dict[str, float] = dict(zip(others["claim"], others["threshold"], strict=True))
-    met = MET.get(word.verdict)
-    this = f"This attention, which {mechanism}," if mechanism else "This attention"
-    scale = (
-        f"{round(word.value, 2) + 0.0:.2f} (0: by chance, 1: the same weights at their best)"  # none is called −0.00
+    thin = min(detail.get(one, 1.0) for one in ("weight_reaches", "most_texts_are_pointed_at")) < MOSTLY
+    idle = detail.get("weights_move_the_prediction", np.inf) < asked.get("weights_move_the_prediction", 0)
+    seed = lines["stability", "model"].answer
+    against = [LINES.get(line, line[0]) for line, row in lines.items() if row.answer == REFUTED]
+    on = "only leans towards" if thin else "is mostly on"
+    doubts = (
+        ("but equal weights would predict the same", idle),
+        ("but another seed attends elsewhere", seed == REFUTED),
+        (f"but “{''.join(against[:1])}”: no", bool(against)),
+        ("but this test is unproven on such models", not word.ticked),
+        ("another seed is untested", seed == UNASKED),
+        ("another seed is open", seed == OPEN),
     )
-    if met:
-        reach, texts = detail.get("weight_reaches", np.nan), detail.get("most_texts_are_pointed_at", np.nan)
-        much = f", reach {reach:.2f}" if not np.isnan(reach) else ""
-        where = f", in {percent(texts)} of the texts" if not np.isnan(texts) else ""
-        idle = detail.get("weights_move_the_prediction", np.nan)
-        thin = reach < MOSTLY or texts < MOSTLY
-        on = "leans towards the words that decide" if thin else "is mostly on the words that decide"
-        same = f" Equal weights would give the same prediction (to {idle:.3f}): they decide nothing."
-        return f"{this} {on}: {scale}{much}{where}.{same if idle < asked.get('weights_move_the_prediction', 0) else ''}"
-    if met is False and MET.get(state.verdict):
-        return f"{this} points at states that decide, but not at words that do: {scale}. A heat map of it misleads."
-    if met is False:
-        return f"{this} does not point at the words that decide: {scale}."
-    this, known = this[0].lower() + this[1:], ""
-    if MET.get(exclusive.verdict) is False:
-        known = (
-            f"Do not present this attention as the only reason: for {percent(1 - exclusive.value)} of the texts a very "
-            f"different one gives the same prediction. "
-        )
-    if word.verdict == NOT_TESTED:
-        add = TESTED_BY["erasure", "word"]
-        return f"{known}Whether {this} points at the words that decide was not tested: add the test with {add}."
-    shown = f": {scale}, 95 % interval {word.low:.2f} to {word.high:.2f}; {word.reason}"
-    why = shown if word.verdict == CANNOT_DECIDE and not np.isnan(word.low) else f": {word.reason}"
-    return f"{known}Whether {this} points at the words that decide cannot be said{why}."
+    doubt = next((words for words, holds in doubts if holds), "")
+    if not doubt and not thin:
+        return READ, f"{this} {on} the words that decide, also with another seed."
+    return CARE, f"{this} {on} the words that decide{f'; {doubt}' if doubt and not mechanism else ''}.".replace(
+        "; but", ", but"
+    )
+
+
+def in_a_word(verdict: str) -> str:
+    """A verdict as yes, no, open or untested."""
+    return {MEETS: YES, FAILS: REFUTED, NO_DIFFERENCE: REFUTED, NOT_TESTED: UNASKED}.get(verdict, OPEN)
+
+
+def is_readable(value: float, low: float, high: float) -> bool:
+    """Whether a number from 0 to 1 (below 0: worse than meaningless) is known well enough to be shown."""
+    return bool(high - low <= WIDEST and -1 <= value <= 1)

@@ -1,17 +1,11 @@
 """What is shown when a study is done: its verdicts and tables on the terminal, and a page."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 from rich.console import Console
-from rich.text import Text
 
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
-from attnprobe.evidence.claims import CRITERIA
-from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.findings.groups import read_runs
 from attnprobe.findings.studies.base import StudyReading, read_study
 from attnprobe.findings.table import findings_of_study
@@ -19,58 +13,45 @@ from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
 from attnprobe.report.tables import csv_table, with_intervals
-from attnprobe.report.terminal import MARKS, safe, terminal_table
+from attnprobe.report.terminal import answer_lines, safe, terminal_table
 from attnprobe.results.files import write_atomically
 
 PAGE = "report.html"
 
 
 @answering_disk()
-def publish_study(directory: Path) -> None:
-    """Write a finished study's findings, tables, figures and page into its directory, and show what it found on the
-    terminal."""
+def publish_study(directory: Path, *, verbose: bool = False) -> None:
+    """Write a finished study's findings, tables, figures and page into its directory, and show its answer on the terminal;
+    with `verbose` its verdicts, tables and readings before that."""
     reading = read_study(directory)
     write_study(reading)
-    own = findings_of_study(reading)
+    own, runs = findings_of_study(reading), read_runs(reading.runs)
     page = write_report([*reading.runs, directory], directory / PAGE, title=reading.title)
-    console = Console()
-    lines = console.is_terminal
-    console.print(safe(own["sentence"].iloc[0], "bold"))
-    fold: dict[str, Any] = {"overflow": "fold"}
-    columns = dict.fromkeys(("criterion", "verdict", "number, and the claim that it is of"), fold)
-    title = safe("May this attention be read as an explanation?")
-    console.print(
-        terminal_table(columns, map(_verdict, own[own["primary"]].to_dict("records")), lines=lines, title=title)
-    )
-    for caption, numbers in reading.tables.items():
-        compact = with_intervals(numbers)
-        sides = {str(name): {"justify": "right" if numbers[name].dtype.kind in "if" else "left"} for name in compact}
-        rows = compact.itertuples(index=False)
-        console.print(terminal_table(sides, rows, lines=lines, title=safe(caption)))
-    for finding in reading.findings:
-        console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
-    runs = read_runs(reading.runs)
-    for run in runs:
-        if run.warning:
-            console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
-    for data, notes in notes_of_data(runs):
-        console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
-    for note in reading.notes:
-        console.print(safe(note))
+    if verbose:
+        console = Console()
+        lines = console.is_terminal
+        for one in own[own["primary"]].astype(str).to_dict("records"):
+            said = [one[name] for name in ("answer", "statement", "reason", "track_record") if one[name]]
+            console.print(safe(f"{one['criterion']} ({one['level']}): {'. '.join(said)}"))
+        for caption, numbers in reading.tables.items():
+            compact = with_intervals(numbers)
+            sides = {str(one): {"justify": "right" if numbers[one].dtype.kind in "if" else "left"} for one in compact}
+            rows = compact.itertuples(index=False)
+            console.print(terminal_table(sides, rows, lines=lines, title=safe(caption)))
+        for finding in reading.findings:
+            console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
+        for run in runs:
+            if run.warning:
+                console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
+        for data, notes in notes_of_data(runs):
+            console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
+        for note in reading.notes:
+            console.print(safe(note))
+    print(*([visible(reading.answer)] if reading.answer else answer_lines(own, runs[0].quality)), sep="\n")
     # one path per line, unbroken, to be copied
-    print(visible(f"report: {page}"), visible(f"study: {directory}"), sep="\n")
-
-
-def _verdict(one: Mapping[Any, Any]) -> list[str | Text]:
-    """A line of the card: what attention meets, fails, or cannot be decided by these numbers, with the number it goes by."""
-    words, number = f"{CRITERIA[one['criterion']]} Not tested.", ""
-    if one["verdict"] != NOT_TESTED:
-        words = ". ".join(part for part in (one["statement"], one["reason"], one["track_record"]) if part)
-        span = "" if pd.isna(one["low"]) else f" [{one['low']:.3f}, {one['high']:.3f}]"
-        number = f"{one['value']:.3f}{span}"
-    verdict = safe(f"{MARKS[one['verdict']]} {one['verdict']}", "bold")
-    criterion = safe(one["criterion"], "bold").append(f" ({one['level']})", "not bold")
-    return [criterion, verdict, Text("\n").join([*([safe(number)] if number else []), safe(words)])]
+    print(visible(f"page: {page}"), visible(f"study: {directory}"), sep="\n")
+    if not verbose:
+        print("all numbers: the same command with verbose=true")
 
 
 def write_study(reading: StudyReading) -> None:

@@ -1,9 +1,10 @@
-"""What a run says, in one table at its end: headline numbers with intervals, and the published ones next to them."""
+"""What a terminal shows: the answer in a few lines, and on demand every headline number beside the published ones."""
 
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -13,29 +14,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnprobe.core.sanitise import percent, visible
-from attnprobe.evidence.evidence import (
-    CANNOT_DECIDE,
-    FAILS,
-    MEETS,
-    NO_DIFFERENCE,
-    NOT_INFORMATIVE,
-    NOT_MEANINGFUL,
-    NOT_TESTED,
-    TOO_RARE,
-)
+from attnprobe.core.sanitise import visible
 from attnprobe.evidence.published import REMARKS, compare
 from attnprobe.evidence.reading import present, readings
 from attnprobe.findings.quality import Quality
-from attnprobe.probes.adversarial import FAR, LN2
+from attnprobe.findings.table import answer
+from attnprobe.findings.verdicts import OPEN, POOR, UNASKED, YES
 from attnprobe.results.numbers import Numbers, numbers_of
 from attnprobe.results.pivot import RUN, class_of
 
-MARKS = {
-    MEETS: "✓", FAILS: "✗", NO_DIFFERENCE: "≈", CANNOT_DECIDE: "?", TOO_RARE: "?", NOT_INFORMATIVE: "○", NOT_MEANINGFUL: "○",
-    NOT_TESTED: "–",
-}  # fmt: skip
-"""A sign for each verdict, so that none is told by its colour alone."""
+MARKS = {"yes": "✓", "no": "✗", "open": "?", "untested": "–"}
+"""A sign for each answer, so that none is told by its colour alone; a yes without a track record goes without."""
+WIDTH = 80
+"""Characters of a line of the answer."""
+GAUGE = 41
+"""Characters of its gauge, from 0 to 1."""
 MOST_CLASSES = 4
 """Rows per class are shown for at most this many predicted classes; all are in the tables."""
 
@@ -183,50 +176,55 @@ def measured_again(tables: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-# What a run found, in sentences for somebody who has read none of the papers.
+# What was found, for somebody who has read none of the papers.
 
 
-MOVED = 0.05
-"""Total variation distance from which on a prediction is said to have moved."""
-
-
-SENTENCES: tuple[tuple[str, str, Callable[[np.ndarray], str]], ...] = (
-    ("correlation", "tau_attention_leave_one_out", lambda tau: (
-        f"The order of the weights agrees with what leaving each word out does by τ = {tau.mean():.2f} (1: the same "
-        f"order, 0: unrelated)."
-    )),
-    ("erasure", "never_flips", lambda never: (
-        f"For {percent(never.mean())} of the texts no erasure of attention, however large, changes the decision."
-    )),
-    ("permutation", "median_tvd", lambda tvd: (
-        f"Giving the weights to other words at random moves the prediction by more than {MOVED}, on a scale from 0 to 1, "
-        f"for {percent((tvd > MOVED).mean())} of the texts."
-    )),
-    ("adversarial", "optimum_jsd", lambda jsd: (
-        f"For {percent((jsd > FAR).mean())} of the texts a very different attention gives the same prediction (median "
-        f"distance {np.median(jsd):.2f} of at most {LN2:.2f}), so the weights cannot be presented as the only possible "
-        f"reason there."
-    )),
-)  # fmt: skip
-"""Probe, metric, and a sentence on its defined values over the examples, one or more; the most important last."""
-
-
-def plain_words(numbers: pd.DataFrame | Numbers, quality: Quality | None) -> list[str]:
-    """A few sentences, the most important last; none about tests that were not run.
+def answer_lines(own: pd.DataFrame, quality: Quality | None = None) -> list[str]:
+    """Chip, sentence and gauge, a line for every question that was answered, one for the open and one for the untested ones,
+    and what to show instead; of a poor model no more than that it is one, and what to do.
 
     Args:
-        numbers: of one run; its long table will do.
-        quality: of its classifier, where a largest class can be named.
+        own: the findings on one group.
+        quality: of its classifier.
     """
-    said = []
-    if quality is not None:
-        said.append(
-            f"The classifier is right on {percent(quality.accuracy)} of {quality.n:,} test texts; always naming the largest "
-            f"class is right on {percent(quality.majority)}. It is {quality.badge[0]}."
-        )
-    for probe, metric, say in SENTENCES:
-        rows = numbers_of(numbers).rows(probe, (metric,))
-        known = rows.loc[rows["example_id"] >= 0, "value"].dropna().to_numpy(float)
-        if len(known):
-            said.append(say(known))
-    return said
+
+    def item(head: str, words: str) -> list[str]:
+        return textwrap.wrap(visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12)
+
+    found = answer(own)
+    said = [
+        visible(f"{own['group'].iloc[0]}: {found.chip}"),
+        *(f"  {one}" for one in textwrap.wrap(found.sentence, WIDTH - 2)),
+    ]
+    model = [] if quality is None else item("model", quality.in_short)
+    if found.chip == POOR:
+        return [
+            *said,
+            *model,
+            *item("to do", "more texts, training.epochs=…, or another model (model=…)"),
+        ]
+    if (word := found.gauge) is not None:
+        said.append(f"  by chance 0 |{gauge(word.value, word.low, word.high)}| 1 at best   {word.value:.2f}")
+    for name, row in found.answered:
+        span = "" if np.isnan(row.low) else f" [{row.low:.2f}, {row.high:.2f}]"
+        unproven = "" if row.ticked or row.answer != YES else " no track record"
+        said += item(row.answer, f"{name:32} {row.value:.2f}{span}{unproven}")
+    said += item(OPEN, " · ".join(found.open)) if found.open else []
+    left = [f"{name} ({setting})" for name, setting in found.untested]
+    many = f"{len(left)} more questions; attnprobe audit, or +experiment=audit, asks most of them"
+    said += item(UNASKED, many if len(left) > FEW else " · ".join(left)) if left else []
+    return [*said, *(line for one in found.instead for line in item("instead", one)), *model]
+
+
+FEW = 2
+"""Untested questions up to which each is named with what would test it."""
+
+
+def gauge(value: float, low: float, high: float) -> str:
+    """A number between chance (0) and the best that is possible (1), in plain characters; `=` is its interval.
+
+    >>> gauge(0.5, 0.4, 0.6)
+    '----------------====#====----------------'
+    """
+    place, first, last = (round(min(max(one, 0.0), 1.0) * (GAUGE - 1)) for one in (value, low, high))
+    return "".join("#" if at == place else "=" if first <= at <= last else "-" for at in range(GAUGE))

@@ -19,7 +19,7 @@ from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.reading import columns_in, maps_in
 from attnprobe.findings.groups import Run, read_run
-from attnprobe.findings.table import findings_of
+from attnprobe.findings.table import answer, findings_of
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.report.figures import draw_figures
 from attnprobe.report.notebook import Strip, attention_strips, floats, page, strips_html
@@ -213,7 +213,7 @@ def log_results(
         logged |= {f"figures/{path.stem}": wandb.Image(str(path)) for path in figures if path.suffix == ".png"}
         run.log(logged)
         run.summary.update(summary)
-        run.notes = found["sentence"].iloc[0]
+        run.notes = answer(found).words
         if log_model:
             checkpoint = model_artifact(done.files, log_text=log_text)
             (run.log_artifact if run.offline or run.disabled else run.use_artifact)(checkpoint)

@@ -19,7 +19,7 @@ from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.findings.groups import read_run
-from attnprobe.findings.table import findings_of
+from attnprobe.findings.table import answer, findings_of
 from attnprobe.importance.base import Subject
 from attnprobe.importance.base import names as built_in_names
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
@@ -66,9 +66,9 @@ class TrainedRun:
 
     @cached_property
     def sentence(self) -> str:
-        """What the run's tests say first of its attention; empty where it has no tables."""
+        """May its attention be read, and why; empty where it has no tables."""
         try:
-            return str(findings_of(read_run(self.directory))["sentence"].iloc[0])
+            return answer(findings_of(read_run(self.directory))).words
         except UserError:
             return ""
 

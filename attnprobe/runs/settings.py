@@ -181,6 +181,7 @@ RESUMED = (
     "logger",
     "launcher",
     "figures",
+    "verbose",
     "on_finished",
     "trusted",
 )

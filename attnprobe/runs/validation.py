@@ -75,6 +75,7 @@ TOP: dict[str, Any] = {
     "run": OPTIONAL,
     "on_finished": Literal["error", "skip", "remeasure", "replace"] | None,
     "figures": bool,
+    "verbose": bool,
 }
 """The settings of conf/config.yaml, and below those of its groups that are no classes."""
 MODEL: dict[str, Any] = {"name": Name, "attention_name": str, "width": Size, "patience": Count}

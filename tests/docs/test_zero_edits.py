@@ -131,7 +131,7 @@ def test_the_study_is_read_and_has_a_page_of_its_own(study, monkeypatch, capsys)
     (finding,) = found.findings
     assert finding.evidence.value == pytest.approx(0.1 - table["JSD"][0])
     assert np.isfinite(finding.evidence.value)
-    publish_study(study)
+    publish_study(study, verbose=True)
     assert found.title in (study / "report.html").read_text()
     assert "stability: The attention is" in capsys.readouterr().out
     monkeypatch.setattr(studies, "entry_points", lambda group: [])

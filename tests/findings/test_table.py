@@ -45,9 +45,10 @@ def first(tmp_path_factory):
 def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, capsys):
     run, printed = first
     found = table.findings_of(run)
-    sentence = found["sentence"].iloc[0]
+    sentence = f"{found['chip'].iloc[0]}. {found['sentence'].iloc[0]}"
     assert MECHANISMS["FirstAttention"] in sentence
-    assert printed.rstrip().endswith(sentence)
+    assert found["sentence"].iloc[0] in " ".join(printed.split())
+    assert f"{found['group'].iloc[0]}: {found['chip'].iloc[0]}\n" in printed
     main(["explain", str(run.directory), TEXT])
     assert f"what the tests say: {sentence}\n" in capsys.readouterr().out
     assert sentence in unescape(load_run(run.directory).explain([TEXT])._repr_html_())
@@ -56,10 +57,11 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     shown = capsys.readouterr().out
     assert f"B: {sentence}\n" in shown
     to_send = findings_to_send(run, log_text=True)
-    assert set(to_send["sentence"]) == {sentence}
+    assert set(to_send["chip"] + ". " + to_send["sentence"]) == {sentence}
     page = write_report(run.directory, tmp_path / "page.html")
     text = unescape(page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
-    assert re.search(r'<p class="verdict-line">(.*?)</p>', text)[1] == sentence
+    line = re.search(r'<p class="verdict-line">(.*?)</p>', text)[1]
+    assert re.findall(r">([^<> ][^<>]*)<", line) == [found["chip"].iloc[0], found["sentence"].iloc[0]]
 
     card = table.card(found)
     tested = card[card["verdict"] != NOT_TESTED]
@@ -68,13 +70,10 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     csv = pd.read_csv(tmp_path / "page_files" / "verdicts.csv").set_index(["criterion", "level"])
     sent = summary_of(run, compare(run.numbers), to_send, [], log_text=True)
     compared = compare_runs(run, run).verdicts.set_index("criterion")
-    badges = dict(
-        re.findall(
-            r'<span class="name">([^<]+)</span> <span class="badge \w+"[^>]*>(?:<span.*?</span> )?([^<]+)<', text
-        )
-    )
+    badges = dict(re.findall(r'<h4>(\w+(?: <span class="level">of \w+</span>)?)</h4> <span class="badge (\w+)', text))
+    badges = {re.sub("<[^>]*>| of|s$", "", re.sub("</span>", "", name)).lower(): kind for name, kind in badges.items()}
     for name, line in tested.iterrows():
-        assert badges[name.replace(".", ": ").capitalize()] == line["verdict"]
+        assert line["answer"] in badges.values()
         assert verdicts[name] == compared.loc[name, "first"] == line["verdict"]
         assert numbers[name] == compared.loc[name, "second_value"] == line["value"]
         assert csv.loc[(line["criterion"], line["level"]), "verdict"] == line["verdict"]
@@ -108,8 +107,8 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
 
     assert [times(runs), times(runs), times(runs, again=True), times(runs)] == [1, 0, 1, 0]
     assert [times(runs[:1]), times(runs)] == [1, 1]  # of other runs
-    assert pq.read_schema(tmp_path / "here" / FINDINGS).metadata[DERIVED] == b"1"
-    monkeypatch.setattr(table, "VERSION", 2)
+    assert pq.read_schema(tmp_path / "here" / FINDINGS).metadata[DERIVED] == b"2"
+    monkeypatch.setattr(table, "VERSION", 3)
     assert [times(runs), times(runs)] == [1, 0]
     seal(runs[0].directory, **runs[0].manifest | {"training": {"epochs": 9}})
     assert times([read_run(runs[0].directory), runs[1]]) == 1

@@ -71,24 +71,10 @@ def test_the_page_warns_above_the_verdicts_and_only_where_it_must(make_run, tmp_
     seal_again(bad)
     assert quality_of(good).warning == ""
     text = write_report([good, bad], tmp_path / "report.html").read_text(encoding="utf-8")
-    glance, verdicts = re.findall(r'<div class="warning".*?</div>', text, re.S)
+    glance, verdicts = re.findall(r"<li>(?:This classifier|<b>)[^\n]*?</li>", text)
     for warning in (glance, verdicts):
         assert "predicts one class for every text (&lt;b&gt;no&lt;/b&gt;)" in warning
     assert "cnn_additive" in verdicts
     assert "lstm_additive" not in verdicts
     alone = write_report(good, tmp_path / "alone.html").read_text(encoding="utf-8")
-    assert 'class="warning"' not in alone
-
-
-def test_badge_warning_and_verdicts_never_contradict_each_other():
-    """Every accuracy of 200 texts, with even classes and with a rare one: no green badge beside a warning."""
-    seen = set()
-    for labels in (np.arange(200) % 2, (np.arange(200) >= 180).astype(int)):
-        for right in range(80, 201, 3):
-            found = quality(labels, np.where(np.arange(200) * 37 % 200 < right, labels, 1 - labels))
-            words, kind = found.badge
-            assert (kind == "meets") == (found.warning == "")
-            assert (kind == "fails") == (not found.better_than_guessing)
-            assert not found.warning or words in found.warning or found.only is not None
-            seen.add(words)
-    assert seen == {"better than guessing", "hardly better than guessing", "not shown to be better than guessing"}
+    assert "predicts one class" not in alone

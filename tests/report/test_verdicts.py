@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,12 +20,19 @@ from attnprobe.evidence.evidence import (
 )
 from attnprobe.findings.quality import quality
 from attnprobe.findings.verdicts import (
+    CALIBRATION,
+    CARE,
+    CHIPS,
     COLUMNS,
     LINES,
     MECHANISMS,
+    NO,
     NONE,
+    POOR,
+    READ,
+    UNSHOWN,
+    answer_of,
     encoder_of,
-    first_sentence,
     guessing,
     judge,
     mechanism_of,
@@ -85,8 +93,9 @@ def test_a_card_is_corrected_for_the_number_of_its_claims():
 def test_a_model_that_guesses_has_no_verdict_at_all():
     found = verdicts([finding(ABOVE), finding(BELOW, "necessity", "model")], guessing="accuracy 0.500")
     assert set(found["verdict"]) == {NOT_MEANINGFUL, NOT_TESTED}
-    sentence = "Do not read this attention: the classifier is not shown to be better than guessing (accuracy 0.500)."
-    assert first_sentence(found) == first_sentence(verdicts([]), guessing="accuracy 0.500") == sentence
+    assert answer_of(found) == answer_of(verdicts([]), guessing="accuracy 0.500")
+    assert answer_of(found)[0] == POOR
+    assert set(found["answer"]) == {"open", "untested"}
 
 
 @pytest.mark.parametrize(("numbers", "other"), [(WITHIN, NOT_INFORMATIVE), (BELOW, NOT_INFORMATIVE), (ACROSS, MEETS)])
@@ -101,55 +110,81 @@ def test_two_primary_claims_of_one_line_are_a_mistake():
         verdicts([finding(ABOVE), finding(ABOVE, name="d")])
 
 
-def test_the_first_sentence_tells_states_from_words():
-    def said(word, state=None):
-        return first_sentence(verdicts([finding(word), *([finding(state, level="state")] if state else [])]))
+def test_a_chip_goes_by_the_words():
+    def said(word, state=None, **more):
+        beside = [finding(state, level="state")] if state else []
+        return answer_of(verdicts([finding(word, **more), *beside]))
 
-    sentences = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), first_sentence(verdicts([]))]
-    assert len(set(sentences)) == 5
-    assert sentences[0].startswith("This attention is mostly on the words that decide: 0.")
-    assert "states that decide, but not at words" in sentences[1]
-    assert sentences[2].startswith("This attention does not point at the words that decide")
-    assert "cannot be said" in sentences[3]
-    assert "not tested" in sentences[4]
+    answers = [said(ABOVE), said(WITHIN, ABOVE), said(WITHIN, WITHIN), said(ACROSS), answer_of(verdicts([]))]
+    assert [chip for chip, _ in answers] == [CARE, NO, NO, UNSHOWN, UNSHOWN]
+    assert len({sentence for _, sentence in answers}) == 5
+    assert said((9.0, -30.0, 40.0))[0] == UNSHOWN
+    assert "(100)" in said((9.0, -30.0, 40.0))[1]  # too few texts, of which there are so many
+    assert answer_of(verdicts([finding(ABOVE), finding(WITHIN, "necessity", "model")]))[0] == UNSHOWN
 
 
 @pytest.mark.parametrize(
-    ("details", "start", "end"),
+    ("details", "chip", "word"),
     [
-        (
-            {"weight_reaches": 0.8, "most_texts_are_pointed_at": 0.9},
-            "is mostly on",
-            "reach 0.80, in 90 % of the texts.",
-        ),
-        ({"weight_reaches": 0.3}, "leans towards", "reach 0.30."),
-        ({"most_texts_are_pointed_at": 0.4}, "leans towards", "in 40 % of the texts."),
-        ({"weights_move_the_prediction": 0.002}, "is mostly on", "same prediction (to 0.002): they decide nothing."),
-        ({"weights_move_the_prediction": 0.2}, "is mostly on", "at their best)."),
+        ({}, READ, "also"),
+        ({"weight_reaches": 0.8, "most_texts_are_pointed_at": 0.9, "weights_move_the_prediction": 0.2}, READ, "also"),
+        ({"weight_reaches": 0.3}, CARE, "leans"),
+        ({"most_texts_are_pointed_at": 0.4}, CARE, "leans"),
+        ({"weights_move_the_prediction": 0.002}, CARE, "equal weights"),
+        ({"stability": WITHIN}, CARE, "elsewhere"),
+        ({"stability": ACROSS}, CARE, "open"),
+        ({"stability": None}, CARE, "untested"),
+        ({"agreement": WITHIN}, CARE, "no"),
+        ({"record": None}, CARE, "unproven"),
     ],
 )
-def test_where_the_weight_is_and_how_much_of_it_are_two_numbers(details, start, end):
-    beside = [finding((value, value, value), primary=False, name=name) for name, value in details.items()]
-    beside = [replace(one, claim=replace(one.claim, threshold=0.01)) for one in beside]
-    sentence = first_sentence(verdicts([finding(ABOVE), *beside]))
-    assert sentence.startswith(f"This attention {start} the words that decide: 0.50")
-    assert sentence.endswith(end)
+def test_read_it_takes_a_yes_with_a_record_and_nothing_against_it(monkeypatch, details, chip, word):
+    given = {"stability": ABOVE, "record": ((40, 38), (60, 0))} | details
+    known = records(*given.pop("record")) if given["record"] else records(None, None)
+    given.pop("record", None)
+    monkeypatch.setattr("attnprobe.findings.verdicts.calibration", lambda: known)
+    stability, agreement = given.pop("stability"), given.pop("agreement", None)
+    found = [finding(ABOVE), *([finding(stability, "stability", "model", name="s")] if stability else [])]
+    found += [finding(agreement, "agreement", name="a")] if agreement else []
+    beside = [finding((value, value, value), primary=False, name=name) for name, value in given.items()]
+    found += [replace(one, claim=replace(one.claim, threshold=0.01)) for one in beside]
+    table = verdicts(found, encoder="lstm")
+    assert answer_of(table)[0] == chip
+    assert word in answer_of(table)[1]
+    row = table[table["primary"] & (table["level"] == "word") & (table["criterion"] == "erasure")].iloc[0]
+    assert (row["answer"], bool(row["ticked"])) == ("yes", word != "unproven")
 
 
-def test_the_first_sentence_says_that_other_attentions_fit_where_nothing_is_known_of_words():
-    def share(numbers):
-        one = finding(numbers, "exclusivity", "state")
-        return replace(one, claim=replace(one.claim, threshold=0.5))
+def test_no_sentence_has_more_than_twenty_words():
+    numbers = (ABOVE, BELOW, ACROSS, WITHIN, (9.0, -30.0, 40.0), None)
+    said = {
+        answer_of(verdicts([*([finding(word)] if word else []), *([finding(other, kind, level)] if other else [])]),
+                  mechanism=mechanism, guessing=guess)
+        for word in numbers
+        for other in (ABOVE, WITHIN, None)
+        for kind, level in LINES
+        if (kind, level) != ("erasure", "word")
+        for mechanism in ("", *MECHANISMS.values())
+        for guess in ("", "a coin")
+    }  # fmt: skip
+    assert {chip for chip, _ in said} == set(CHIPS) - {READ}  # nothing has a record here
+    assert max(len(sentence.split()) for _, sentence in said) <= 20
 
-    few = share((0.233, 0.0, 0.254))
-    alone = first_sentence(verdicts([few]))
-    assert alone.startswith(
-        "Do not present this attention as the only reason: for 77 % of the texts a very different one gives the same "
-        "prediction. Whether this attention points at the words that decide was not tested"
-    )
-    assert "for 77 %" in first_sentence(verdicts([few, finding(ACROSS)]))
-    assert "77 %" not in first_sentence(verdicts([few, finding(ABOVE)]))
-    assert "Do not" not in first_sentence(verdicts([share((0.9, 0.8, 0.95))]))
+
+RIGHT_YES, RIGHT, WRONG_YES, WRONG, RIGHT_NO = 117, 121, 2, 166, 1
+
+
+def test_the_documented_error_rates_of_the_chip_are_those_of_the_shipped_record():
+    """Read it and With care are a yes on words, so their rate together is that of this verdict; No is its no."""
+    table = pd.read_parquet(CALIBRATION)
+    table = table[table["claim"] == "weight_is_on_deciding_words"]
+    sums = table.groupby("rightness")[["asked", "models", "meets"]].sum()
+    assert sums.loc["right", ["meets", "asked"]].tolist() == [RIGHT_YES, RIGHT]
+    assert sums.loc["wrong", ["meets", "asked"]].tolist() == [WRONG_YES, WRONG]
+    assert sums.loc["right", "models"] - sums.loc["right", "meets"] == RIGHT_NO
+    page = " ".join((Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8").split())
+    for count, whole in ((RIGHT_YES, RIGHT), (WRONG_YES, WRONG), (RIGHT_NO, RIGHT)):
+        assert f"{count} of {whole}" in page
 
 
 def test_of_every_attention_that_nothing_is_learned_for_the_first_sentence_says_what_it_is():
@@ -160,38 +195,26 @@ def test_of_every_attention_that_nothing_is_learned_for_the_first_sentence_says_
     abstract, learned = {"FocusedAttention"}, {"WordAttention"}
     assert LexiconAttention.__name__ in there
     assert there - abstract - learned <= set(MECHANISMS)
-    said = first_sentence(verdicts([finding(ABOVE)]), mechanism=MECHANISMS["LexiconAttention"])
-    assert said.startswith("This attention, which was counted from the labels of the training texts,")
+    said = answer_of(verdicts([finding(ABOVE)]), mechanism=MECHANISMS["LexiconAttention"])[1]
+    assert said.startswith(f"This attention ({MECHANISMS['LexiconAttention']})")
 
 
-FIVE = (
-    "This attention, which was put on the words that are marked as the reason, is mostly on the words that decide:",
-    "This attention, which goes by the position alone, whatever the word, does not point at the words that decide:",
-    "This attention, which was drawn at random and never learned, does not point at the words that decide:",
-    "Do not read this attention: the classifier is not shown to be better than guessing (right on ",
-    "Do not read this attention: the classifier is not shown to be better than guessing (it says good of every text, right ",
-)
-
-
-def test_five_kinds_of_model_have_five_first_sentences():
+def test_five_kinds_of_model_have_their_chips():
     """Right by construction, by position, frozen random, labels by a coin, a guesser; numbers as such models have them."""
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, 300)
     said = {"coin_flips": draw.integers(0, 2, 300), "guesser": np.ones(300, int)}
     skills = {"Rationale": (0.95, 0.94, 0.96), "Position": (0.0, -0.02, 0.02), "Random": (0.0, -0.03, 0.03)}
-    sentences = []
+    answers = []
     for kind, skill in skills.items():
         target = {"_target_": f"attnprobe.models.controls.{kind}Attention"}
         known = mechanism_of({"training": {"model": {"attention": target}}})
-        sentences.append(first_sentence(verdicts([finding(skill)]), mechanism=known))
+        answers.append(answer_of(verdicts([finding(skill)]), mechanism=known))
+        assert known in answers[-1][1]
     for predictions in said.values():
         run = SimpleNamespace(quality=quality(labels, predictions, ["bad", "good"]))
-        sentences.append(first_sentence(verdicts([finding(ABOVE)], guessing=guessing([run]))))
-    assert [one.startswith(start) for one, start in zip(sentences, FIVE, strict=True)] == [True] * 5
-    assert len(set(sentences)) == 5
-    unsure = first_sentence(verdicts([finding((0.03, -0.1, 0.15))]), mechanism=known)
-    assert unsure.startswith("Whether this attention, which was drawn at random and never learned, points at the words")
-    assert "95 % interval -0.10 to 0.15" in unsure
+        answers.append(answer_of(verdicts([finding(ABOVE)], guessing=guessing([run]))))
+    assert [chip for chip, _ in answers] == [CARE, NO, NO, POOR, POOR]
 
 
 def records(right, wrong, level="word"):

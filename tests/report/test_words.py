@@ -1,52 +1,53 @@
-import pandas as pd
+"""The answer on the terminal: few lines, each within 80 characters, with what is needed and no more."""
 
+import pytest
+
+from attnprobe.evidence.claims import Claim, Finding
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.findings.quality import quality
-from attnprobe.report.terminal import plain_words
+from attnprobe.findings.verdicts import LINES, answer_of, judge
+from attnprobe.report.terminal import GAUGE, WIDTH, answer_lines, gauge
 
-RUN = {"run_id": "run", "experiment": "jain", "data": "sst", "model": "lstm", "seed": 0, "split": "test"}
-
-
-def table(**metrics):
-    """A long table of one run: `probe__metric` → the examples' values."""
-    rows = []
-    for name, values in metrics.items():
-        probe, metric = name.split("__")
-        rows += [
-            RUN
-            | {
-                "probe": probe,
-                "metric": metric,
-                "example_id": number,
-                "step": float("nan"),
-                "value": value,
-            }
-            for number, value in enumerate(values)
-        ]
-    return pd.DataFrame(rows)
+ABOVE, ACROSS = (0.5, 0.4, 0.7), (0.1, -0.2, 0.4)
+GOOD, COIN = quality([0, 0, 1, 1] * 50, [0, 0, 1, 0] * 50), quality([0] * 97 + [1] * 3, [0] * 100)
 
 
-def test_known_numbers_give_known_sentences():
-    numbers = table(
-        permutation__median_tvd=[0.0, 0.01, 0.2, 0.3],
-        adversarial__optimum_jsd=[0.5, 0.6, 0.7, 0.1],
-        correlation__tau_attention_leave_one_out=[0.1, 0.3, float("nan")],
-        erasure__never_flips=[1, 0, 0, 0, 0],
-    )
-    said = plain_words(numbers, quality([0, 0, 1, 1] * 50, [0, 0, 1, 0] * 50))
-    assert said == [
-        "The classifier is right on 75 % of 200 test texts; always naming the largest class is right on 50 %. It is "
-        "better than guessing.",
-        "The order of the weights agrees with what leaving each word out does by τ = 0.20 (1: the same order, 0: unrelated).",
-        "For 20 % of the texts no erasure of attention, however large, changes the decision.",
-        "Giving the weights to other words at random moves the prediction by more than 0.05, on a scale from 0 to 1, for 50 "
-        "% of the texts.",
-        "For 75 % of the texts a very different attention gives the same prediction (median distance 0.55 of at most 0.69), "
-        "so the weights cannot be presented as the only possible reason there.",
-    ]
+def told(numbers, guessing="", quality=GOOD):
+    """The lines of a group with these numbers by line."""
+    found = [
+        ("", Finding(Claim(f"c{place}", line[0], "A claim", "", lambda _: None, "", speaks="for", level=line[1],
+                           primary=True), Evidence(*own, n=60), "d", "m"))
+        for place, (line, own) in enumerate(numbers.items())
+    ]  # fmt: skip
+    table = judge(found, guessing=guessing)
+    chip, sentence = answer_of(table, guessing=guessing)
+    return chip, answer_lines(table.assign(group="d · m", chip=chip, sentence=sentence), quality)
 
 
-def test_nothing_is_said_of_what_was_not_tested_and_a_guesser_is_named():
-    assert plain_words(table(performance__x=[1.0]), None) == []
-    said = plain_words(table(performance__x=[1.0]), quality([0] * 97 + [1] * 3, [0] * 100))
-    assert len(said) == 1
-    assert said[0].endswith("It is not shown to be better than guessing.")
+@pytest.mark.parametrize("lines", [(), tuple(LINES), tuple(LINES)[3:6]])
+@pytest.mark.parametrize("numbers", [ABOVE, ACROSS, (9.0, -30.0, 40.0)])
+def test_it_is_short_and_narrow(lines, numbers):
+    chip, said = told(dict.fromkeys(lines, numbers))
+    assert len(said) <= 13
+    assert max(map(len, said)) <= WIDTH
+    assert said[0] == f"d · m: {chip}"
+    heads = [line[2:12].strip() for line in said]
+    asked = {ABOVE: "yes"}.get(numbers, "open") if lines else "untested"
+    assert heads.count(asked) == (len(lines) if asked == "yes" else 1)
+    assert sum("#" in line for line in said) == (("erasure", "word") in lines and numbers is ABOVE)
+
+
+def test_of_a_poor_model_it_is_said_what_to_do_and_nothing_else():
+    chip, said = told({("erasure", "word"): ABOVE}, guessing="a coin", quality=COIN)
+    assert chip == "Do not read"
+    assert [line[2:12].strip() for line in said[2:]] == ["model", "to do"]
+    assert "97 % of 100" in said[2]
+    assert "training.epochs=" in said[3]
+
+
+def test_a_gauge_has_its_number_within_its_interval():
+    for numbers in (ABOVE, (0.0, -0.3, 0.1), (1.0, 0.9, 1.2)):
+        drawn = gauge(*numbers)
+        assert len(drawn) == GAUGE
+        assert drawn.index("#") == round(min(max(numbers[0], 0), 1) * (GAUGE - 1))
+    assert gauge(0.5, 0.5, 0.5).count("=") == 0

@@ -171,7 +171,7 @@ CAPTION = "What to show instead: fall of the prediction without each method's to
 CLAIM = Claim(
     name="another_method_is_more_faithful",
     criterion="erasure",
-    statement="Without the top words of another method a text loses more of its prediction than without attention's",
+    statement="Another method's top words cost the prediction more than attention's",
     source=SOURCE,
     measure=lambda rows: None,
     quantity="comprehensiveness (AOPC, words deleted), the method chosen on the other texts minus attention, −2 to 2",
@@ -240,7 +240,11 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
             f"Nothing to show instead of attention is shown to be better: {found.title} looked best on half of the texts, "
             f"and on the other {found.gain.n} its top words cost the prediction {cite(found.gain)} more than attention's do."
         )
-    add(reading, CLAIM, found.gain, words)
+    denied = (
+        "" if found.better or not found.looks_better else "words were deleted, and no other way of removing them agrees"
+    )
+    claim = replace(CLAIM, statement=f"Show {found.title}: its top words cost the prediction more than attention's")
+    add(reading, claim, replace(found.gain, unasked=denied), words)
 
 
 def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], inputs: list[str]) -> Chosen:

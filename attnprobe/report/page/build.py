@@ -19,18 +19,16 @@ from attnprobe.evidence.reading import present
 from attnprobe.findings.groups import grouped, read_sound_runs, together
 from attnprobe.findings.studies.base import find_studies
 from attnprobe.findings.table import ACROSS, kept_findings
-from attnprobe.findings.verdicts import TESTED_BY
 from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
-from attnprobe.report.page.glossary import KINDS, MEANS, TERMS, VERDICTS, explained
+from attnprobe.report.page.glossary import ANSWERS, MEANS, TERMS, explained
 from attnprobe.report.page.sections import (
     FILTERS,
     by_claim,
     cards,
     data_checks,
     glance,
-    lead,
     notes_of_data,
     run_row,
     sections,
@@ -68,9 +66,7 @@ def page_text(**parts: Any) -> str:
     environment.globals |= {
         "level_words": {level: f"{level}s" for level in LEVELS},
         "means": MEANS,
-        "verdict_means": VERDICTS,
-        "added_by": TESTED_BY,
-        "kinds": KINDS,
+        "answer_means": ANSWERS,
         "marks": MARKS,
         "files": jinja2.filters.do_urlencode(parts["folder"]),
     }
@@ -165,8 +161,7 @@ def write_report(
         studies=shown,
         answers=answers,
         cards=cards(examined, findings),
-        glances=[glance(one, words=words) for one in cards(examined or groups, findings)],
-        lead=lead(examined or groups),
+        glances=[glance(one) for one in cards(examined or groups, findings)],
         untested=[group.title for group in groups if group not in examined],
         warnings=[
             (group.title, run.warning + (f" (seed {run.seed})" if len(group.runs) > 1 else ""))

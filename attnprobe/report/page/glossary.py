@@ -6,17 +6,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from attnprobe.evidence.evidence import (
-    CANNOT_DECIDE,
-    FAILS,
-    MEETS,
-    NO_DIFFERENCE,
-    NOT_INFORMATIVE,
-    NOT_MEANINGFUL,
-    NOT_TESTED,
-    TOO_RARE,
-)
-
 
 @dataclass(frozen=True)
 class Term:
@@ -119,18 +108,13 @@ TERMS = (
 )  # fmt: skip
 """In the order of the definitions."""
 
-VERDICTS = {
-    MEETS: "the whole 95 % interval lies beyond what is asked for, by more than the smallest difference of interest",
-    FAILS: "none of the interval reaches what is asked for",
-    NO_DIFFERENCE: "the whole interval is closer to no effect than the smallest difference of interest",
-    CANNOT_DECIDE: "the interval reaches across what is asked for, or there is none: it takes more texts or seeds",
-    TOO_RARE: "too few texts carry the number",
-    NOT_INFORMATIVE: "the answer would tell nothing here: attention is not needed, or nothing that it could point at "
-    "matters, or this test cannot tell right attention from wrong in such a model",
-    NOT_MEANINGFUL: "the model is not shown to be better than guessing",
-    NOT_TESTED: "the test that decides it was not run",
+ANSWERS = {
+    "yes": "the whole 95 % interval lies beyond what is asked for; a tick: how often such a yes is right is known",
+    "no": "none of the interval reaches what is asked for, or all of it is too close to no effect to matter",
+    "open": "the interval is too wide, too few texts carry the number, or this test cannot tell right from wrong here",
+    "untested": "the test that decides it was not run",
 }
-"""What each verdict says."""
+"""What each answer says."""
 
 MEANS = {
     ("necessity", "model"): (
@@ -167,13 +151,7 @@ MEANS = {
         "that the model used them",
     ),
 }  # fmt: skip
-"""Criterion and level → what *met* means, and what it does not; the README's table says the same."""
-
-KINDS = {
-    MEETS: "meets", FAILS: "fails", NO_DIFFERENCE: "fails", CANNOT_DECIDE: "open", TOO_RARE: "open", NOT_INFORMATIVE: "none",
-    NOT_MEANINGFUL: "none", NOT_TESTED: "none",
-}  # fmt: skip
-"""What each verdict's badge is called in the style sheet."""
+"""Criterion and level → what a yes means, and what it does not; docs/concepts.md says the same."""
 
 BY_FORM = {form: term for term in TERMS for form in term.forms}
 KNOWN = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(BY_FORM, key=len, reverse=True)))})(?![\w-])")

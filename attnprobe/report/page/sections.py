@@ -1,6 +1,5 @@
 """What the page shows: its first screen, each probe's headline numbers beside the published ones, cards, studies, runs."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.studies.base import StudyReading
-from attnprobe.findings.table import card, group_of
-from attnprobe.findings.verdicts import row_of
-from attnprobe.plots.example_selection import select_examples
+from attnprobe.findings.table import answer, card, group_of
+from attnprobe.findings.verdicts import in_a_word, row_of
 from attnprobe.report.figures import Picture, picture
-from attnprobe.report.page.browser import is_list, lengths_of
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
 from attnprobe.results.manifest import SECTION
@@ -64,7 +61,6 @@ def sections(
             "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
             "pictures": [one for one in drawn[reading.probe] if one.source],
             "claims": claims,
-            "words": in_words(claims),
             "noted": "" if noted in said else noted,  # several probes use the same numbers
             "cost": cost_of(tables),
         }
@@ -173,6 +169,8 @@ def capital(text: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
+    "in_a_word": in_a_word,
+    "brief": lambda value: number(value, 2),
     "number": number,
     "capital": capital,
     "signed": lambda value: f"{value:+.3f}".replace("-", MINUS),
@@ -191,19 +189,6 @@ def by_claim(rows: pd.DataFrame, order: Sequence[str] = ()) -> list[list[Any]]:
     return [groups[name] for name in names]
 
 
-def in_words(claims: Sequence[Sequence[Any]]) -> str:
-    """One sentence on one test's claims: how many say yes, and how many do not. What they mean for the attention is on the
-    card, after the questions that come first."""
-    if not claims:
-        return ""
-    rows = [row for own in claims for row in own]
-    models = len({row.group for row in rows})
-    counts = Counter(row.interval_verdict for row in rows)
-    across = f" on {models} models (data set × model), {len(rows)} tests in all" if models > 1 else ""
-    put = f"{len(claims)} {'claim was' if len(claims) == 1 else 'claims were'} put to the test{across}"
-    return f"{put}: {listed([f'{count} × {verdict}' for verdict, count in counts.items()])}."
-
-
 def listed(parts: Sequence[str]) -> str:
     """Parts as a list in words.
 
@@ -214,7 +199,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Each group's card: its first sentence, and its lines, each with its name and the findings that are its details."""
+    """Each group's card: its answer, and its lines, each with its name and the findings that are its details."""
     made = []
     for group in groups:
         own = table[table["group"] == group.title]
@@ -224,7 +209,7 @@ def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
             (name, line, [one for one in details if (one.criterion, one.level) == (line.criterion, line.level)])
             for name, line in zip(lines.index, lines.itertuples(index=False), strict=True)
         ]
-        made.append({"group": group, "sentence": own["sentence"].iloc[0], "lines": shown})
+        made.append({"group": group, "answer": answer(own), "lines": shown})
     return made
 
 
@@ -280,47 +265,30 @@ ENCODERS = {
     "HierarchicalEncoder": "hierarchical model (words, then sentences)",
 }
 """A class's name → what its models are called in a sentence; other models go by their own name."""
-STEPS = 20
-"""Shades of a heat map; the style sheet has a class for each."""
-DEEP = 0.6
-"""Depth from which on a word is written in the light ink, as in the examples' browser."""
-WORDS = 25
-"""About how many words the text on the first screen has."""
 MOST_CLASSES = 8
 NO_TESTS = {"performance", "training", "teacher"}
 
 
-def glance(card: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
-    """The first screen of one group, by its first run with probes: its card; model, data and quality in words; warnings; what
-    was looked at in the data; and one text.
+def glance(card: Mapping[str, Any]) -> dict[str, Any]:
+    """The first screen of one group, by its first run with probes: its card; model, data and quality in words; and what is to
+    be known of them.
 
     Args:
         card: of the group (`attnprobe.report.page.sections.cards`).
-        words: False shows no text.
     """
     runs = card["group"].runs
     run = next((run for run in runs if set(run.probes) - NO_TESTS), runs[0])
-    measured = run.quality
     checks = run.manifest.get(SECTION, {}).get("checks", ())
-    good, badge = "", ("", "none")
-    if measured is not None:
-        good = (
-            f"accuracy {measured.accuracy:.3f} [{measured.low:.3f}, {measured.high:.3f}] on {measured.n:,} test texts; "
-            f"always guessing the largest class gives {measured.majority:.3f}"
-        )
-        good, badge = good + (f" (seed {run.seed})" if len(runs) > 1 else ""), measured.badge
     return {
         **card,
         "model": model_in_words(run),
         "data": data_in_words(run),
-        "quality": good,
-        "badge": badge,
+        "good": "" if run.quality is None else run.quality.in_short,
+        "quality": "" if run.quality is None else run.quality.in_words,
         "warnings": [
             *filter(None, [run.warning]),
             *(str(check["sentence"]) for check in checks if check["warns"]),
         ],
-        "checks": checks,
-        "shown": sample_text(run) if words else None,
     }
 
 
@@ -353,55 +321,7 @@ def data_in_words(run: Run) -> str:
     return f"{run.data}: {'; '.join(parts)}" if parts else run.data
 
 
-def sample_text(run: Run) -> dict[str, Any] | None:
-    """A text of about `WORDS` words that is classified rightly, the first of the nearest length: `predicted`, `label`,
-    `probability`, and its `words`, each with its `weight`, `shade` (0 to `STEPS`, the root of the weight), whether it is
-    written in the light ink (`deep`) and whether it has the largest weight (`top`)."""
-    if run.split not in run.files.splits():
-        return None
-    table = run.files.examples(run.split, ["example_id", "label", "prediction", "tokens"])
-    if not len(table) or is_list(table["label"].type):
-        return None
-    distance = np.abs(lengths_of(table["tokens"]).astype(float) - WORDS)
-    right = table["label"].to_numpy() == table["prediction"].to_numpy()
-    ids = table["example_id"].to_numpy()
-    chosen = select_examples(ids, 1, scores={"nearest length": -distance}, evenly=0, prefer=right)
-    columns = ["example_id", "label", "prediction", "probability", "tokens", "attention"]
-    row = run.files.examples(run.split, columns, chosen).to_pylist()[0]
-    if len(row["tokens"]) != len(row["attention"]):
-        return None
-    named, weights = dict(enumerate(map(str, run.manifest.get("classes", ())))), np.array(row["attention"], float)
-    depths = np.sqrt(np.clip(weights, 0, 1))
-    return {
-        "words": [
-            {"text": text, "weight": float(weight), "shade": round(float(depth) * STEPS), "deep": depth > DEEP,
-             "top": weight == weights.max()}
-            for text, weight, depth in zip(row["tokens"], weights, depths, strict=True)
-        ],
-        "predicted": named.get(row["prediction"], str(row["prediction"])),
-        "label": named.get(row["label"], str(row["label"])),
-        "probability": float(row["probability"][row["prediction"]]),
-    }  # fmt: skip
-
-
 # What the page says of the runs themselves: how they were made, of which data, and what to know of their classifiers.
-
-
-def lead(groups: Sequence[Group]) -> str:
-    """What the page is about, in two sentences.
-
-    Args:
-        groups: those whose attention was tested; what they were only compared with, such as uniform attention, is not a model
-            of which anything is asked.
-    """
-    where = groups[0].title
-    if len(groups) > 1:
-        kinds = {"model": {group.model for group in groups}, "data set": {group.data for group in groups}}
-        where = " on ".join(f"{len(names)} {kind}{'' if len(names) == 1 else 's'}" for kind, names in kinds.items())
-    return (
-        f"Published tests of that question, run on {where}. Each asks one thing; the answer is a number, its 95 % interval, "
-        f"and a verdict that says no more than the interval does."
-    )
 
 
 def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:

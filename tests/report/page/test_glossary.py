@@ -7,12 +7,12 @@ import pytest
 from markupsafe import Markup
 
 from attnprobe.evidence.claims import CRITERIA
-from attnprobe.evidence.evidence import VERDICTS as KNOWN
 from attnprobe.evidence.reading import readings
+from attnprobe.findings.verdicts import ANSWERS as WORDS
 from attnprobe.findings.verdicts import LINES, TESTED_BY
 from attnprobe.report.page import build
 from attnprobe.report.page.build import with_hidden_shown
-from attnprobe.report.page.glossary import BY_FORM, MEANS, TERMS, VERDICTS, explained
+from attnprobe.report.page.glossary import ANSWERS, BY_FORM, MEANS, TERMS, explained
 from tests.report.page.conftest import EVERYTHING
 
 
@@ -32,7 +32,7 @@ def test_every_term_criterion_and_verdict_has_a_meaning_of_its_own():
     assert len(BY_FORM) == sum(len(term.forms) for term in TERMS)
     assert all(20 < len(term.short) < 260 for term in TERMS)
     assert set(MEANS) == set(TESTED_BY) == set(LINES)
-    assert tuple(VERDICTS) == KNOWN
+    assert tuple(ANSWERS) == WORDS
 
 
 def test_what_is_not_tested_names_the_probe_whose_claim_decides_it():

@@ -3,11 +3,12 @@
 import pandas as pd
 
 from attnprobe.evidence.claims import Claim, Finding
-from attnprobe.evidence.evidence import MEETS, NOT_TESTED, VERDICTS, Evidence
+from attnprobe.evidence.evidence import MEETS, NOT_TESTED, Evidence
 from attnprobe.findings.groups import Group
-from attnprobe.findings.verdicts import LINES, first_sentence, judge
-from attnprobe.report.page.glossary import KINDS
-from attnprobe.report.page.sections import by_claim, cards, in_words
+from attnprobe.findings.verdicts import ANSWERS as WORDS
+from attnprobe.findings.verdicts import LINES, answer_of, judge
+from attnprobe.report.page.glossary import ANSWERS
+from attnprobe.report.page.sections import cards
 from attnprobe.report.terminal import MARKS
 
 GROUP, OTHER = (Group("sst", model, "", ()) for model in ("lstm", "cnn"))
@@ -32,11 +33,12 @@ def finding(numbers, speaks="for", name="c", primary=False):
 def table(**findings):
     """Rows of groups by their titles' ends."""
     parts = [judge(own).assign(group=f"sst · {model}") for model, own in findings.items()]
-    return pd.concat([part.assign(sentence=first_sentence(part)) for part in parts], ignore_index=True)
+    said = [dict(zip(("chip", "sentence"), answer_of(part), strict=True)) for part in parts]
+    return pd.concat([part.assign(**one) for part, one in zip(parts, said, strict=True)], ignore_index=True)
 
 
-def test_every_verdict_has_a_sign_and_a_colour():
-    assert set(MARKS) == set(KINDS) == set(VERDICTS)
+def test_every_answer_has_a_sign_and_a_meaning():
+    assert set(MARKS) == set(ANSWERS) == set(WORDS)
 
 
 def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only():
@@ -50,18 +52,4 @@ def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only(
     name, agreement, _ = lines["agreement", "word"]
     assert (name, agreement.verdict) == ("agreement", NOT_TESTED)
     assert second["lines"][5][1].verdict == "fails"
-    assert first["sentence"] != second["sentence"]
-
-
-def test_a_sentence_says_what_is_decided_and_no_more():
-    def said(**findings):
-        rows = table(**findings)
-        return in_words(by_claim(rows[rows["section"] == "test-x"], ["d", "c"]))
-
-    assert in_words([]) == ""
-    assert said(lstm=[finding(ABOVE), finding(ACROSS, name="d")]) == (
-        "2 claims were put to the test: 1 × cannot decide and 1 × meets."
-    )
-    assert said(lstm=[finding(ABOVE)], cnn=[finding(BELOW)]) == (
-        "1 claim was put to the test on 2 models (data set × model), 2 tests in all: 1 × meets and 1 × fails."
-    )
+    assert first["answer"].words != second["answer"].words
