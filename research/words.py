@@ -23,8 +23,11 @@ import torch
 from hydra.utils import instantiate
 
 from attnprobe.data.module import TextDataModule
+from attnprobe.evidence.claims import put_to_test
+from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, TOO_RARE
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.models.trained import TrainedModel
+from attnprobe.probes import agreement, skill
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.probes.swaps import PARTS, READING, SMALLEST, Swaps, placement_of
 from attnprobe.results.files import write_atomically, write_text
@@ -34,6 +37,7 @@ from research.calibration.study import ENCODERS
 from research.calibration.summary import markdown
 from research.rules import BLIND, RULES
 
+CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
 LAST = ("model/attention=first", "model.attention._target_=research.attentions.LastAttention")
 ATTENTIONS: dict[str, tuple[str, ...]] = {
     "learned": (),
@@ -64,6 +68,15 @@ HARDER = {
     "conjunction",
 }
 """Rules that take 2,000 texts; the others 1,000, and `very_long` 600."""
+SAID = {
+    MEETS: "yes",
+    FAILS: "no",
+    NO_DIFFERENCE: "no",
+    CANNOT_DECIDE: "open",
+    TOO_RARE: "open",
+    NOT_INFORMATIVE: "not asked",
+}
+"""A verdict, as the tables of this study say it."""
 SOLVED, FOLLOWS = 0.9, 0.9
 """Accuracy that counts, and share of the texts with their reason changed whose decision follows."""
 RIGHT, WRONG, UNMOVED = 0.8, 0.05, 0.05
@@ -146,13 +159,14 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
     return {name: np.array(values) for name, values in found.items()}
 
 
-def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, list[float]]:
-    """The probe's numbers of every test text. `permuted`: of the model's own weights in one random order (the null)."""
+def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, Any]:
+    """The numbers of `swaps` of every test text, and what each claim of the other probes says (`others`). `permuted`: of the
+    model's own weights in one random order (the null), and `swaps` alone."""
     probe, part = Swaps(), data.splits["test"]
     probe.prepare(data.splits)
-    runner = ProbeRunner([probe], seed)
+    runner = ProbeRunner([probe] if permuted else [probe, skill.Skill(), agreement.Agreement()], seed)
     draw = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {}
+    found: dict[str, Any] = {}
     for start in range(0, len(part), 50):
         batch = part[range(start, min(start + 50, len(part)))]
         outputs = model.in_parts(batch)
@@ -164,6 +178,14 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
     for (metric, _), column in runner.rows[probe.name].columns.items():
         if metric in (*PARTS, "swap_best", "top_word_effect", "equal_weights_distance", "predicted_class"):
             found[metric] = np.concatenate(column.values).tolist()
+    identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": seed}
+    found["others"] = {
+        finding.claim.name: finding.verdict
+        for other in runner.probes[1:]
+        for finding in put_to_test(
+            CLAIMS[other.name], runner.rows[other.name].table(identity | {"probe": other.name}).to_pandas()
+        )
+    }
     return found
 
 
@@ -204,15 +226,19 @@ def judged(folder: Path) -> pd.DataFrame:
                 row |= {name: said} | (
                     {"placement": evidence.value, "low": evidence.low, "high": evidence.high} if name == "table" else {}
                 )
-        rows.append(row)
+        rows.append(row | facts.get("table", {}).get("others", {}))
     return pd.DataFrame(rows)
 
 
-def table(models: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models."""
+def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.DataFrame:
+    """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models.
+
+    Args:
+        claim: the column of what was said, that of `swaps` or a claim of another probe.
+    """
     rows = []
     for key, own in models[models["kind"].isin(["right", "wrong"])].groupby([*by, "kind"], observed=True):
-        said = own["table"].value_counts()
+        said = own[claim].replace(SAID).fillna("not asked").value_counts()
         share, low, high = clopper_pearson(int(said.get("yes", 0)), len(own))
         row = dict(zip([*by, "kind"], key, strict=True)) | {"models": len(own)}
         row |= {name: int(said.get(name, 0)) for name in ("yes", "no", "open", "not asked")}
@@ -260,9 +286,11 @@ def main() -> None:
         models = judged(given.folder)
         if given.record is not None:
             record(models, given.record)
-        for by in (["encoder"], ["rule"], ["rule", "encoder"]):
-            said = table(models, by)
-            print(markdown([*said.columns], said.to_numpy().tolist()), end="\n\n")
+        primary = [one.name for claims in CLAIMS.values() for one in claims if one.primary and one.name in models]
+        for by, claim in [*((by, "table") for by in (["encoder"], ["rule"], ["rule", "encoder"])),
+                          *((["encoder"], one) for one in primary)]:  # fmt: skip
+            said = table(models, by, claim)
+            print(claim, markdown([*said.columns], said.to_numpy().tolist()), sep="\n\n", end="\n\n")
         print(
             models["kind"].value_counts().to_dict(), models["null"].value_counts().to_dict() if "null" in models else ""
         )
