@@ -14,13 +14,14 @@ from tests.faults.states import state, without_times
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks, and adopts orphans, as Linux does")
 @pytest.mark.parametrize(
     ("scenario", "kinds"),
     [
         ("run", ("kill", "full", "interrupt_twice")),
         ("remeasure", ("kill",)),
-        pytest.param("sweep", ("kill", "full", "terminate"), marks=pytest.mark.slow),
+        ("sweep", ("kill", "full", "terminate")),
     ],
 )
 def test_no_bad_moment(scenario, kinds):

@@ -71,6 +71,7 @@ def killed(folder, *arguments, after):
     return finished()
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
     # where no text is long enough a job fails
     sweep = ["-m", *SMALL, "probe=[permutation]", "model=average", "data.min_length=0,1000", "launcher.workers=2"]

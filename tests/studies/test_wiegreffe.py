@@ -58,6 +58,7 @@ def test_every_member_is_a_finished_run_with_the_teacher_it_should_have(finished
         assert manifests[row.run_id]["experiment"] == f"wiegreffe_{row.role}"
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_and_ends_with_the_same_tables(finished, tmp_path):
     write_study(read_study(finished))
     output = tmp_path / "runs"

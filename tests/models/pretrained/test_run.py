@@ -120,6 +120,7 @@ def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, 
     assert not list(tmp_path.rglob("manifest.json"))
 
 
+@pytest.mark.slow
 def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_is_probed_again(texts, tmp_path, monkeypatch):
     """`run=PATH` with a pretrained model."""
     from attnprobe.findings.groups import grouped, read_runs
