@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnprobe.cli.conditions import condition, judge, names_in
 from attnprobe.cli.main import Parser, answering
-from attnprobe.core.sanitise import is_hub_name, quoted
+from attnprobe.core.sanitise import quoted
 
 USAGE = "attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]"
 EPILOG = """examples:
@@ -113,7 +113,7 @@ def model_of(name: str, settings: Sequence[str]) -> list[str]:
     """What `--model` stands for: a choice of conf/model, or a checkpoint, taken as it is unless `settings` train it."""
     from attnprobe.runs.answers import choices
 
-    if name in choices("model") or not (Path(name).is_dir() or is_hub_name(name)):
+    if name in choices("model") or not ("/" in name or Path(name).is_dir()):
         return [f"model={name}"]
     trains = any(one.startswith("training=") for one in settings)
     return ["model=pretrained", f"model.path={quoted(name)}", *([] if trains else ["training=none"])]

@@ -1,5 +1,6 @@
 """What is wrong with a data set, found before anything is trained on it: numbers, thresholds and a sentence for each."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import regex
 from jaxtyping import Bool, Int, UInt64
 
+from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import percent, visible
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
@@ -230,6 +232,35 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
     of = CALLED[read]
     sentence = f"{percent(share)} of the words have no letter, and {bare:,} {of} texts have none at all"
     checks.add("non-text", share, sentence, "is data.text the right column?", from_on=0.3)
+
+
+def check_pieces(counts: Counts, longest: int) -> list[Check]:
+    """What a model that reads pieces of words, at most `longest` of a text, loses of the texts of all splits.
+
+    Raises:
+        UserError: every word is unknown to it.
+    """
+    checks, total = _Checks(), Counter[str]()
+    for count in counts.values():
+        total.update({name: number for name, number in count.items() if isinstance(number, int)})
+    cut, words, unknown = (
+        total[name] for name in ("cut at the model's longest text", "words", "words of unknown pieces")
+    )
+    if words and unknown == words:
+        raise UserError(
+            f"the tokenizer knows none of the {words:,} words of these texts, so that all look alike to the model: take the "
+            f"tokenizer that belongs to it, and texts of its language"
+        )
+    sentence = (
+        f"{cut:,} of {total['kept']:,} texts are cut at {longest} pieces, {total['words after the cut']:,} words in all"
+    )
+    follows = "what decides a label may lie in the rest; model.max_pieces=… takes more where the model does"
+    checks.add("texts cut at the model's longest", cut, sentence, follows, from_on=1)
+    share = unknown / max(1, words)
+    sentence = f"{percent(share)} of the words are unknown to the tokenizer"
+    follows = "the model cannot tell these from each other, whatever it attends to; is it for texts of this language?"
+    checks.add("words of unknown pieces", share, sentence, follows, from_on=0.05)
+    return checks
 
 
 def section_lines(name: str, section: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from attnprobe.core.batch import Batch, Task
 from attnprobe.core.settings import Checked, Name, Seed
 from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit
-from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check
+from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
 from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
@@ -113,6 +114,21 @@ class TextDataModule(metaclass=Checked):
             self.counts[split] = words | facts
         self.pipeline = replace(self.pipeline, pieces=reader)
         self.without_checks(UNKNOWN_WORDS)
+        self.checks += check_pieces(self.counts, reader.longest)
+
+    def take_classes(self, names: Sequence[str], note: str) -> None:
+        """Take the classes that a model has besides the data's, and that no row is of; `note` says which is which."""
+        more = list(names[len(self.classes) :])
+        self.pipeline = replace(self.pipeline, classes=[*self.classes, *more])
+        for split, part in self.splits.items():
+            columns = dict(part.columns)
+            if self.task is Task.MULTI_LABEL:
+                columns["labels"] = np.pad(part.labels, ((0, 0), (0, len(more))))
+            self.splits[split] = replace(part, columns=columns, classes=self.classes)
+            self.counts[split] = self.counts[split] | {
+                "per class": self.counts[split]["per class"] | dict.fromkeys(more, 0)
+            }
+        self.notes += (note,) if note else ()
 
     def without_checks(self, *names: str) -> None:
         """Leave out what these checks say: it does not hold of this model."""

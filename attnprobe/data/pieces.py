@@ -171,11 +171,12 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
         columns[name] = Ragged.of([getattr(one, pieces) for one in read], np.int64)
     there = np.flatnonzero([one.kept.any() for one in read])
     rows = selected({"example_id": part.example_id, "words": cut(part.words), "columns": columns}, there)
-    return replace(part, **rows), left_out(read)
+    return replace(part, **rows), left_out(read, reader.tokenizer.unk_token_id)
 
 
-def left_out(read: Sequence[Pieces]) -> dict[str, int]:
-    """How many texts were cut, the words after the cuts, other words that have no piece, and texts of nothing else."""
+def left_out(read: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
+    """How many texts were cut, the words after the cuts, other words that have no piece, texts of nothing else, words that
+    have one, and those that have none but `unknown`."""
     cut = [one for one in read if one.kept.any() and not one.kept[-1]]
     after = sum(int(one.kept[::-1].argmax()) for one in cut)
     return {
@@ -183,4 +184,8 @@ def left_out(read: Sequence[Pieces]) -> dict[str, int]:
         "words after the cut": after,
         "words without a piece": int(sum((~one.kept).sum() for one in read)) - after,
         "texts without a piece": sum(not one.kept.any() for one in read),
+        "words": sum(int(one.kept.sum()) for one in read),
+        "words of unknown pieces": sum(
+            int(one.kept.sum()) - len(np.unique(one.word[(one.word >= 0) & (one.ids != unknown)])) for one in read
+        ),
     }

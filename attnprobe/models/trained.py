@@ -1,5 +1,6 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,10 @@ class TrainedModel(Model, LightningModule):
     class_weight: Tensor | None
     reader: PieceReader | None = None
     """What cuts words into the pieces that this model reads, where it reads pieces."""
+    class_names: Sequence[str] = ()
+    """The data's classes and those that the model knows besides, where it has classes of its own; `matched` says which is
+    which."""
+    matched: str = ""
 
     def __init__(
         self, classes: int, task: Task, class_weight: Float[Tensor, "classes"] | None, recipe: Recipe | None

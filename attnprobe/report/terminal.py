@@ -158,6 +158,8 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
         ]
         if count.get("truncated"):
             parts.append(f"{count['truncated']} text{'s' if count['truncated'] > 1 else ''} truncated")
+        if cut := count.get("cut at the model's longest text"):
+            parts.append(f"{cut} text{'s' if cut > 1 else ''} cut at the model's longest")
         if "vocabulary" in count:
             parts.append(f"{count['found']:,} of {count['vocabulary']:,} words found")
         if parts:

@@ -29,7 +29,9 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
     trains = config["training"]["epochs"] > 0
     classifier: TrainedModel
     if whole := is_whole(config["model"]):
-        classifier = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **facts)
+        named = {} if config["data"].get("labels") is None else {"in_order": True}
+        classifier = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **named, **facts)
+        data.take_classes(classifier.class_names, classifier.matched)
     else:
         classifier = construct(config["model"], data.embeddings(), classes=len(data.classes), **facts)
         classifier.attention.read_training_texts(data)

@@ -67,4 +67,9 @@ def test_words_beyond_the_longest_text_are_not_kept():
         "words after the cut": 2,
         "words without a piece": 2,
         "texts without a piece": 1,
+        "words": 6,
+        "words of unknown pieces": 0,
     }
+    (odd,) = reader.read([["the", "☃", "fine"]])
+    assert left_out([odd], reader.tokenizer.unk_token_id)["words of unknown pieces"] == 1
+    assert left_out([odd])["words of unknown pieces"] == 0  # a tokenizer of bytes knows all

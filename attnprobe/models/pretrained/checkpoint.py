@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from torch import nn
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import is_hub_name
+from attnprobe.core.settings import listed, nearest
 from attnprobe.data.local_files import opened
 from attnprobe.data.pieces import TEXT, PieceReader
 from attnprobe.models.pretrained.prompted import keep_labels_only, label_pieces
@@ -38,14 +41,18 @@ class Checkpoint:
         network: its `…ForSequenceClassification`, on the CPU, in float32; or its `…ForCausalLM`, of whose head the classes'
             rows are left.
         reader: cuts words into its pieces.
-        order: the network's output for each of the data's classes.
+        classes: the data's, then those that the network knows besides.
+        order: the network's output for each of these.
+        matched: how the data's classes were found among the network's, as a sentence; empty where they were not.
         mask: the piece that stands for a masked one, None where its tokenizer has none.
         padding: the piece that fills up short texts; where there is none, the end of a text, which is masked all the same.
     """
 
     network: Any
     reader: PieceReader
+    classes: list[str]
     order: list[int]
+    matched: str
     mask: int | None
     padding: int
 
@@ -81,24 +88,30 @@ def open_checkpoint(
     offline: bool = False,
     prompt: str | None = None,
     labels: Mapping[str, str] | None = None,
+    in_order: bool = False,
 ) -> Checkpoint:
     """Open a folder, or a name on the hub.
 
     Args:
         path: a folder as `save_pretrained` writes it, or `owner/name`.
-        classes: names of the data's classes.
+        classes: names of the data's classes; where nothing is trained the checkpoint may know more.
         task: one class per text, or any subset of the labels.
         trains: it will be fine-tuned: a head for these classes is added where it has none.
         offline: the hub is not asked, only its cache.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         prompt: what every text is put into; the checkpoint is then a causal language model.
         labels: class → the piece that says it, with a prompt.
+        in_order: the classes were named in an order, which is that of a checkpoint that has no names for them.
 
     Raises:
         UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
     """
-    if Path(path).is_dir():
-        _check_folder(Path(path))
+    folder = Path(path)
+    if folder.is_dir():
+        _check_folder(folder)
+    elif not folder.exists() and "/" in path and (folder.parent.is_dir() or not is_hub_name(path)):
+        near = nearest(folder.name, [one.name for one in folder.parent.glob("*")])
+        raise UserError(f"model.path={path}: there is no such folder{near}; expected one as save_pretrained writes it")
     with _quiet_transformers() as library:
         settings = _read(path, library.AutoConfig.from_pretrained, offline)
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
@@ -107,21 +120,32 @@ def open_checkpoint(
                 f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is not a fast one, "
                 f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
             )
-        prompted = prompt is not None
-        order = list(range(len(classes))) if prompted else _label_order(settings, classes)
-        if order is None and not trains:
+        spelled = {*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens} - {*tokenizer.get_added_vocab()}
+        if not spelled:
             raise UserError(
-                f"model.path={path}: its labels are {', '.join(map(str, settings.id2label.values()))}, those of the data "
-                f"{', '.join(classes)}. Name the data's as the checkpoint's, with data.labels='{{value in the data: label of "
-                f"the checkpoint, …}}', or train it on them with training=finetune"
+                f"model.path={path}: its tokenizer knows no word: expected its files (tokenizer.json or vocab.txt, …) beside "
+                f"the weights, as tokenizer.save_pretrained(FOLDER) writes them"
             )
+        if quantised := getattr(settings, "quantization_config", None):
+            raise UserError(
+                f"model.path={path}: quantization_config={str(quantised)[:60]} is not supported: expected the model that it "
+                f"was made from, or what model.dequantize() gives"
+            )
+        prompted = prompt is not None
+        if not (prompted or trains):
+            _refuse_head(path, settings, task)
+        if prompted:
+            classes = [*classes, *(name for name in labels or {} if name not in classes)]
+            order, names, matched = list(range(len(classes))), list(classes), ""
+        else:
+            order, names, matched = _matched(path, settings, classes, trains=trains, in_order=in_order)
         new_head = {
             "num_labels": len(classes),
             "id2label": dict(enumerate(classes)),
             "label2id": {name: number for number, name in enumerate(classes)},
             "ignore_mismatched_sizes": True,
         }
-        facts = WEIGHTS | (new_head if order is None else {})
+        facts = WEIGHTS | ({} if order else new_head)
         kind = library.AutoModelForCausalLM if prompted else library.AutoModelForSequenceClassification
         read_network = partial(kind.from_pretrained, **facts)
         network, loading = _read(path, read_network, offline)
@@ -141,8 +165,9 @@ def open_checkpoint(
     reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known, TEXT if prompt is None else prompt)
     if prompted:
         keep_labels_only(network, reader, label_pieces(reader, dict(labels or {}), classes))
-    order = list(range(len(classes))) if order is None else order
-    return Checkpoint(network, reader, order, tokenizer.mask_token_id, padding)
+    return Checkpoint(
+        network, reader, names, order or list(range(len(names))), matched, tokenizer.mask_token_id, padding
+    )
 
 
 def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
@@ -165,6 +190,11 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
     reason = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
     if "trust_remote_code" in reason or "custom code" in reason:
         raise UserError(f"model.path={path}: it brings code of its own, which attnprobe never runs ({reason[:150]})")
+    if type(failure).__name__ == "SafetensorError":
+        raise UserError(
+            f"model.path={path}: transformers cannot open it ({reason}): its weights are damaged or were cut short. Copy or "
+            f"download them again"
+        ) from failure
     if local:
         raise UserError(
             f"model.path={path}: transformers cannot open it ({reason}). Expected a folder with config.json, "
@@ -179,6 +209,7 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
 READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
         "generation_config.json", "vocab.json")  # fmt: skip
 INDEX = "model.safetensors.index.json"
+ADAPTER = "adapter_config.json"
 MOST_LAYERS = 1000
 
 
@@ -186,8 +217,13 @@ def _check_folder(folder: Path) -> None:
     """Look at what `transformers` will believe without asking, before it does: a folder may be anybody's.
 
     Raises:
-        UserError: a file is too large or too deep; or weights are elsewhere, or no safetensors.
+        UserError: a file is too large or too deep; weights are elsewhere, or no safetensors; or it is an adapter.
     """
+    if os.path.lexists(folder / ADAPTER):
+        raise UserError(
+            f"model.path={folder} holds an adapter ({ADAPTER}), not the model that it changes: expected both merged, with "
+            f"peft.AutoPeftModelForSequenceClassification.from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW)"
+        )
     contents: dict[str, Any] = {}
     for file in (folder / name for name in (*READ, INDEX)):
         if not os.path.lexists(file):
@@ -215,29 +251,86 @@ def _check_folder(folder: Path) -> None:
     for name, value in config.items():
         depth = name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
         foreign = name == "_attn_implementation" and "/" in str(value)  # would be fetched from the hub, as code
-        if depth or foreign or (name == "quantization_config" and value is not None):
+        if depth or foreign:
             raise UserError(
-                f"{folder / 'config.json'}: {name}={str(value)[:60]} is not supported: expected an unquantised model of at "
-                f"most {MOST_LAYERS:,} layers with the library's own attention"
+                f"{folder / 'config.json'}: {name}={str(value)[:60]} is not supported: expected a model of at most "
+                f"{MOST_LAYERS:,} layers with the library's own attention"
             )
 
 
-def _label_order(settings: Any, classes: Sequence[str]) -> list[int] | None:
-    """Which output of a checkpoint is each of the classes, by name; None where the names do not match one to one.
+OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "LMHeadModel", "ConditionalGeneration", "TokenClassification",
+               "QuestionAnswering", "MultipleChoice")  # fmt: skip
+"""What an architecture's name ends in that is no classifier of texts."""
 
-    Names are compared without regard to case, spaces, - and _. LABEL_0, LABEL_1, … stand for the classes 0, 1, …
+
+def _refuse_head(path: str, settings: Any, task: Task) -> None:
+    """Refuse, by its name, a checkpoint that is taken as it is and says no classes of texts, or says them in another way."""
+    way = "expected a classifier of texts (…ForSequenceClassification); training=finetune gives it a head and trains it"
+    for name in settings.architectures or []:
+        if name.endswith(OTHER_HEADS):
+            asked = ", or ask it with model.prompt and model.labels" * name.endswith(("CausalLM", "LMHeadModel"))
+            raise UserError(f"model.path={path}: it is a {name}: {way}{asked}")
+    if settings.num_labels == 1:
+        raise UserError(f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: {way}")
+    several = task is Task.MULTI_LABEL
+    if settings.problem_type == ("single_label_classification" if several else "multi_label_classification"):
+        one, any_number = "one label", "any number of labels (a sigmoid each)"
+        gives, read = (one, any_number) if several else (any_number, one)
+        raise UserError(
+            f"model.path={path}: problem_type={settings.problem_type}: it gives a text {gives}, and the data have "
+            f"{read}: read them with data.multi_label={str(not several).lower()}, or train it anew with training=finetune"
+        )
+
+
+def _matched(
+    path: str, settings: Any, classes: Sequence[str], *, trains: bool, in_order: bool
+) -> tuple[list[int], list[str], str]:
+    """Which output of a checkpoint is each of the classes: by name, without regard to case, spaces, - and _; by the number
+    in its name (LABEL_2 and "3 stars" are 2 and 3), or else its place, where the classes are numbers; or by order, where
+    that is given and the checkpoint has numbers for names.
+
+    Returns:
+        the outputs, the classes, those that only the checkpoint knows after the others, and a sentence that says how they
+        were found. Of one that will be trained on classes that are not its own: no outputs, and the classes as they are.
+
+    Raises:
+        UserError: a class that nothing will be trained on is none of the checkpoint's.
     """
 
     def plain(name: object) -> str:
         return "".join(letter for letter in str(name).casefold() if letter not in " -_")
 
-    named = {int(number): plain(label) for number, label in settings.id2label.items()}
-    wanted = [plain(name) for name in classes]
-    for names in (named, {number: label.removeprefix("label") for number, label in named.items()}):
-        places = {label: number for number, label in names.items()}
-        if len(places) == len(names) == len(set(wanted)) and set(places) == set(wanted):
-            return [places[name] for name in wanted]
-    return None
+    own = {int(number): str(label) for number, label in settings.id2label.items()}
+    in_names = {number: re.findall(r"\d+", label) for number, label in own.items()}
+    ways = {"name": own}
+    if not any(in_names.values()):
+        ways["number"] = {place: str(place) for place in own}
+    elif all(len(found) == 1 for found in in_names.values()):
+        ways["number"] = {place: str(int(found[0])) for place, found in in_names.items()}
+    if in_order and all(plain(label).removeprefix("label") == str(place) for place, label in own.items()):
+        ways["order"] = dict(zip(own, classes, strict=False))
+    for way, names in ways.items():
+        places = {plain(name): place for place, name in names.items()}
+        found = [places.get(plain(name).removeprefix("label" if way == "number" else "")) for name in classes]
+        order = [place for place in found if place is not None]
+        if len({*order}) == len(classes) and (len(order) == len(own) or not (trains or way == "order")):
+            rest = [place for place in own if place not in order]
+            pairs = [
+                name if name == own[place] else f"{name} is {own[place]}"
+                for name, place in zip(classes, order, strict=True)
+            ]
+            more = f"; no row is {listed([own[place] for place in rest])}" if rest else ""
+            said = f"the labels are the checkpoint's by {way}: {listed(pairs)}{more}"
+            return [*order, *rest], [*classes, *(names[place] for place in rest)], said
+    if trains:
+        return [], list(classes), ""
+    instead = "data.labels='{value in the data: label of the checkpoint, …}'"
+    if all(plain(label).startswith("label") for label in own.values()):
+        instead = f"data.labels=[{', '.join(classes)}], all {len(own)} in the order of its training"
+    raise UserError(
+        f"model.path={path}: its labels are {', '.join(own.values())}, those of the data {', '.join(classes)}. Say which is "
+        f"which with {instead}, or train it on them with training=finetune"
+    )
 
 
 def _longest_text(network: Any, tokenizer: Any) -> int:

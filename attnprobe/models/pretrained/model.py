@@ -50,7 +50,7 @@ class PretrainedClassifier(TrainedModel):
         path: a folder as `save_pretrained` writes it, or a name on the hub.
         class_names: names of the data's classes, in their order.
         task: one class per text, or any subset of the labels.
-        trains: it will be fine-tuned (else its labels must be the data's, by name).
+        trains: it will be fine-tuned (else its labels must hold the data's; `class_names` of the model has all of them).
         layer, heads, rows: see `attnprobe.models.pretrained.site.Site`.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         removal: what leave-one-out does with a word: `delete` or `mask`.
@@ -61,6 +61,7 @@ class PretrainedClassifier(TrainedModel):
         prompt: what every text is put into, in the place of `{text}`; the checkpoint is then a causal language model, and
             the classes are pieces that may follow. `\\n` is a new line.
         labels: class → the word of one piece that says it, with a prompt.
+        in_order: `class_names` are in the order of a checkpoint whose own are LABEL_0, LABEL_1, …
         class_weight, recipe: see `TrainedModel`.
     """
 
@@ -83,12 +84,11 @@ class PretrainedClassifier(TrainedModel):
         short_way: bool = True,
         prompt: str | None = None,
         labels: Mapping[Any, str] | None = None,
+        in_order: bool = False,
         offline: bool = False,
         class_weight: Float[Tensor, "classes"] | None = None,
         recipe: Recipe | None = None,
     ) -> None:
-        super().__init__(len(class_names), task, class_weight, recipe)
-        self.site = Site(layer, heads, rows)
         if (prompt is None) != (labels is None):
             raise UserError(
                 "model.prompt and model.labels belong together: give the prompt around the text, and the words of the classes"
@@ -96,8 +96,10 @@ class PretrainedClassifier(TrainedModel):
         opened = open_checkpoint(
             path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
-            labels={str(one): word for one, word in (labels or {}).items()},
+            labels={str(one): word for one, word in (labels or {}).items()}, in_order=in_order,
         )  # fmt: skip
+        super().__init__(len(opened.classes), task, class_weight, recipe)
+        self.site, self.class_names, self.matched = Site(layer, heads, rows), opened.classes, opened.matched
         if removal == "mask" and opened.mask is None:
             raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete")
         self.network: Any = opened.network.train()

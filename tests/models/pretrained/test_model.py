@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
@@ -197,6 +198,105 @@ def test_labels_are_matched_by_name_whatever_their_order():
     assert numbered.order == [1, 0]
 
 
+UNNAMED = ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+@pytest.mark.parametrize(
+    ("own", "data", "order", "names", "said"),
+    [  # its labels, the data's, which output each class is, all classes, and how they were found
+        (
+            ("Bad", "so-so", "GOOD"),
+            ("good",),
+            [2, 0, 1],
+            ["good", "Bad", "so-so"],
+            "by name: good is GOOD; no row is Bad, so-so",
+        ),
+        (
+            ("Bad", "so-so", "GOOD"),
+            ("0", "2"),
+            [0, 2, 1],
+            ["0", "2", "1"],
+            "by number: 0 is Bad, 2 is GOOD; no row is so-so",
+        ),
+        (
+            ("1 star", "2 stars", "3 stars"),
+            ("3", "1"),
+            [2, 0, 1],
+            ["3", "1", "2"],
+            "by number: 3 is 3 stars, 1 is 1 star;",
+        ),
+        (UNNAMED, ("1",), [1, 0, 2], ["1", "0", "2"], "by number: 1 is LABEL_1; no row is LABEL_0, LABEL_2"),
+        (UNNAMED, ("x", "a", "m"), [0, 1, 2], ["x", "a", "m"], "by order: x is LABEL_0, a is LABEL_1, m is LABEL_2"),
+        (("a", "b", "c"), ("c", "a", "b"), [2, 0, 1], ["c", "a", "b"], "by name: c, a, b"),
+    ],
+)
+def test_some_of_its_classes_are_enough_and_how_they_were_found_is_said(own, data, order, names, said):
+    model = classifier("bert", own, class_names=data, in_order=data == ("x", "a", "m"))
+    assert (model.order, model.class_names, model.classes) == (order, names, 3)
+    assert said in model.matched
+    batch = batch_of(model)
+    library = classifier("bert", own)
+    torch.testing.assert_close(model(batch).logits, library(batch).logits[:, order])
+    again = classifier("bert", own, class_names=names, trains=True)  # as a run is loaded: with all of its classes
+    assert (again.order, again.class_names) == (order, names)
+
+
+@pytest.mark.parametrize(
+    ("own", "data", "message"),
+    [
+        (
+            UNNAMED,
+            ("a", "b", "c"),
+            r"its labels are LABEL_0, .* data\.labels=\[a, b, c\], all 3 in the order of its training",
+        ),
+        (UNNAMED, ("1", "2", "3"), r"those of the data 1, 2, 3\. Say which is which"),
+        (
+            ("bad", "good"),
+            ("bad", "fine"),
+            r"those of the data bad, fine\. Say which is which .*label of the checkpoint",
+        ),
+    ],
+)
+def test_classes_that_cannot_be_told_are_refused_and_not_guessed(own, data, message):
+    with pytest.raises(UserError, match=message):
+        classifier("bert", own, class_names=data)
+    assert classifier("bert", own, class_names=data, trains=True).class_names == list(data)  # a new head is trained
+
+
+@pytest.mark.parametrize(
+    ("changed", "task", "message"),
+    [
+        (
+            {"architectures": ["BertForMaskedLM"]},
+            Task.SINGLE_LABEL,
+            "a BertForMaskedLM: expected a classifier .*training=finetune",
+        ),
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            Task.SINGLE_LABEL,
+            "a BertForTokenClassification: expected",
+        ),
+        (
+            {"architectures": ["GPT2LMHeadModel"]},
+            Task.SINGLE_LABEL,
+            r"a GPT2LMHeadModel: .* model\.prompt and model\.labels",
+        ),
+        ({"id2label": {"0": "x"}, "label2id": {"x": 0}}, Task.SINGLE_LABEL, r"num_labels=1.*training=finetune"),
+        ({"problem_type": "multi_label_classification"}, Task.SINGLE_LABEL, r"read them with data\.multi_label=true"),
+        ({"problem_type": "single_label_classification"}, Task.MULTI_LABEL, r"read them with data\.multi_label=false"),
+    ],
+)
+def test_a_head_that_says_no_class_of_a_text_is_refused_by_its_name(tmp_path, changed, task, message):
+    folder = tmp_path / "hf"
+    shutil.copytree(checkpoint("bert"), folder)
+    given = {"name": "x", "path": str(folder), "class_names": ["negative", "positive"]}
+    assert PretrainedClassifier(**given, task=task).order == [0, 1]
+    setting("config.json", **changed)(folder)
+    with pytest.raises(UserError, match=message):
+        PretrainedClassifier(**given, task=task)
+    PretrainedClassifier(**given, task=task, trains=True)
+
+
 def test_checkpoints_that_cannot_be_opened(tmp_path):
     def opened(path):
         return PretrainedClassifier(name="x", path=str(path), class_names=["negative", "positive"], offline=True)
@@ -205,6 +305,9 @@ def test_checkpoints_that_cannot_be_opened(tmp_path):
         opened(tmp_path)
     with pytest.raises(UserError, match=r"hf download nobody/nothing --local-dir"):
         opened("nobody/nothing")
+    (tmp_path / "my_bert").mkdir()
+    with pytest.raises(UserError, match=r"my_bret: there is no such folder; did you mean my_bert\?.*save_pretrained"):
+        opened(tmp_path / "my_bret")
     (tmp_path / "config.json").write_text('{"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}')
     with pytest.raises(UserError, match="brings code of its own"):
         opened(tmp_path)
@@ -235,9 +338,25 @@ def other_piece(folder):
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
+def without_tokenizer(folder):
+    for file in folder.glob("*token*"):
+        file.unlink()
+
+
+def cut_short(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (without_tokenizer, r"its tokenizer knows no word: expected its files \(tokenizer\.json"),
+        (cut_short, "SafetensorError.*: its weights are damaged or were cut short. Copy"),
+        (
+            lambda folder: (folder / "adapter_config.json").write_text("{}"),
+            r"holds an adapter .*merge_and_unload\(\)",
+        ),
         (
             lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
             r"no \.bin: pickles are not",

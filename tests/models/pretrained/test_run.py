@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attnprobe.core.errors import UserError
+from attnprobe.report.terminal import data_notes
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.launching import objective
@@ -94,6 +95,41 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
     assert abs(sum(explained["attention"][0]) - 1) < 1e-5
     assert len(explained["leave_one_out"][0]) == 6
+
+
+def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_path, capsys):
+    """Of 12 texts 4 are longer than 8 pieces, and 12 of the 48 words that are read are none of the tokenizer's."""
+    path, file = checkpoint("distilbert", LABELS), tmp_path / "some.csv"
+    rows = [
+        ("the film ☃ was" + " fine dull fine dull" * (number % 3 == 0), LABELS[1 + number % 3]) for number in range(12)
+    ]
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([("text", "label"), *rows])
+    settings = [f"model.path={path}", "training=none", "model.max_pieces=8", "probe=[permutation]"]
+    directory = run(config(file, tmp_path, *settings))
+    said = capsys.readouterr().out
+    assert "by name: Good, great, so-so; no row is very bad" in said
+    assert "warning: data some: 4 of 12 texts are cut at 8 pieces, 8 words in all" in said
+    assert "warning: data some: 21 % of the words are unknown to the tokenizer" in said  # 12 of 4 × 6 + 8 × 4
+    manifest, examples = RunDirectory(directory).manifest(), read_examples(directory)
+    assert manifest["classes"] == ["Good", "great", "so-so", "very bad"]
+    assert manifest["counts"]["test"]["per class"] == {"Good": 4, "great": 4, "so-so": 4, "very bad": 0}
+    assert data_notes(manifest["counts"]) == ["test: 4 texts cut at the model's longest"]
+
+    import transformers
+
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    with torch.no_grad():
+        for tokens, probability in zip(examples["tokens"], examples["probability"], strict=True):
+            theirs = network(**tokenizer(" ".join(tokens), return_tensors="pt")).logits.softmax(-1)[0]
+            torch.testing.assert_close(torch.tensor(list(probability)).float(), theirs[[2, 3, 1, 0]], atol=1e-5, rtol=0)
+    probability = load_run(directory).explain(["the film was fine"])["probability"][0]
+    assert list(probability) == manifest["classes"]
+
+    file.write_text("text,label\n" + "☃ ☃☃,great\n☂,Good\n" * 5, encoding="utf-8")
+    with pytest.raises(UserError, match="knows none of the 15 words of these texts"):
+        run(config(file, tmp_path / "unknown", *settings))
 
 
 def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(texts, tmp_path):
