@@ -31,6 +31,7 @@ def audit_parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--text", required=True, metavar="COLUMN", help="column of the texts; doc.body for one within another"
     )
+    made.add_argument("--text2", metavar="COLUMN", help="column of the second texts, for a model that reads pairs")
     made.add_argument("--label", required=True, metavar="COLUMN", help="column of the labels")
     made.add_argument(
         "--model",
@@ -100,6 +101,8 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     overrides += [f"data.text={quoted(asked.text)}", f"data.label={quoted(asked.label)}"]
     if asked.model is not None:
         overrides += model_of(asked.model, settings)
+    if asked.text2 is not None:
+        overrides.append(f"data.text2={quoted(asked.text2)}")
     if asked.language is not None:
         overrides.append(f"data.language={quoted(asked.language)}")
     if asked.minutes is not None:

@@ -65,7 +65,8 @@ class Batch:
     answered with. `teacher_attention` (0 outside `content`) and `teacher_probability` are what another run, the teacher,
     says about these texts; they are there where a teacher is named. `pieces`, their words (`piece_word`: a
     position of `ids`, −1 of no word, −2 padding) and `piece_kind` (1: of the second text of a pair) are there for models
-    with a tokenizer of their own. `extra` holds the data's own numbers per word
+    with a tokenizer of their own. `segment` says of which text of a pair a token is, 0 or 1 (−1 at markers and padding).
+    `extra` holds the data's own numbers per word
     (`data.per_word`) by name, NaN at markers, padding and texts without them.
     """
 
@@ -86,6 +87,7 @@ class Batch:
     pieces: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
     piece_word: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES, -2))
     piece_kind: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
+    segment: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
     extra: dict[str, Float[Tensor, "batch tokens"]] = field(default_factory=dict, metadata=over(Axis.TOKENS, torch.nan))
 
     def __len__(self) -> int:

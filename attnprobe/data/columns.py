@@ -99,6 +99,20 @@ def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " to
     return sum((1 + 2 * mask.astype(np.int32)) << (2 * number) for number, mask in enumerate(masks))  # type: ignore[return-value]
 
 
+Words = Sequence[str]
+Second = Literal["both", "first", "second"]
+
+
+def paired(first: Words, second: Words, attend_to: str) -> tuple[list[str], Words | None, Int[np.ndarray, " words"]]:
+    """The words of a pair that are attended to, those of the other text (None: both are), and of which text, 0 or 1, each
+    of the former is."""
+    there = {"both": (0, 1), "first": (0,), "second": (1,)}[attend_to]
+    pair = (first, second)
+    words = [word for number in there for word in pair[number]]
+    other = None if len(there) == 2 else pair[1 - there[0]]
+    return words, other, np.repeat(there, [len(pair[number]) for number in there]).astype(np.int32)
+
+
 @dataclass(frozen=True)
 class Columns(metaclass=Checked):
     """Which column of the rows holds what.
@@ -110,6 +124,9 @@ class Columns(metaclass=Checked):
         label: column of the label.
         question: column of the question that is asked of the text (or the hypothesis); None: nothing is asked. It is
             cleaned and tokenised as the text is, and shares its vocabulary.
+        text2: column of the second text of a pair, for models that read two texts as a pair: a hypothesis, a passage.
+        attend_to: whose words the attention is looked at over, and the tests are about: `both`, or the `first` or the
+            `second` text alone. What belongs to each word (a rationale, scores) is about these words, in order.
         candidates: column of the classes that a row may be answered with, as a list or as text with
             `label_delimiter`; None, or a null cell: all classes.
         candidates_pattern: instead of a column: the words of the text that match this regular expression in full.
@@ -134,6 +151,8 @@ class Columns(metaclass=Checked):
     text: str = "text"
     label: str = "label"
     question: str | None = None
+    text2: str | None = None
+    attend_to: Literal["both", "first", "second"] = "both"
     candidates: str | None = None
     candidates_pattern: str | None = None
     rationale: str | None = None
@@ -152,6 +171,16 @@ class Columns(metaclass=Checked):
                 f"data.candidates={self.candidates} and data.candidates_pattern={self.candidates_pattern} exclude each "
                 f"other: set one to null"
             )
+        if self.text2 is not None and self.question is not None:
+            raise UserError(
+                f"data.text2={self.text2} and data.question={self.question} exclude each other: data.question is for models "
+                f"that answer questions (task=qa), data.text2 for those that read pairs (model=pretrained); set one to null"
+            )
+        if self.text2 is not None and self.rationale_kind == "characters" and self.attend_to == "both":
+            raise UserError(
+                "data.rationale_kind=characters counts in one text: with data.text2 set data.attend_to=first or second, or "
+                "mark the words of both texts, in order (data.rationale_kind=mask)"
+            )
         if self.candidates_pattern is not None:
             check_pattern(self.candidates_pattern, "data.candidates_pattern")
         if self.restricted and self.multi_label:
@@ -165,6 +194,14 @@ class Columns(metaclass=Checked):
     @property
     def read(self) -> list[str]:
         """The names of all columns that are read."""
-        optional = (self.question, self.candidates, self.rationale, self.annotators, self.counterfactual, self.group)
+        optional = (
+            self.question,
+            self.text2,
+            self.candidates,
+            self.rationale,
+            self.annotators,
+            self.counterfactual,
+            self.group,
+        )
         given = [name for name in optional if name is not None]
         return [self.text, self.label, *given, *self.per_word.values(), *self.filters]

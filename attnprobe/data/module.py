@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from attnprobe.core.batch import Batch, Task
+from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Name, Seed
 from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit
@@ -27,7 +28,7 @@ from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 from attnprobe.results.directory import UNTESTED
 
-COLUMNS = ("text", "label", "question", "candidates", "rationale", "annotators", "counterfactual")
+COLUMNS = ("text", "label", "question", "text2", "candidates", "rationale", "annotators", "counterfactual")
 """Settings that name a column."""
 
 
@@ -104,7 +105,16 @@ class TextDataModule(metaclass=Checked):
         return self.pipeline.classes
 
     def read_pieces(self, reader: PieceReader) -> None:
-        """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted."""
+        """Put the pieces that a pretrained model reads into every batch; words without any are left out, and counted.
+
+        Raises:
+            UserError: the data ask questions, which no such model reads.
+        """
+        if (asked := self.settings.columns.question) is not None:
+            raise UserError(
+                f"data.question={asked}: that is for models that answer questions (task=qa). A pretrained model reads a "
+                f"second text as one of a pair: data.question=null data.text2={asked}"
+            )
         for split, part in self.splits.items():
             self.splits[split], facts = with_pieces(part, reader)
             # of pieces, which spell any word

@@ -1,5 +1,6 @@
 """Words and the pieces that a pretrained model's tokenizer cuts them into."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -13,8 +14,8 @@ from attnprobe.data.examples import Ragged, selected
 
 SPECIAL = -1
 """`piece_word` of a special token, of a prompt, or of the other text of a pair."""
-TEXT = "{text}"
-"""Where a prompt has the text."""
+TEXT, SECOND = "{text}", "{text2}"
+"""Where a prompt has the text, and the second one of a pair."""
 AT_A_TIME = 1024
 """Texts that the tokenizer is given at a time."""
 
@@ -28,12 +29,24 @@ class Pieces(NamedTuple):
             or `SPECIAL`.
         kind: 1 for the second text of a pair, else 0 (`token_type_ids`).
         kept: which words have a piece: not those beyond the model's longest text, nor those of invisible characters.
+        cut: how many of the words that have none are beyond it.
     """
 
     ids: Int[np.ndarray, " pieces"]
     word: Int[np.ndarray, " pieces"]
     kind: Int[np.ndarray, " pieces"]
     kept: Bool[np.ndarray, " words"]
+    cut: int
+
+
+class _Part(NamedTuple):
+    """Words that stand together, joined by spaces: in which of the strings that a tokenizer is given, from which character
+    on, and the number of the first; None: the words are not attended to."""
+
+    words: Sequence[str]
+    string: int
+    start: int
+    first: int | None
 
 
 @dataclass(frozen=True)
@@ -44,8 +57,8 @@ class PieceReader:
         tokenizer: a fast tokenizer of `transformers`.
         longest: pieces of a text, special tokens included; what is beyond is cut off.
         known: how many pieces the model knows.
-        prompt: what every text is put into, in the place of `TEXT`. What is too long is cut off the text, never off the
-            prompt; a piece of both is the text's.
+        prompt: what every text is put into, in the place of `TEXT` (and a second one in that of `SECOND`). What is too long
+            is cut off the texts, never off the prompt; a piece of both is the text's.
     """
 
     tokenizer: Any
@@ -54,38 +67,59 @@ class PieceReader:
     prompt: str = TEXT
 
     def __post_init__(self) -> None:
-        if self.prompt.count(TEXT) != 1:
+        if self.prompt.count(TEXT) != 1 or self.prompt.count(SECOND) > 1:
             raise UserError(
                 f"model.prompt={self.prompt!r}: expected {TEXT} once, in the place of the text, such as "
-                f"'Review: {TEXT}\\nSentiment:'"
+                f"'Review: {TEXT}\\nSentiment:' (and {SECOND} in that of a second one, data.text2)"
             )
 
-    def read(self, texts: Sequence[Sequence[str]], questions: Sequence[Sequence[str]] | None = None) -> list[Pieces]:
-        """The pieces of every text; with questions those of the pairs, the words being those of the text.
+    def read(
+        self,
+        texts: Sequence[Sequence[str]],
+        others: Sequence[Sequence[str]] | None = None,
+        segments: Sequence[Int[np.ndarray, " words"]] | None = None,
+    ) -> list[Pieces]:
+        """The pieces of every text, or pair of texts.
+
+        Args:
+            texts: the words that are attended to.
+            others: of each pair the words of the text that is not attended to; None: there is none such.
+            segments: of every word in `texts` the text of the pair, 0 or 1; None: the texts are no pairs.
 
         Raises:
-            UserError: the tokenizer gives a piece that the model does not know.
+            UserError: the tokenizer gives a piece that the model does not know, or the prompt has no place for a text.
         """
+        if self.prompt != TEXT and (segments is None) == (SECOND in self.prompt):
+            expected = (
+                f"{SECOND}, as data.text2 gives a second text" if segments is not None else "data.text2, for {text2}"
+            )
+            raise UserError(f"model.prompt={self.prompt!r}: expected {expected}")
         result = []
         for start in range(0, len(texts), AT_A_TIME):
-            some = texts[start : start + AT_A_TIME]
-            pair = None if questions is None else [" ".join(one) for one in questions[start : start + AT_A_TIME]]
-            before, _, after = self.prompt.partition(TEXT)
-            fitting = [self._fitting(words) for words in some]
+            some = range(start, min(start + AT_A_TIME, len(texts)))
+            pairs = [
+                self._pair(
+                    texts[row], None if others is None else others[row], None if segments is None else segments[row]
+                )
+                for row in some
+            ]
+            strings, parts = zip(*(self._strings(self._fitting(one)) for one in pairs), strict=True)
             encoding = self.tokenizer(
-                [f"{before}{' '.join(words)}{after}" for words in fitting],
-                pair,
-                truncation="only_first" if pair else True,
+                [one[0] for one in strings],
+                [one[1] for one in strings] if len(strings[0]) > 1 else None,
+                truncation=True,
                 max_length=self.longest,
                 return_offsets_mapping=True,
                 return_token_type_ids=True,
             )
-            for number, words in enumerate(some):
+            for number, row in enumerate(some):
                 offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
-                word = _words_of_pieces(fitting[number], offsets, [one == 0 for one in sequence], before, after)
+                word = _words_of_pieces(strings[number], parts[number], offsets, sequence)
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
-                kept = np.isin(np.arange(len(words)), word)
+                kept = np.isin(np.arange(len(texts[row])), word)
                 place = np.append(kept.cumsum(), SPECIAL)
+                segment = np.zeros(len(kept), int) if segments is None else segments[row]
+                cut = sum(int(np.append(one[::-1], True).argmax()) for one in (kept[segment == 0], kept[segment == 1]))
                 if (most := max(encoding["input_ids"][number], default=0)) >= self.known:
                     raise UserError(
                         f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {most}, and the model "
@@ -97,27 +131,55 @@ class PieceReader:
                         place[word],
                         np.array(encoding["token_type_ids"][number], np.int64),
                         kept,
+                        cut,
                     )
                 )
         return result
 
-    def _fitting(self, words: Sequence[str]) -> Sequence[str]:
-        """Of the words those that fit into the prompt: all, where there is none, as the tokenizer cuts a text itself."""
-        while self.prompt != TEXT and words:
-            before, _, after = self.prompt.partition(TEXT)
-            one = self.tokenizer(
-                f"{before}{' '.join(words)}{after}",
-                return_offsets_mapping=True,
-                return_token_type_ids=False,
-                verbose=False,
-            )
-            too_many = len(one["input_ids"]) - self.longest
+    def _pair(
+        self, words: Sequence[str], other: Sequence[str] | None, segment: Int[np.ndarray, " words"] | None
+    ) -> list[_Part]:
+        """The text, or both of a pair."""
+        if segment is None:
+            return [_Part(words, 0, 0, 0)]
+        second = int((segment == 0).sum())
+        parts = [_Part(words[:second], 0, 0, 0), _Part(words[second:], 1, 0, second)]
+        if other is not None:
+            absent = 1 if second else 0
+            parts[absent] = _Part(other, absent, 0, None)
+        return parts
+
+    def _strings(self, pair: list[_Part]) -> tuple[list[str], list[_Part]]:
+        """What the tokenizer is given: the texts, or the prompt with them in it; and where they are in that."""
+        if self.prompt == TEXT:
+            return [" ".join(one.words) for one in pair], pair
+        string, parts = "", list(pair)
+        for stretch in re.split(f"({re.escape(TEXT)}|{re.escape(SECOND)})", self.prompt):
+            if stretch in (TEXT, SECOND):
+                number = (TEXT, SECOND).index(stretch)
+                parts[number] = pair[number]._replace(string=0, start=len(string))
+                stretch = " ".join(pair[number].words)
+            string += stretch
+        return [string], parts
+
+    def _fitting(self, pair: list[_Part]) -> list[_Part]:
+        """Of the words those that fit into the prompt, the longer text being cut; all, where there is none, as the tokenizer
+        cuts texts itself."""
+        while self.prompt != TEXT and any(one.words for one in pair):
+            strings, parts = self._strings(pair)
+            read = self.tokenizer(strings[0], return_offsets_mapping=True, verbose=False)
+            too_many = len(read["input_ids"]) - self.longest
             if too_many <= 0:
                 break
-            of_text = [sequence == 0 for sequence in one.sequence_ids(0)]
-            place = _words_of_pieces(words, one["offset_mapping"], of_text, before, after)
-            words = words[: np.sort(place[place >= 0])[::-1][:too_many].min(initial=len(words) - 1)]
-        return words
+            within = [
+                _words_of_pieces(strings, [one._replace(first=0)], read["offset_mapping"], read.sequence_ids(0))
+                for one in parts
+            ]
+            longer = max(range(len(pair)), key=lambda number: (within[number] >= 0).sum())
+            last = np.sort(within[longer][within[longer] >= 0])[::-1][:too_many]
+            words = pair[longer].words[: last.min(initial=len(pair[longer].words) - 1)]
+            pair = [one._replace(words=words) if number == longer else one for number, one in enumerate(pair)]
+        return pair
 
     def unknown(self, words: Sequence[str]) -> set[str]:
         """Those words of which the tokenizer knows no piece."""
@@ -128,36 +190,45 @@ class PieceReader:
 
 
 def _words_of_pieces(
-    words: Sequence[str], offsets: Sequence[tuple[int, int]], of_text: Sequence[bool], before: str = "", after: str = ""
+    strings: Sequence[str],
+    parts: Sequence[_Part],
+    offsets: Sequence[tuple[int, int]],
+    sequence: Sequence[int | None],
 ) -> Int[np.ndarray, " pieces"]:
-    """The number of the word that each piece of a text belongs to, −1 where it is not of the text: the word of its first
-    character that is not a space; for a piece of a space alone the word after it.
+    """The number of the word that each piece belongs to, −1 where it is of none: the word of its first character that is not
+    a space; for a piece of a space alone the word after it.
 
     Args:
-        words: the text is these, joined by single spaces.
-        offsets: [start, end) of every piece in what is read; some tokenizers count the space before a word in, some do not.
-        of_text: whether a piece is of what is read at all.
-        before, after: what is read before and after the text; a piece of both is the text's.
+        strings: what was tokenised.
+        parts: where the words are in it; what else is there belongs to a prompt, but for pieces of both.
+        offsets: [start, end) of every piece in its string; some tokenizers count the space before a word in, some do not.
+        sequence: the string that a piece is of; None: a special token.
     """
-    ends = np.cumsum([len(word) + 1 for word in words])  # each after its space
-    text, at = " ".join(words), len(before)
     result = np.full(len(offsets), SPECIAL)
-    for piece, ((start, end), inside) in enumerate(zip(offsets, of_text, strict=True)):
-        of_prompt = (before and end <= at) or (after and start >= at + len(text))
-        if inside and words and not of_prompt:
-            start, end = max(start - at, 0), min(end - at, len(text))
-            found = next((place for place in range(start, end) if not text[place].isspace()), end)
-            result[piece] = min(int(np.searchsorted(ends, found, side="right")), len(words) - 1)
+    for part in parts:
+        if part.first is None or not part.words:
+            continue
+        ends = np.cumsum([len(word) + 1 for word in part.words])  # each after its space
+        text, at = " ".join(part.words), part.start
+        after = len(strings[part.string]) > at + len(text)
+        for piece, ((start, end), of) in enumerate(zip(offsets, sequence, strict=True)):
+            of_prompt = (at and end <= at) or (after and start >= at + len(text))
+            if of == part.string and not of_prompt:
+                start, end = max(start - at, 0), min(end - at, len(text))
+                found = next((place for place in range(start, end) if not text[place].isspace()), end)
+                result[piece] = part.first + min(int(np.searchsorted(ends, found, side="right")), len(part.words) - 1)
     return result
 
 
 def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[str, int]]:
     """A split whose batches have the pieces of their texts, without the words that have none, and what was left out."""
     texts = [part.tokens_at(row) for row in range(len(part))]
-    questions = None
+    others, segments = None, None
     if isinstance(asked := part.columns.get("question"), Ragged):
-        questions = [[part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))]
-    read = reader.read(texts, questions)
+        others = [[part.spelling[number] for number in asked[row].tolist()] for row in range(len(part))]
+    if isinstance(of_pair := part.columns.get("segment"), Ragged):
+        segments = [of_pair[row] for row in range(len(part))]
+    read = reader.read(texts, others, segments)
 
     def cut(values: Ragged) -> Ragged:
         rows = [(values[row], one.kept) for row, one in enumerate(read)]
@@ -177,8 +248,8 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
 def left_out(read: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
     """How many texts were cut, the words after the cuts, other words that have no piece, texts of nothing else, words that
     have one, and those that have none but `unknown`."""
-    cut = [one for one in read if one.kept.any() and not one.kept[-1]]
-    after = sum(int(one.kept[::-1].argmax()) for one in cut)
+    cut = [one for one in read if one.kept.any() and one.cut]
+    after = sum(one.cut for one in cut)
     return {
         "cut at the model's longest text": len(cut),
         "words after the cut": after,

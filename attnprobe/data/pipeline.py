@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import collate
+from attnprobe.data.columns import paired
 from attnprobe.data.pieces import PieceReader, Pieces
 from attnprobe.data.text import TextRules, check_pattern, matching
 from attnprobe.data.vocabulary import Vocabulary
@@ -29,6 +30,8 @@ class TextPipeline:
         task: one class per text, or any subset of the labels.
         max_tokens: longer texts are cut.
         question: every text comes with a question.
+        attend_to: every text comes with a second one, and this is said of them (`attnprobe.data.columns.Columns`); None: it
+            comes alone.
         candidates_pattern: words of the text that match it in full are the classes it may be answered with.
         pieces: cuts words into the pieces that a pretrained model reads; not saved, the model has it.
     """
@@ -40,12 +43,20 @@ class TextPipeline:
     max_tokens: int | None = None
     question: bool = False
     candidates_pattern: str | None = None
+    attend_to: Literal["both", "first", "second"] | None = None
     pieces: PieceReader | None = None
 
-    def tokens(self, text: str | Sequence[str]) -> list[str]:
-        """The words at the content positions of this text, out-of-vocabulary words as they are."""
-        words = self.rules.tokens(text)[: self.max_tokens]
-        return words if self.pieces is None else with_a_piece(words, self.pieces.read([words])[0])
+    def tokens(self, text: str | Sequence[str], second: str | None = None) -> list[str]:
+        """The words at the content positions of this text (or pair), out-of-vocabulary words as they are."""
+        words, other, segment = self.rules.tokens(text), None, None
+        if self.attend_to is not None and second is not None:
+            words, other, segment = paired(words, self.rules.tokens(second), self.attend_to)
+            segment = segment[: self.max_tokens]
+        words = words[: self.max_tokens]
+        if self.pieces is None:
+            return words
+        (read,) = self.pieces.read([words], None if other is None else [other], None if segment is None else [segment])
+        return with_a_piece(words, read)
 
     def batch_of(
         self,
@@ -58,7 +69,7 @@ class TextPipeline:
         Args:
             texts: raw texts; or lists of their words, which are taken as they are; where the run was trained with
                 `data.sentences=column`, lists of sentences.
-            questions: one per text, where the run was trained with questions.
+            questions: one per text, where the run was trained with questions; its second texts, where it reads pairs.
             candidates: names of the classes that each text may be answered with; None: all of them, or those that the
                 run's `data.candidates_pattern` finds in the text.
 
@@ -73,16 +84,22 @@ class TextPipeline:
         multi = self.task is Task.MULTI_LABEL
         labels = np.zeros((len(texts), len(self.classes)), np.float32) if multi else np.zeros(len(texts), np.int64)
         limit = self.max_tokens
-        asked = self._questions(texts, questions)
-        pieces = None
+        asked: list[Any] | None = self._questions(texts, questions)
+        pieces, segments = None, None
+        if self.attend_to is not None and asked is not None:
+            pairs = [paired(words, other, self.attend_to) for (words, _), other in zip(read, asked, strict=True)]
+            read = [(words, None) for words, _, _ in pairs]
+            asked = None if self.attend_to == "both" else [other for _, other, _ in pairs]
+            segments = [segment[:limit] for _, _, segment in pairs]
         if self.pieces is not None:
-            pieces = self.pieces.read([words[:limit] for words, _ in read], asked)
+            pieces = self.pieces.read([words[:limit] for words, _ in read], asked, segments)
             if none := [number for number, one in enumerate(pieces) if not one.kept.any()]:
                 raise UserError(f"text {none[0]} ({texts[none[0]]!r}) has no piece that the model reads: leave it out")
             read = [
                 (with_a_piece(words[:limit], one), None if of is None else with_a_piece(of[:limit], one))
                 for (words, of), one in zip(read, pieces, strict=True)
             ]
+            segments = segments and [one[read.kept] for one, read in zip(segments, pieces, strict=True)]
         columns: dict[str, Any] = {
             "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
             "labels": labels,
@@ -90,6 +107,8 @@ class TextPipeline:
         }
         if self.rules.sentences is not None:
             columns["sentence"] = [np.array(numbers[:limit]) for _, numbers in read if numbers is not None]
+        if segments is not None:
+            columns["segment"] = segments
         if asked is not None:
             columns["question"] = [np.array(self.vocabulary.encode(words)) for words in asked]
         if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
@@ -100,7 +119,7 @@ class TextPipeline:
         return collate(columns, len(self.classes))
 
     def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
-        if not self.question:
+        if not self.question and self.attend_to is None:
             if questions is not None:
                 raise UserError("questions=…: this run was trained on texts without a question; leave them out")
             return None
@@ -111,8 +130,8 @@ class TextPipeline:
         ):
             given = "no questions" if questions is None else repr(questions)[:60]
             raise UserError(
-                f"this run was trained to answer questions: expected questions=[…], a list of {len(texts)}, one per "
-                f"text, but got {given}"
+                f"this run reads every text with a question (or a second text): expected questions=[…], a list of "
+                f"{len(texts)}, one per text, but got {given}"
             )
         words = [self.rules.words(question) for question in questions]
         if empty := [number for number, question in enumerate(words) if not question]:
@@ -160,6 +179,7 @@ class TextPipeline:
             "max_tokens": self.max_tokens,
             "question": self.question,
             "candidates_pattern": self.candidates_pattern,
+            "attend_to": self.attend_to,
         }
         write_json(content, Path(directory) / PIPELINE)
 
@@ -173,6 +193,8 @@ class TextPipeline:
         path = Path(directory) / PIPELINE
         try:
             content = read_pipeline(directory)
+            if (attend_to := content.get("attend_to")) not in (None, "both", "first", "second"):
+                raise ValueError(f"attend_to={attend_to!r:.60}")
             if (pattern := content.get("candidates_pattern")) is not None:
                 check_pattern(pattern, f"{path}: candidates_pattern")
             return cls(
@@ -183,6 +205,7 @@ class TextPipeline:
                 max_tokens=content["max_tokens"],
                 question=content.get("question", False),
                 candidates_pattern=pattern,
+                attend_to=attend_to,
             )
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None

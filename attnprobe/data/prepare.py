@@ -123,6 +123,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         task=task,
         max_tokens=limits.max_tokens,
         question=settings.columns.question is not None,
+        attend_to=None if settings.columns.text2 is None else settings.columns.attend_to,
         candidates_pattern=settings.columns.candidates_pattern,
     )
     weight = None
@@ -332,8 +333,8 @@ def plant(
         for name, column in examples.per_word.items():
             if name not in OWN:
                 values = column[row][: len(old)]
-                if len(values):  # the planted words belong to a neighbour's sentence, and have no number
-                    new = values[np.maximum(places - 1, 0)] if name == "sentence" else np.nan
+                if len(values):  # the planted words belong to a neighbour's sentence or text, and have no number
+                    new = values[np.maximum(places - 1, 0)] if name in ("sentence", "segment") else np.nan
                     values = np.insert(values, places, new)
                 per_word[name].append(values)
         per_word["rationale"].append(np.insert(np.zeros(len(old), bool), places, True))

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +14,13 @@ from tqdm import tqdm
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.columns import MOST_ANNOTATORS, Columns, marked, packed, places_of
+from attnprobe.data.columns import MOST_ANNOTATORS, Columns, marked, packed, paired, places_of
 from attnprobe.data.examples import Example, Examples, Lexicon, Ragged, joined
 from attnprobe.data.text import TextRules, matching
 
 AT_ONCE = 1024
 """Rows of which every cell is an object in memory at a time: what is kept of them are a few long arrays."""
-PERHAPS = ("sentence", "annotators")
+PERHAPS = ("sentence", "annotators", "segment")
 """What is not there for every text is not counted as lost: of few texts there may be several annotators."""
 
 
@@ -40,10 +40,10 @@ class Reader:
         """
         self.cells(table.select(range(min(1, len(table)))))  # whether all columns are there
         passed = self.passed(split, table, count)
-        needed = [name for name in ("text", "label", "question") if getattr(self.columns, name) is not None]
+        needed = [name for name in ("text", "label", "question", "text2") if getattr(self.columns, name) is not None]
         dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
-        if "question" in needed:
-            dropped |= Counter(dict.fromkeys(["question is null", "question is empty"], 0))
+        for name in needed[2:]:
+            dropped |= Counter(dict.fromkeys([f"{name} is null", f"{name} is empty"], 0))
         lost = Counter({f"{name} does not fit": 0 for name in self.kinds if name not in PERHAPS})
         if self.columns.rationale is not None:
             lost["rationale lost by truncation"] = 0
@@ -77,7 +77,7 @@ class Reader:
         count["dropped"] |= dropped
         if not parts:
             why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
-            asked_for = f", data.question={self.columns.question}" if "question" in needed else ""
+            asked_for = "".join(f", data.{name}={getattr(self.columns, name)}" for name in needed[2:])
             raise UserError(
                 f"no row of the {split} split can be used ({why}): choose other columns than "
                 f"data.text={self.columns.text} and data.label={self.columns.label}{asked_for}, or other cleaning steps "
@@ -97,7 +97,7 @@ class Reader:
         labels = rows.column(table, where.label, "data.label")
         delimiter = where.label_delimiter
         cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
-        for setting in ("question", "candidates", "rationale", "annotators", "counterfactual", "group"):
+        for setting in ("question", "text2", "candidates", "rationale", "annotators", "counterfactual", "group"):
             if (name := getattr(where, setting)) is None:
                 continue
             try:
@@ -114,13 +114,23 @@ class Reader:
     def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Example | str:
         """One row, or why it is left out."""
         tokens, sentence = self.rules.read(self.checked(cells["text"], where))
-        asked = self.rules.words(str(cells["question"])) if "question" in cells else None
+        asked: Sequence[str] | None = self.rules.words(str(cells["question"])) if "question" in cells else None
         if not tokens or asked == []:
             return "question is empty" if tokens else "text is empty"
+        segment = None
+        if "text2" in cells:
+            second, sentences = self.rules.read(self.checked(cells["text2"], where, "text2"))
+            if not second:
+                return "text2 is empty"
+            if sentences is not None:
+                raise UserError("data.text2: a model of sentences reads one text: set data.sentences=null")
+            tokens, asked, segment = paired(tokens, second, self.columns.attend_to)
+            cells = {**cells, "text": cells["text2"]} if self.columns.attend_to == "second" else cells
         allowed = cells.get("candidates")
         if self.columns.candidates_pattern is not None:
             allowed = matching(tokens, self.columns.candidates_pattern)
         per_word: dict[str, np.ndarray] = {} if sentence is None else {"sentence": np.array(sentence, np.int32)}
+        per_word |= {} if segment is None else {"segment": segment}
         per_word |= self.marks(cells, len(tokens), sentence)
         rationale = per_word.get("rationale")
         if cells.get("counterfactual") is not None:
@@ -210,6 +220,7 @@ class Reader:
     def kinds(self) -> dict[str, type]:
         """What belongs to each word, by name, and as what it is stored."""
         kinds: dict[str, type] = {} if self.rules.sentences is None else {"sentence": np.int32}
+        kinds |= {} if self.columns.text2 is None else {"segment": np.int32}
         kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
         kinds |= {} if self.columns.annotators is None else {"annotators": np.int32}
         kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}

@@ -61,6 +61,13 @@ class Donors:
         return cls(split, found)
 
 
+def _segments(batch: Batch) -> list[Bool[Tensor, "batch tokens"]]:
+    """The words of the one text, or of the first and of the second."""
+    return (
+        [batch.content] if batch.segment is None else [batch.content & (batch.segment == number) for number in (0, 1)]
+    )
+
+
 @dataclass(frozen=True)
 class Swapper:
     """One text, and the texts that lend it words.
@@ -83,14 +90,17 @@ class Swapper:
 
     def swapped(self, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]) -> Batch:
         """The text with the words of `taken` replaced by those of a donor: in the first half of the text by the word at the
-        same place from the donor's start, in the second from its end. What is known of a word comes with it."""
+        same place from the donor's start, in the second from its end. What is known of a word comes with it. Of a pair each
+        text is one, and its words come from the donor's text of the same place."""
         own = self.text.content[0].nonzero().squeeze(-1)
-        there = self.donors.content.sum(-1)
-        number = torch.arange(len(own), device=own.device)
-        from_end = there.unsqueeze(-1) - len(own) + number
-        place = torch.where(number < len(own) / 2, number, from_end).clamp(min=0).minimum(there.unsqueeze(-1) - 1)
-        first = self.donors.content.long().argmax(-1, keepdim=True)
-        source = (first + place)[donor]  # [variants, words]: a text's words stand together
+        places = []
+        for of_text, of_donors in zip(*map(_segments, (self.text, self.donors)), strict=True):
+            count, there = int(of_text.sum()), of_donors.sum(-1, keepdim=True)
+            number = torch.arange(count, device=own.device)
+            place = torch.where(number < count / 2, number, there - count + number).clamp(min=0).minimum(there - 1)
+            # a text's words stand together; a donor that was cut before its second text lends none of that
+            places.append((of_donors.long().argmax(-1, keepdim=True) + place).clamp(min=1))
+        source = torch.cat(places, -1)[donor]  # [variants, words]
         many = replace(self.text, teacher_attention=None, teacher_probability=None, counterfactual=None).rows(
             torch.zeros_like(donor)
         )

@@ -99,7 +99,8 @@ class TrainedRun:
 
         Args:
             texts: raw texts.
-            questions: one per text, where the run was trained with questions (`task=qa`).
+            questions: one per text, where the run was trained with questions (`task=qa`); the second texts, where it reads
+                pairs (`data.text2`).
             candidates: names of the classes that each text may be answered with; None: all.
             importance: names of importances, built-in ones, an installed package's, or those that the run has settings for
                 (`importances=[…]`); None: the run's own list, `gradient` and `leave_one_out` where it has none, and those
@@ -127,7 +128,9 @@ class TrainedRun:
         batch, outputs = self.outputs(texts, questions, candidates)
         probability = probabilities(outputs.logits, self.classifier.task)
         readout = self.classifier.readout(batch, outputs)
-        subject = self._subject(texts, batch, outputs, readout, importance)
+        seconds = [None] * len(texts) if questions is None else questions
+        tokens = [self.pipeline.tokens(text, second) for text, second in zip(texts, seconds, strict=True)]
+        subject = self._subject(texts, tokens, batch, outputs, readout, importance)
         measured = {name: one.shown(subject) for name, one in subject.importances.items() if name != "attention"}
         flips = self._flips(readout)
         rows = []
@@ -141,7 +144,7 @@ class TrainedRun:
             if self.classifier.task is Task.MULTI_LABEL:
                 row["prediction"] = [name for name, p in by_name.items() if p > 0.5]
             row["probability"] = by_name
-            row |= {"tokens": self.pipeline.tokens(text), "attention": outputs.attention[number][content].tolist()}
+            row |= {"tokens": tokens[number], "attention": outputs.attention[number][content].tolist()}
             row |= {name: values[number][content].tolist() for name, values in measured.items()}
             row |= flips[number]
             if outputs.word_attention is not None:
@@ -174,6 +177,7 @@ class TrainedRun:
     def _subject(
         self,
         texts: Sequence[str | Sequence[str]],
+        tokens: Sequence[Sequence[str]],
         batch: Batch,
         outputs: Outputs,
         readout: Readout,
@@ -201,7 +205,7 @@ class TrainedRun:
         for name, one in list(chosen.items()):
             try:
                 one.refuse(self.classifier)
-                one.prepare_texts(texts, [self.pipeline.tokens(text) for text in texts])
+                one.prepare_texts(texts, tokens)
             except UserError:
                 if names is not None:
                     raise

@@ -101,7 +101,7 @@ def classifier(family: str = "bert", labels: tuple[str, ...] = ("negative", "pos
     ).eval()  # fmt: skip
 
 
-def batch_of(model, texts=TEXTS, questions=None):
+def batch_of(model, texts=TEXTS, questions=None, attend_to="both"):
     """Texts as this model reads them."""
     from attnprobe.data.pipeline import TextPipeline
     from attnprobe.data.text import TextRules
@@ -109,6 +109,6 @@ def batch_of(model, texts=TEXTS, questions=None):
 
     pipeline = TextPipeline(
         TextRules(tokenizer="whitespace", token_rules=()), Vocabulary(WORDS), [str(n) for n in range(model.classes)],
-        question=questions is not None, pieces=model.reader,
+        attend_to=None if questions is None else attend_to, pieces=model.reader,
     )  # fmt: skip
     return pipeline.batch_of(texts, questions)

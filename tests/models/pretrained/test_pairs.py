@@ -1,0 +1,124 @@
+"""Classifiers that read two texts as a pair, against `transformers` alone."""
+
+import csv
+
+import pytest
+import torch
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.columns import Columns
+from attnprobe.data.pieces import PieceReader
+from attnprobe.importance.word_swaps import Swapper
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.load import load_run
+from attnprobe.runs.run import run
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, tokenizer
+from tests.models.pretrained.prompts import prompted
+from tests.runs import composed
+
+transformers = pytest.importorskip("transformers")
+SECOND = ["dull people", "the music was fine and the story long", "a film of people"]
+ATTENDED = {"both": (0, 1), "first": (0,), "second": (1,)}
+
+
+@pytest.mark.parametrize("attend_to", ATTENDED)
+def test_prediction_and_attention_are_the_librarys_own(attend_to):
+    model = classifier("bert")
+    batch = batch_of(model, TEXTS, SECOND, attend_to)
+    model.prepare(batch)
+    with torch.no_grad():
+        outputs = model(batch)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(
+        checkpoint("bert"), attn_implementation="eager"
+    )
+    read = transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
+    for row, pair in enumerate(zip(TEXTS, SECOND, strict=True)):
+        asked = read(*pair, return_tensors="pt")
+        with torch.no_grad():
+            own = network(**asked, output_attentions=True)
+        torch.testing.assert_close(outputs.logits[row], own.logits[0], atol=1e-5, rtol=0)
+        mean = own.attentions[-1][0, :, 0].mean(0)
+        word, text = asked.word_ids(0), asked.sequence_ids(0)
+        mass = [
+            float(sum(mean[place] for place in range(len(word)) if (text[place], word[place]) == (number, at)))
+            for number in ATTENDED[attend_to]
+            for at in range(len(pair[number].split()))
+        ]
+        content = batch.content[row]
+        torch.testing.assert_close(outputs.attention[row][content], torch.tensor(mass) / sum(mass), atol=1e-5, rtol=0)
+        assert abs(float(outputs.off_text[row]) - (1 - sum(mass))) < 1e-5
+        lengths = [len(pair[number].split()) for number in ATTENDED[attend_to]]
+        expected = [number for number, count in zip(ATTENDED[attend_to], lengths, strict=True) for _ in range(count)]
+        assert batch.segment[row][content].tolist() == expected
+
+
+def test_the_longer_text_is_cut_and_what_is_cut_is_counted():
+    reader = PieceReader(tokenizer(), 12)
+    first, second = ["the", "film", "was", "fine"], ["a", "long", "and", "dull", "story", "of", "people", "unable"]
+    segment = torch.tensor([0] * 4 + [1] * 8).numpy()
+    (found,) = reader.read([[*first, *second]], None, [segment])
+    assert found.kept.tolist() == [True] * 9 + [False] * 3
+    assert found.cut == 3
+    (found,) = reader.read([[*second, *first]], None, [1 - segment[::-1].copy()])
+    assert found.kept.tolist() == [True] * 5 + [False] * 3 + [True] * 4
+    assert found.cut == 3
+
+
+def test_a_prompt_has_a_place_for_either_text():
+    prompt = "Story: {text2}\nReview: {text}\nSentiment:"
+    model = prompted("gpt2", prompt=prompt)
+    batch = batch_of(model, ["the film was fine {text2}"], ["people"])
+    string = "Story: people\nReview: the film was fine {text2}\nSentiment:"
+    assert batch.pieces[0].tolist() == model.reader.tokenizer(string).input_ids
+    spelled = dict.fromkeys(range(-1, 7), "")
+    for piece, word in zip(batch.pieces[0].tolist(), batch.piece_word[0].tolist(), strict=True):
+        spelled[word] += model.reader.tokenizer.decode([piece])
+    assert [spelled[number].strip() for number in range(1, 7)] == ["the", "film", "was", "fine", "{text2}", "people"]
+    with pytest.raises(UserError, match=r"expected data.text2"):
+        batch_of(model, ["fine"])
+    with pytest.raises(UserError, match=r"as data.text2 gives a second text"):
+        batch_of(prompted("gpt2"), ["fine"], ["dull"])
+
+
+def test_words_change_places_within_their_text_of_a_pair():
+    model = classifier("bert")
+    batch = batch_of(model, ["the film was fine", "a story of music"], ["dull people", "able to see the film"])
+    text, donors = batch.rows(torch.tensor([0])), batch.rows(torch.tensor([1]))
+    taken = torch.ones(1, 6, dtype=torch.bool)
+    swapped = Swapper(model, model.task, text, donors).swapped(taken, torch.tensor([0]))
+    names = model.reader.tokenizer.convert_ids_to_tokens(swapped.pieces[0])
+    # the first half of each text from the donor's start, the second from its end, and of the same text
+    assert names == ["[CLS]", "a", "story", "of", "music", "[SEP]", "able", "film", "[SEP]"]
+
+
+def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
+    path = tmp_path / "pairs.csv"
+    with path.open("w", newline="") as file:
+        rows = [(" ".join(WORDS[n % 6 : n % 6 + 3 + n % 4]), " ".join(WORDS[n % 9 : n % 9 + 2 + n % 3]), "np"[n % 2])
+                for n in range(60)]  # fmt: skip
+        csv.writer(file).writerows([("premise", "hypothesis", "label"), *rows])
+    asked = ["model=pretrained", f"model.path={checkpoint('bert', ('n', 'p'))}", "training=none", "data=files",
+             f"data.path={path}", "data.text=premise", f"output={tmp_path}", "trainer.accelerator=cpu", "figures=false",
+             "probe=[permutation,leave_one_out,swaps]"]  # fmt: skip
+    with pytest.raises(UserError, match=r"data.question=null data.text2=hypothesis"):
+        run(composed(*asked, "data.question=hypothesis"))
+    directory = run(composed(*asked, "data.text2=hypothesis"))
+    assert set(read_results(directory)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
+    examples, pairs = read_examples(directory), {" ".join(row[:2]) for row in rows}
+    assert all(" ".join(tokens) in pairs for tokens in examples["tokens"])
+
+    loaded = load_run(directory)
+    explained = loaded.explain(["the film was"], ["was fine"])
+    assert explained["tokens"][0] == ["the", "film", "was", "was", "fine"]
+    assert len(explained["attention"][0]) == 5
+    with pytest.raises(UserError, match=r"expected questions=\[…\], a list of 1"):
+        loaded.explain(["the film was"])
+    assert RunDirectory(directory).manifest()["counts"]["train"]["dropped"]["text2 is empty"] == 0
+
+
+def test_a_second_text_and_a_question_exclude_each_other():
+    with pytest.raises(UserError, match=r"data.text2=b and data.question=c exclude each other"):
+        Columns(text2="b", question="c")
+    with pytest.raises(UserError, match=r"data.attend_to=first or second"):
+        Columns(text2="b", rationale="r", rationale_kind="characters")
