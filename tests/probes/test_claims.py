@@ -74,6 +74,9 @@ CASES = {
     },
     ("swaps", "weights_move_the_prediction"): lambda x: {"equal_weights_distance": 0.01 + x},
     ("swaps", "top_word_is_strongest"): lambda x: {"top_word_effect": 0.5 + x},
+    **{("readouts", f"{kind}_by_weight_tell_more"): lambda x, kind=kind: {
+        f"readout_{kind}_attention": 0.51 + x, f"readout_{kind}_equal": 0.5 + 0 * x, "readout_weight": 1 + 0 * x,
+    } for kind in ("states", "words")},
     ("plausibility", "top_token_in_rationale"): beyond_chance("top_in_rationale_attention"),
     ("plausibility", "mass_on_rationale"): beyond_chance("mass_in_rationale_attention"),
     ("plausibility", "gradient_is_more_plausible"): shares("top_in_rationale_gradient", "top_in_rationale_attention"),

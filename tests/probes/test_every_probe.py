@@ -42,8 +42,8 @@ PROBES = {
     "subsets": ({"importances": ["attention", "gradient_input"], "most_words": 7}, 1e-10),
     "words": ({}, 1e-10),
 }
-"""Settings, and how near to each other the numbers are. Those of `teacher` are its own; `novelty`, `sites` and `swaps` need a
-run."""
+"""Settings, and how near to each other the numbers are. Those of `teacher` are its own; `novelty`, `readouts`, `sites` and
+`swaps` need a run."""
 
 
 def marked(padding=0):
@@ -89,7 +89,7 @@ def test_batch_and_padding_change_no_number(name):
 
 
 def test_every_probe_is_tried():
-    assert set(built_in.probes()) == {*PROBES, "teacher", "novelty", "sites", "swaps"}
+    assert set(built_in.probes()) == {*PROBES, "teacher", "novelty", "readouts", "sites", "swaps"}
 
 
 @pytest.mark.parametrize(
