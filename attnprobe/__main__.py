@@ -140,6 +140,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
             print(line)
     for line in answer_lines(findings_of(read), read.quality):
         print(line)
+    if read.attention_on:
+        print(visible(f"attention: {read.attention_on}"))
     # a path on a line of its own, unbroken, to be copied
     print(
         visible(f"results: {directory}"),

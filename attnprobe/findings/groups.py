@@ -19,6 +19,8 @@ DOT = " · "
 EXAMINED = "test"
 """The split of a run without probes."""
 MOST_DIFFERENCES = 3
+MOSTLY = 0.5
+"""Share of the attention from which a reader is told where it is."""
 OF_THE_SEED = ("seed", "teacher")
 """Settings that differ between the seeds of one model: each seed has its own teacher."""
 
@@ -57,6 +59,27 @@ class Run:
     def warning(self) -> str:
         """What a reader must know of its classifier before any verdict; mostly empty."""
         return "" if self.quality is None else self.quality.warning
+
+    @property
+    def attention_on(self) -> str:
+        """Where the rows behind the attention have their weight, where that must be known before a heat map is read: of a
+        pair, or if most is on no word of the text, or most of the rest on its first word; mostly empty."""
+        told = self.manifest.get("attention_on", {})
+        shares = (
+            {name: value for name, value in told.items() if isinstance(value, float)} if isinstance(told, dict) else {}
+        )
+        special, on_words = shares.get("special_mass", 0.0), 1 - shares.get("special_mass", 0.0)
+        said = []
+        if special >= MOSTLY:
+            said.append(
+                f"on average {special:.0%} of the attention is on no word of the text ({shares.get('start_mass', 0.0):.0%} "
+                f"on the first piece that the model reads): the weights that are shown share out the rest"
+            )
+        if on_words > 0 and (first := shares.get("first_word_mass", 0.0) / on_words) >= MOSTLY:
+            said.append(f"{first:.0%} of what is on words is on the first one, which may take it whatever it is")
+        if on_words > 0 and "second_mass" in shares:
+            said.append(f"{shares['second_mass'] / on_words:.0%} of what is on words is on the second text of the pair")
+        return "; ".join(said)
 
 
 @dataclass(frozen=True)

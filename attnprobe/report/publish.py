@@ -48,6 +48,8 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
         for note in reading.notes:
             console.print(safe(note))
     print(*([visible(reading.answer)] if reading.answer else answer_lines(own, runs[0].quality)), sep="\n")
+    if runs[0].attention_on:
+        print(visible(f"attention: {runs[0].attention_on}"))
     # one path per line, unbroken, to be copied
     print(visible(f"page: {page}"), visible(f"study: {directory}"), sep="\n")
     if not verbose:

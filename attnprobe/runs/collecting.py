@@ -21,6 +21,9 @@ from attnprobe.probes.base import positions
 from attnprobe.results.files import write_groups
 from attnprobe.results.table import Column
 
+MASSES = ("special_mass", "start_mass", "first_word_mass", "second_mass")
+"""Shares of the site's rows: on no word of the text (special tokens, a prompt, a text that is not attended to), on the first
+piece that the model reads, on the text's first word, and on the words of a pair's second text."""
 EXAMPLES = 1024
 """Rows of the examples' file that are put together at a time."""
 
@@ -34,6 +37,7 @@ class PredictionCollector(Callback):
         self.loader = loader
         self.multi_label = False
         self.spell: Callable[[list[int]], list[str]] | None = None
+        self.shares: dict[str, float] = {}
 
     def on_test_batch_end(
         self,
@@ -71,7 +75,7 @@ class PredictionCollector(Callback):
         self.add("probability", batch, probability, classes)
         self.add("attention", batch, forward.attention, positions(forward.content).cpu().numpy())
         if forward.off_text is not None:
-            self.add("special_mass", batch, forward.off_text, None)
+            self.add_mass("special_mass", batch, forward.off_text)
         if forward.piece_attention is not None:
             self.add_pieces(pl_module, batch, forward.piece_attention)
         if forward.word_attention is not None:
@@ -87,6 +91,11 @@ class PredictionCollector(Callback):
         keep = ~np.isnan(at)
         self.columns[name].add(batch.example_id.cpu().numpy(), keep.sum(1), numbers[keep], at[keep])
 
+    def add_mass(self, name: str, batch: Batch, values: Tensor) -> None:
+        """Take in a share of each text's rows."""
+        self.add(name, batch, values, None)
+        self.shares[name] = self.shares.get(name, 0.0) + float(values.detach().double().sum())
+
     def add_pieces(self, model: TrainedModel, batch: Batch, attention: Tensor) -> None:
         """Take in the pieces of every text, the word that each belongs to, counted from 0 (−1: none of the text), and what
         is given to it."""
@@ -96,6 +105,13 @@ class PredictionCollector(Callback):
         self.spell = model.reader.tokenizer.convert_ids_to_tokens
         step = positions(batch.piece_word != -2).cpu().numpy()
         word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is not a word
+        self.add_mass("start_mass", batch, attention[:, 0])
+        self.add_mass("first_word_mass", batch, (attention * (batch.piece_word == 1)).sum(-1))
+        if batch.segment is not None and batch.question is None:  # both texts of a pair
+            second = (batch.segment == 1).gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word > 0)
+            self.add_mass("second_mass", batch, (attention * second).sum(-1))
+            first = (batch.segment == 0).sum(-1)
+            self.add("first_words", batch, first, None)
         for name, values in (("pieces", batch.pieces), ("piece_word", word), ("piece_attention", attention)):
             self.add(name, batch, values, step)
 
@@ -109,6 +125,7 @@ class PredictionCollector(Callback):
         tokenizer writes them, `piece_word` and `piece_attention`.
         """
         schema = self.schema(part)
+        self.shares = {name: round(total / max(1, len(part)), 4) for name, total in self.shares.items()}
         write_groups(schema, self.tables(part, schema), path)
         self.columns.clear()
 
@@ -123,7 +140,8 @@ class PredictionCollector(Callback):
             "probability": pa.list_(pa.float64()),
             "attention": weights,
         }
-        types |= {"special_mass": pa.float64()} if "special_mass" in self.columns else {}
+        types |= {name: pa.float64() for name in MASSES if name in self.columns}
+        types |= {"first_words": pa.int64()} if "first_words" in self.columns else {}
         types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
         types["tokens"] = words
         if self.spell is not None:
@@ -143,8 +161,8 @@ class PredictionCollector(Callback):
             columns: dict[str, list[Any]] = {"example_id": ids, **lists}
             if not self.multi_label:
                 columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
-            if "special_mass" in lists:
-                columns["special_mass"] = [float(value) for (value,) in lists["special_mass"]]
+            for name in (name for name in (*MASSES, "first_words") if name in lists):
+                columns[name] = [float(value) for (value,) in lists[name]]
             if self.spell is not None:
                 columns["pieces"] = [self.spell(row.astype(int).tolist()) for row in lists["pieces"]]
             columns["tokens"] = [part.tokens(number) for number in ids]

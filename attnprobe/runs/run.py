@@ -193,6 +193,7 @@ def carry_out(
         "tables": tables,
         "halved_batches": classifier.halving.count,
         "model_facts": classifier.facts,
+        "attention_on": predictions.shares,
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "seconds": {"until_trained": round(trained_at - started, 1), "total": round(time.time() - started, 1)},

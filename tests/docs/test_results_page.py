@@ -159,6 +159,15 @@ def test_the_page_lists_the_columns_of_the_examples(directory):
     columns = {name for cells in lines_of(section("## `examples/<split>.parquet`")) for name in names(cells[0])}
     for split in ("train", "validation", "test"):
         table = read_examples(directory, split=split)
-        of_pieces = {"special_mass", "pieces", "piece_word", "piece_attention"}
+        of_pieces = {
+            "special_mass",
+            "start_mass",
+            "first_word_mass",
+            "second_mass",
+            "first_words",
+            "pieces",
+            "piece_word",
+            "piece_attention",
+        }
         assert columns - {"words", "word_attention"} - of_pieces == set(table.columns)
         assert len(table["attention"][0]) == len(table["tokens"][0])

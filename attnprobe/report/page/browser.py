@@ -66,9 +66,16 @@ OWN_COLUMNS = (
     Column("max_attention", "largest attention weight"),
     Column("margin", "margin of the prediction"),
     Column("length", "positions", digits=0),
-    Column("special_mass", "share of the attention on no word of the text"),
 )
 """The numbers of the examples' table."""
+OF_PIECES = (
+    Column("special_mass", "share of the attention on no word of the text"),
+    Column("start_mass", "on the first piece that the model reads"),
+    Column("first_word_mass", "on the first word of the text"),
+    Column("second_mass", "on the second text of the pair"),
+    Column("first_words", "words of the first text", digits=0),
+)
+"""Those of a model that reads pieces."""
 
 
 class Block(NamedTuple):
@@ -302,9 +309,9 @@ def columns_of(run: Run, table: pa.Table) -> list[Source]:
     """The numbers that are shown with each example: first those that the list can be sorted by, leading ones before all."""
     # with several labels at once no class is ahead of another
     absent = {"margin"} if is_list(table["label"].type) else set()
-    absent |= {"special_mass"}.difference(table.column_names)
+    absent |= {one.metric for one in OF_PIECES}.difference(table.column_names)
     columns = [Source(probe, one) for probe, one in columns_in(run.numbers)]
-    columns += [Source(None, one) for one in OWN_COLUMNS if one.metric not in absent]
+    columns += [Source(None, one) for one in (*OWN_COLUMNS, *OF_PIECES) if one.metric not in absent]
     return sorted(columns, key=lambda source: (not source.shown.sorts, not source.shown.leads))
 
 

@@ -286,7 +286,7 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
         "good": "" if run.quality is None else run.quality.in_short,
         "quality": "" if run.quality is None else run.quality.in_words,
         "warnings": [
-            *filter(None, [run.warning]),
+            *filter(None, [run.warning, run.attention_on]),
             *(str(check["sentence"]) for check in checks if check["warns"]),
         ],
     }

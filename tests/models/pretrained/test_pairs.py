@@ -2,14 +2,15 @@
 
 import csv
 
+import numpy as np
 import pytest
 import torch
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.columns import Columns
 from attnprobe.data.pieces import PieceReader
+from attnprobe.findings.groups import read_run
 from attnprobe.importance.word_swaps import Swapper
-from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
@@ -107,6 +108,16 @@ def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
     assert set(read_results(directory)["probe"]) >= {"permutation", "leave_one_out", "swaps"}
     examples, pairs = read_examples(directory), {" ".join(row[:2]) for row in rows}
     assert all(" ".join(tokens) in pairs for tokens in examples["tokens"])
+    on_first = [sum(row[:count]) for row, count in zip(examples["attention"], examples["first_words"], strict=True)]
+    expected = (1 - np.array(on_first)) * (1 - examples["special_mass"])
+    np.testing.assert_allclose(examples["second_mass"], expected, atol=1e-5)
+    assert {" ".join(row[:count]) for row, count in zip(examples["tokens"], examples["first_words"], strict=True)} <= {
+        row[0] for row in rows
+    }
+    told = read_run(directory)
+    share = examples["second_mass"].mean() / (1 - examples["special_mass"].mean())
+    assert f"{share:.0%} of what is on words is on the second text" in told.attention_on
+    assert abs(told.manifest["attention_on"]["start_mass"] - examples["start_mass"].mean()) < 1e-3
 
     loaded = load_run(directory)
     explained = loaded.explain(["the film was"], ["was fine"])
@@ -114,7 +125,6 @@ def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
     assert len(explained["attention"][0]) == 5
     with pytest.raises(UserError, match=r"expected questions=\[…\], a list of 1"):
         loaded.explain(["the film was"])
-    assert RunDirectory(directory).manifest()["counts"]["train"]["dropped"]["text2 is empty"] == 0
 
 
 def test_a_second_text_and_a_question_exclude_each_other():

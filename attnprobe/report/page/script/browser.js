@@ -241,6 +241,11 @@ function factsOf(examples, row) {
   ];
   const question = examples.question(row);
   if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Question: "), visible(question)));
+  const from = examples.columns.first_words?.[row];
+  if (from !== undefined && index.words) {
+    const second = examples.words(row).slice(from).map(visible).join(" ");
+    parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Second text, from: "), second));
+  }
   const candidates = examples.columns.candidates?.[row];
   if (candidates && index.words) {
     parts.push(element("p", { className: "asked" }, element("b", {}, "Candidates: "), candidates.map(visible).join(", ")));
