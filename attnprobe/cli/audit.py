@@ -39,7 +39,7 @@ def audit_parser() -> argparse.ArgumentParser:
         "Hugging Face's transformers, examined as it is: its folder, or OWNER/NAME on the hub",
     )
     made.add_argument("--language", metavar="CODE", help="of the texts: en (default), de, zh, ja, ar, ...")
-    made.add_argument("--minutes", type=float, metavar="N", help="about what it may take (default: 30)")
+    made.add_argument("--minutes", type=float, metavar="N", help="what it may take, by fewer texts (default: 30)")
     made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")
     made.add_argument(
         "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
@@ -100,7 +100,13 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     overrides = ["+experiment=audit", "data=files", f"data.path={quoted(asked.file)}"]
     overrides += [f"data.text={quoted(asked.text)}", f"data.label={quoted(asked.label)}"]
     if asked.model is not None:
-        overrides += model_of(asked.model, settings)
+        from attnprobe.runs.answers import choices
+
+        if asked.model in choices("model") or not ("/" in asked.model or Path(asked.model).is_dir()):
+            overrides.append(f"model={asked.model}")
+        else:  # a checkpoint
+            trains = any(one.startswith("training=") for one in settings)
+            overrides += ["model=pretrained", f"model.path={quoted(asked.model)}", *["training=none"][trains:]]
     if asked.text2 is not None:
         overrides.append(f"data.text2={quoted(asked.text2)}")
     if asked.language is not None:
@@ -110,13 +116,3 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
     if asked.output is not None:
         overrides.append(f"output={quoted(asked.output)}")
     return [*overrides, *settings]
-
-
-def model_of(name: str, settings: Sequence[str]) -> list[str]:
-    """What `--model` stands for: a choice of conf/model, or a checkpoint, taken as it is unless `settings` train it."""
-    from attnprobe.runs.answers import choices
-
-    if name in choices("model") or not ("/" in name or Path(name).is_dir()):
-        return [f"model={name}"]
-    trains = any(one.startswith("training=") for one in settings)
-    return ["model=pretrained", f"model.path={quoted(name)}", *([] if trains else ["training=none"])]

@@ -19,8 +19,8 @@ from attnprobe.data.rows import OVER_MOST
 Splits = Mapping[str, TextSplit]
 Counts = Mapping[str, Mapping[str, Any]]
 
-TRAINING_ROWS, UNKNOWN_WORDS = "training rows", "unknown words"
-"""Names of checks that do not hold of every model."""
+UNKNOWN_WORDS = "unknown words"
+"""Does not hold of every model."""
 EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty")
 """Why a row has nothing to read, as the counts name it."""
 MOST_NAMES = 8
@@ -115,7 +115,7 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> N
         checks.add("rows", total, f"{total:,} rows: {train:,} to train, {validation:,} to validate, {test:,} to test")
         more = more_rows("train", otherwise="give more rows, or a smaller data.test_share")
         follows = f"a model trained on so few is hardly worth explaining; {more}"
-        checks.add(TRAINING_ROWS, train, f"{train:,} training rows", follows, below=200)
+        checks.add("training rows", train, f"{train:,} training rows", follows, below=200)
     else:
         checks.add("rows", test, f"{test:,} rows to test, none to train")
     more = more_rows("test", otherwise=f"give more rows{', or a larger data.test_share' * trains}")

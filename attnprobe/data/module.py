@@ -123,7 +123,7 @@ class TextDataModule(metaclass=Checked):
             }
             self.counts[split] = words | facts
         self.pipeline = replace(self.pipeline, pieces=reader)
-        self.without_checks(UNKNOWN_WORDS)
+        self.checks = [check for check in self.checks if check.name != UNKNOWN_WORDS]
         self.checks += check_pieces(self.counts, reader.longest)
 
     def take_classes(self, names: Sequence[str], note: str) -> None:
@@ -139,10 +139,6 @@ class TextDataModule(metaclass=Checked):
                 "per class": self.counts[split]["per class"] | dict.fromkeys(more, 0)
             }
         self.notes += (note,) if note else ()
-
-    def without_checks(self, *names: str) -> None:
-        """Leave out what these checks say: it does not hold of this model."""
-        self.checks = [check for check in self.checks if check.name not in names]
 
     def attach_teacher(self, teacher: Teacher) -> None:
         """Put what a teacher says about the examples into every batch.

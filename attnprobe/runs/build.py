@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 
-from attnprobe.data.data_warnings import TRAINING_ROWS
 from attnprobe.data.module import TextDataModule
 from attnprobe.importance.base import Importance, built_in
 from attnprobe.models.classifier import AttentionClassifier
@@ -28,7 +27,7 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
     }
     trains = config["training"]["epochs"] > 0
     classifier: TrainedModel
-    if whole := is_whole(config["model"]):
+    if is_whole(config["model"]):
         named = {} if config["data"].get("labels") is None else {"in_order": True}
         classifier = instantiate(config["model"])(class_names=list(data.classes), trains=trains, **named, **facts)
         data.take_classes(classifier.class_names, classifier.matched)
@@ -37,8 +36,6 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
         classifier.attention.read_training_texts(data)
     if classifier.reader is not None:
         data.read_pieces(classifier.reader)
-    if whole and not trains:
-        data.without_checks(TRAINING_ROWS)
     sample = data.splits["test"].sample()
     classifier.prepare(sample)
     if classifier.recipe is not None:

@@ -1,5 +1,6 @@
 """How long a training, its probes and a page will take, and how much memory: measured on a few texts, said beforehand."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
@@ -38,6 +39,8 @@ PER_PARAMETER = 4
 BATCHES, TIMED, FEW = 5, 16, 4
 """For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that:
 what a batch costs however few texts it has is told from what each text costs."""
+AT_MOST = 15.0
+"""Seconds that the timed groups of test texts may take, about: of slow probes fewer texts are timed."""
 PER_FIGURE = 3.5
 """What a figure of a page costs, in small ones: it is larger, and has claims, tables and texts beside it."""
 
@@ -119,12 +122,14 @@ def training_seconds(model: TrainedModel, batch: Batch, optimizer: Optimizer | N
     return (now(model) - start) / len(batch)
 
 
-def probing_seconds(model: TrainedModel, runner: ProbeRunner, batch: Batch) -> float:
-    """Seconds per example of one test batch under all probes; what they measure is dropped."""
+def probing_seconds(model: TrainedModel, runner: ProbeRunner, batch: Batch, spent: Counter[str] | None = None) -> float:
+    """Seconds per example of one test batch under all probes; what they measure is dropped. `spent` gets each probe's."""
     dropped = ProbeRunner(runner.probes, runner.seed, runner.words, runner.importances, runner.classes)
     start = now(model)
     with torch.no_grad():
         dropped.on_test_batch_end(None, model, {"outputs": model(batch)}, batch, 0)
+    if spent is not None:
+        spent.update(dropped.seconds)
     return (now(model) - start) / len(batch)
 
 
@@ -200,8 +205,10 @@ def measured_costs(config: DictConfig) -> Costs:
         # an epoch ends with a pass over the validation split, and the trained model reads the training texts once more
         training = median(steps[-4:]) * (1 + (data.sizes["validation"] / data.sizes["train"] + 1 / epochs) / 3)
 
+    spent: Counter[str] = Counter()
+
     def together(rows: list[int]) -> float:
-        return len(rows) * probing_seconds(model, runner, test[rows].to(device))
+        return len(rows) * probing_seconds(model, runner, test[rows].to(device), spent)
 
     with examined_precisely(model.eval()):
         probing = seconds_per_text(together, test.words.lengths, int(content["data"]["eval_batch_size"]))
@@ -213,7 +220,8 @@ def measured_costs(config: DictConfig) -> Costs:
             for kind in ("svg", "pdf"):
                 figure.savefig(BytesIO(), format=kind)
         drawing = PER_FIGURE * (perf_counter() - began)
-    return Costs(data.sizes, training, probing, device, each, drawing)
+    shares = {name: seconds / spent.total() for name, seconds in spent.items()}
+    return Costs(data.sizes, training, probing, device, each, drawing, shares)
 
 
 def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.ndarray, " texts"], batch: int) -> float:
@@ -223,8 +231,12 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     middle = groups[len(groups) // 2]
     few = middle[:FEW]
     together(few)  # pays for what is set up once
-    alone, seconds = together(few), [together(rows) for rows in groups]
+    alone = together(few)
+    if (most := int(AT_MOST * len(few) / max(alone, 1e-9) / GROUPS)) < len(middle):
+        groups = groups_of(lengths, max(1, most))
+        middle = groups[len(groups) // 2]
+    seconds = [together(rows) for rows in groups]
     spare = len(middle) - len(few)
-    once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare else 0.0
+    once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare > 0 else 0.0
     per_text = [max(0.0, all_of_it - once) / len(rows) for all_of_it, rows in zip(seconds, groups, strict=True)]
     return sum(per_text) / len(per_text) + once / batch

@@ -190,9 +190,48 @@ def test_rows_are_left_out_until_the_time_suffices():
         kept = rows_within(costs, epochs=8, trainings=6, seconds=60 * minutes)
         sizes = costs.rows | kept
         planned = Costs(sizes, costs.training, costs.probing, "cpu", costs.each).seconds(8, 6)
-        floor = sizes["train"] == 2000 and sizes["test"] == 400
+        floor = sizes["train"] == 2000 and sizes["test"] == 50
+        assert sizes["test"] >= 400 or sizes["train"] == 2000  # one after the other
         assert planned <= 60 * minutes * 1.001 or floor
         assert not kept or planned > 60 * minutes * 0.9  # no more is left out than needed
+
+
+def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_named():
+    costs = Costs({"test": 101}, 0.0, 3.7, "cpu", shares={"faithfulness": 0.75, "skill": 0.22, "permutation": 0.03})
+
+    def planned(minutes):
+        audit = Audit(probes=("permutation", "skill", "faithfulness"), minutes=minutes, epochs=0)
+        return audit.plan(
+            lambda changes: compose(["model=pretrained", "model.path=x", "training=none", *changes]), lambda _: costs
+        )
+
+    assert planned(30).rows == {}
+    assert "of it faithfulness 5 minutes, skill 1 minute" in planned(30).words
+    five = planned(5)
+    assert 75 <= five.rows["test"] <= 300 / 3.7
+    assert five.seconds <= 300
+    assert "study.minutes=" not in five.words.replace("study.minutes=…", "")
+    two = planned(2)
+    assert two.rows == {"test": 50}
+    assert (
+        "more than study.minutes=2, with no fewer than 50 test rows: without faithfulness, probe=[permutation,skill], it"
+        in two.words
+    )
+    assert "would take about 1 minute" in two.words
+
+
+def test_slow_probes_are_timed_on_few_texts():
+    seen = []
+
+    def together(rows):
+        seen.append(len(rows))
+        return 3.7 * len(rows)
+
+    assert seconds_per_text(together, np.arange(101), batch=64) == pytest.approx(3.7)
+    assert sum(seen) <= 12  # 56 of quick ones
+    seen.clear()
+    assert seconds_per_text(lambda rows: together(rows) / 100, np.arange(101), batch=64) == pytest.approx(0.037)
+    assert sum(seen) == 56
 
 
 def test_an_audit_of_one_probe_ends_in_a_verdict_and_a_page(tmp_path, capsys):

@@ -34,10 +34,14 @@ from attnprobe.results.pivot import per_example
 from attnprobe.results.table import read_results
 
 FEWEST = {"train": 2000, "test": 400}
-"""However short the time, no fewer examples than these are taken: fewer would leave every interval too wide to decide."""
+"""No fewer examples than these are taken, if others can be left out: fewer leave many intervals too wide to decide."""
+LEAST = 50
+"""However short the time, no fewer test texts than these are taken: fewer would leave every interval too wide."""
 
 RELIABLE = ("gradient", "leave_one_out")
 """What attention is compared with: asked of the further seeds too, to see whether it agrees with itself."""
+SLOW, LATE = 0.05, 1.05
+"""Share of the time from which on a probe is named; times the minutes from which on a plan is said to be too long."""
 AGAIN = 0.1
 """What these two cost, of all probes: `agreement` takes both again under ten attentions."""
 
@@ -52,7 +56,8 @@ class Audit(Study):
     with uniform attention (is attention needed, is it stable?).
 
     The time that all this takes is estimated first. Where it is more than `minutes`, rows are left out at random, of the
-    test split before the training split, and counted; the plan is kept, so that an interrupted audit goes on with it.
+    test split before the training split, and counted; where the fewest rows take longer still, the plan says so and names
+    the slowest probe. The plan is kept, so that an interrupted audit goes on with it.
 
     Attributes:
         seeds: further seeds, in addition to the command line's.
@@ -104,11 +109,21 @@ class Audit(Study):
         estimate = beside + replace(costs, rows=sizes).seconds(epochs, trainings)
         work = f"{trainings} trainings of {epochs} epochs on {sizes['train']:,} texts" if epochs else "nothing to train"
         probing = f"{len(self.probes)} probes on {sizes['test']:,}"
+        each = {name: share * costs.probing * sizes["test"] for name, share in costs.shares.items()}
+        slow = sorted(each, key=lambda name: -each[name])
+        parts = [f"{name} {duration(each[name])}" for name in slow if each[name] > SLOW * estimate]
         words = f"{work}, {probing}: about {duration(estimate)} on this machine ({costs.device})"
+        words += f", of it {', '.join(parts)}" if parts else ""
         if kept:
             full = duration(beside + costs.seconds(epochs, trainings))
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
             words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
+        if estimate > LATE * self.minutes * 60 and len(slow) > 1:
+            others = ",".join(name for name in self.probes if name != slow[0])
+            words += (
+                f". That is more than study.minutes={self.minutes:g}, with no fewer than {min(LEAST, sizes['test'])} test "
+                f"rows: without {slow[0]}, probe=[{others}], it would take about {duration(estimate - each[slow[0]])}"
+            )
         return Plan(most if kept else {}, words, estimate)
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
@@ -135,24 +150,23 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     {}
     >>> rows_within(costs, epochs=8, trainings=6, seconds=600)
     {'test': 1200}
-    >>> rows_within(costs, epochs=8, trainings=6, seconds=120)
-    {'test': 400, 'train': 2000}
+    >>> rows_within(costs, epochs=8, trainings=6, seconds=150), rows_within(costs, epochs=8, trainings=6, seconds=99)
+    ({'test': 400, 'train': 2291}, {'test': 50, 'train': 2000})
     """
     if costs.seconds(epochs, trainings) <= seconds:
         return {}
     seconds -= costs.beside(trainings)
-    kept = {}
-    trained = costs.rows.get("train", 0)
-    training = trainings * epochs * trained * costs.training
-    test = max(FEWEST["test"], int((seconds - training) / costs.probing)) if costs.probing else costs.rows["test"]
-    if test < costs.rows["test"]:
-        kept["test"] = test
-    left = seconds - min(test, costs.rows["test"]) * costs.probing
-    row = trainings * epochs * costs.training
-    train = max(FEWEST["train"], int(left / row)) if row else trained
-    if train < trained:
-        kept["train"] = train
-    return kept
+    rows = {"test": costs.rows["test"], "train": costs.rows.get("train", 0)}
+    price = {"test": costs.probing, "train": trainings * epochs * costs.training}
+    for split, other, fewest in (
+        ("test", "train", FEWEST["test"]),
+        ("train", "test", FEWEST["train"]),
+        ("test", "train", LEAST),
+    ):
+        if price[split]:
+            left = seconds - rows[other] * price[other]
+            rows[split] = min(rows[split], max(fewest, int(left / price[split])))
+    return {split: count for split, count in rows.items() if count < costs.rows.get(split, 0)}
 
 
 # What to show instead of attention: the most faithful method on these texts, chosen on one half of them and measured on the

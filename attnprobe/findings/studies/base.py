@@ -83,6 +83,7 @@ class Costs:
         device: where it was measured.
         each: seconds that a run takes to read its data and build its model.
         figure: seconds of a figure of a page.
+        shares: of `probing`, by probe.
     """
 
     rows: dict[str, int]
@@ -91,6 +92,7 @@ class Costs:
     device: str
     each: float = 0.0
     figure: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
         """An estimate for a number of trainings, and for how many of them are probed."""
