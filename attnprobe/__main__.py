@@ -31,6 +31,10 @@ RESULTS: list[Path] = []
 """Directories of the studies and runs that this process carried out, for commands that go on with them."""
 
 
+TYPED: dict[str, str] = {}
+"""How a setting begins → how a command that was given options calls it, in what is said of a mistake."""
+
+
 def main() -> None:
     """The command line; a mistake in it is answered with one line, before anything heavy is imported."""
     if "--version" in sys.argv[1:]:  # Hydra would say its own
@@ -61,6 +65,8 @@ def wants_traceback() -> bool:
 
 def stop(message: str) -> None:
     """End with one line and status 2."""
+    for setting, typed in TYPED.items():
+        message = message.replace(setting, typed)
     print(f"attnprobe: {visible(message)}", file=sys.stderr)
     raise SystemExit(2) from None
 

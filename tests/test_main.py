@@ -12,7 +12,15 @@ TABLE = Path(__file__).parent / "data" / "reviews.csv"
 
 
 def test_the_command_line_from_any_folder(tmp_path):
-    command = [sys.executable, "-m", "attnprobe", *SMALL, "+experiment=jain_adversarial", "probe.adversarial.steps=5"]
+    command = [
+        sys.executable,
+        "-m",
+        "attnprobe",
+        *SMALL,
+        "+experiment=jain_adversarial",
+        "probe.adversarial.steps=5",
+        "verbose=true",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "median TVD under permutation" in done.stdout

@@ -22,6 +22,10 @@ FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, 
 and decimal marks are found out and said. Everything else is a setting of attnprobe run, NAME=VALUE."""
 
 
+OPTIONS = {"--text": "data.text", "--label": "data.label", "--language": "data.language", "--minutes": "study.minutes"}
+"""Option → the setting that it stands for."""
+
+
 def audit_parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
     made = Parser(
@@ -58,6 +62,7 @@ def audit(arguments: Sequence[str]) -> None:
     for one in settings:
         if one.startswith("-") or "=" not in one:
             audit_parser().error(f"{one}: expected an option of this command, or a setting NAME=VALUE")
+    given = {one.split("=")[0] for one in settings}
     overrides = overrides_of(asked, settings)
     print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
     if asked.dry_run:
@@ -70,6 +75,9 @@ def audit(arguments: Sequence[str]) -> None:
     from attnprobe import __main__ as hydra_command
 
     sys.argv = ["attnprobe", *overrides]
+    hydra_command.TYPED.update(
+        {f"{setting}=": f"{option} " for option, setting in OPTIONS.items() if setting not in given}
+    )
     hydra_command.main()
     study = hydra_command.RESULTS[-1]
     with answering():

@@ -86,12 +86,11 @@ def show(changes: "Changes", *, every: bool) -> None:
         if sentence:
             print(f"{letter}: {sentence}")
     verdicts = [
-        [one["criterion"], *(f"{one[side]} {number(one[f'{side}_value'])}" for side in ("first", "second")),
-         "changed" if one["first"] != one["second"] else ""]
+        [one["criterion"], *(f"{one[side]} {number(one[f'{side}_value'])}" for side in ("first", "second")), one["change"]]
         for one in changes.verdicts.to_dict("records")
     ]  # fmt: skip
     if verdicts:
-        table("verdicts, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts)
+        table("answers, each with the number that it goes by", ["criterion", "A", "B", ""], verdicts)
     main = ~changes.numbers["probe"].duplicated() | changes.numbers["metric"].isin(MAIN)
     shown = changes.numbers if every else changes.numbers[main]
     table(

@@ -267,8 +267,10 @@ def words(kind: Any) -> str:
         return "a list of any of " + words(item) if get_origin(item) is Literal else "a list of " + _plural(item)
     if origin is dict:
         key, value = get_args(kind)
-        of = f" from any of {words(key)}" if get_origin(key) is Literal else ""
-        return "a mapping such as {key: value}" if value is Any else f"a mapping{of} to {_plural(value)}"
+        if get_origin(key) is not Literal:
+            return "a mapping such as {key: value}" if value is Any else f"a mapping to {_plural(value)}"
+        example = f", such as {{{get_args(key)[0]}: 100}}" if "number" in _plural(value) else ""
+        return f"a mapping from any of {words(key)} to {_plural(value)}{example},"
     if kind in (None, NoneType):
         return "null"
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "another value")

@@ -64,6 +64,12 @@ class Check:
         return asdict(self)
 
 
+HTML = regex.compile(r"<\s?/?\s?(?:p|br|div|span|li|ul|em|strong|h[1-6]|td|tr|script|img)\b[^<]*>", regex.I)
+"""A tag, also where a tokenizer has put spaces into it; one letter alone may be a formula's."""
+MOST_SEARCHED = 2000
+"""Texts that are searched for tags, evenly over the split."""
+
+
 class _Checks(list[Check]):
     def add(
         self,
@@ -136,7 +142,7 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> N
         follows = "always guessing it is right about as often, so that an accuracy says little here"
         checks.add("largest class", share, sentence, follows, from_on=0.9)
     few = RARE_IN_TRAINING if trains else RARE_IN_TEST
-    if len(common) <= size / few:  # of more, answers rather than classes, nearly all are rare
+    if len(common) <= size / few or "question" not in splits[read].columns:  # many answers to questions are rare
         rare = [one for one in common if per_class[one] < few or tested.get(one, 0) < RARE_IN_TEST]
         learnt = {one: f"{per_class[one]} training, " if trains else "" for one in rare}
         named = ", ".join(f"{one!r} ({learnt[one]}{tested.get(one, 0)} test rows)" for one in rare[:MOST_NAMES])
@@ -200,7 +206,7 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
     length = train.words.lengths
     middle = float(np.median(length))
     sentence = (
-        f"the median text has {middle:g} word{'' if middle == 1 else 's'} "
+        f"the median text has {middle:.0f} word{'' if middle == 1 else 's'} "
         f"(shortest {length.min():,}, longest {length.max():,})"
     )
     follows = "too short for attention to choose between words, or not split into words; see data.language"
@@ -217,8 +223,16 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
                 break
 
     share = sum(counts[one]["truncated"] for one in splits) / sum(map(len, splits.values()))
-    sentence = f"{percent(share)} of the texts are cut at data.max_tokens"
+    cut = sum(counts[one]["truncated"] for one in splits)
+    sentence = f"{cut:,} text{'' if cut == 1 else 's'} ({percent(share)}) cut at data.max_tokens"
     checks.add("cut texts", share, sentence, "what decides a label may lie in the rest", from_on=0.05)
+
+    sample = [train.words[row] for row in range(0, len(train.words), max(1, len(train.words) // MOST_SEARCHED))]
+    share = float(
+        np.mean([HTML.search(" ".join(train.spelling[word] for word in text)) is not None for text in sample])
+    )
+    sentence = f"{percent(share)} of the texts hold HTML tags"
+    checks.add("HTML", share, sentence, "they are read as words; data.clean=[html] removes them", from_on=0.05)
 
     if read == "train":
         share = counts["test"]["tokens out of vocabulary"] / max(1, counts["test"]["tokens"])

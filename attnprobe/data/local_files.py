@@ -251,6 +251,8 @@ def find_path(path: str | os.PathLike) -> Path:
         UserError: it is in neither place.
     """
     base = os.environ.get(DATA_DIR)
+    if re.match(r"[a-z]+://", str(path)):
+        raise UserError(f"{path} is a web address: download the file, and give its path")
     try:
         here = Path(path).expanduser()
         for place in [here] if base is None or here.is_absolute() else [here, Path(base) / here]:

@@ -10,12 +10,12 @@ from scipy.spatial.distance import jensenshannon
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
-from attnprobe.evidence.evidence import NOT_TESTED
 from attnprobe.evidence.reading import present
 from attnprobe.evidence.statistics import interval
 from attnprobe.findings.groups import Run, read_runs
 from attnprobe.findings.studies.base import STUDY, read_study
 from attnprobe.findings.table import answer, card, findings_of
+from attnprobe.findings.verdicts import UNASKED
 from attnprobe.plots.heatmap import label_text
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.table import repeats_of
@@ -36,8 +36,8 @@ class Changes:
         numbers: one row per headline number that both have: `probe metric title n first second change low high`; `change`
             = second − first over the texts that both have, with its 95 % interval (paired bootstrap over the texts; NaN
             for numbers of a whole split, which one run cannot give an interval for).
-        verdicts: one row per criterion that either was tested on: `criterion first second`, and the numbers that the verdicts
-            go by: `first_value second_value`.
+        verdicts: one row per criterion that either was tested on: `criterion first second`, the answers, `change` (changed,
+            only in A, only in B, or empty), and the numbers that they go by: `first_value second_value`.
         sentences: what each run's own page says first of its attention.
         examples: one row per text that both have: `example_id text label first second attention`, the classes that were
             predicted, and the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over
@@ -154,13 +154,16 @@ def row(
 def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """What each run's findings say of every criterion that either was tested on, with the number that it goes by."""
     sides = [
-        card(table)[["verdict", "value"]].set_axis([name, f"{name}_value"], axis=1)
+        card(table)[["answer", "value"]].set_axis([name, f"{name}_value"], axis=1)
         for name, table in (("first", first), ("second", second))
     ]
     both = sides[0].join(sides[1], how="outer", sort=False)
-    both = both.fillna({"first": NOT_TESTED, "second": NOT_TESTED})
-    both = both[(both[["first", "second"]] != NOT_TESTED).any(axis=1)]
-    return both.rename_axis("criterion").reset_index()[["criterion", "first", "second", "first_value", "second_value"]]
+    both = both.fillna({"first": UNASKED, "second": UNASKED})
+    there = both[["first", "second"]] != UNASKED
+    changed = np.where(both["first"] == both["second"], "", "changed")
+    both["change"] = np.select([~there["second"], ~there["first"]], ["only in A", "only in B"], changed)
+    both = both[there.any(axis=1)].rename_axis("criterion").reset_index()
+    return both[["criterion", "first", "second", "change", "first_value", "second_value"]]
 
 
 def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str, ...]) -> pd.DataFrame:

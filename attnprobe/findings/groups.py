@@ -135,7 +135,7 @@ def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
         if other is not run:
             raise UserError(
                 f"run {run.run_id} is there twice, in {other.directory} and {run.directory}: the same training. Name one "
-                f"of the two, for example `python -m attnprobe.report {run.directory}`"
+                f"of the two, for example `attnprobe report {run.directory}`"
             )
     return sorted(runs, key=lambda run: (run.data, run.model, run.seed, run.run_id)), skipped
 

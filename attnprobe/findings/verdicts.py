@@ -141,9 +141,9 @@ LEVEL = 0.05
 LINES = {
     ("necessity", "model"): "better than equal weights",
     ("stability", "model"): "same words with another seed",
-    ("agreement", "word"): "agrees with leaving words out",
+    ("agreement", "word"): "agrees with leave-one-out",
     ("exclusivity", "state"): "no other attention would do",
-    ("erasure", "state"): "its top state decides",
+    ("erasure", "state"): "top state decides",
     ("erasure", "word"): "on the words that decide",
     ("transfer", "model"): "of use to another model",
     ("plausibility", "word"): "on the words that people mark",
@@ -163,7 +163,7 @@ TESTED_BY = {
     ("plausibility", "word"): "probe=[plausibility]",
 }
 """The setting that adds the test of each line: the reason of a row that was not tested."""
-NEEDS_MARKS = "data.rationale=COLUMN of marked words"
+NEEDS_MARKS = "data.rationale=COLUMN"
 
 
 MECHANISMS = {

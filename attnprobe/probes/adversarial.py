@@ -386,9 +386,9 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
 
 
 def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """The largest JSD against the largest attention weight, per predicted class (all classes in one panel where there
-    would be too many): every example a point, and a box per bin of the weight (quartiles and median; whiskers from the
-    5th to the 95th percentile).
+    """Each dot is a text. Higher: another attention would do as well. The largest JSD against the largest attention
+    weight, a panel per predicted class where they are few; boxes are quartiles and median, whiskers the 5th and 95th
+    percentiles.
 
     Jain & Wallace's figure 8, with what the gradient adversary found (left boxes) beside the optimum (right ones).
     """
@@ -518,13 +518,12 @@ READING = Reading(
     about=(
         "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's "
         "attention and any other attention whose prediction is the same within a small total variation distance ε. The "
-        "gradient search of the paper is compared with the optimum: exact where there are two classes, else bracketed "
-        "by the farthest attention known and a certified upper bound; the share solved exactly is among the numbers. "
+        "paper's search is compared with the true maximum (two classes) or with bounds; the share solved exactly is among "
+        "the numbers. "
         "Where the decoder is not linear (questions) nothing but the search looks for it, and the bound is that of any "
         "attention at all, whatever it predicts: a tighter one would need linear limits of that decoder, which are not "
-        "computed. Near ln 2, an attention on wholly other words would do as well. The known critique (Wiegreffe & "
-        "Pinter 2019): such an attention exists for one text at a time and no trained model need ever produce it, so "
-        "existence alone is weak evidence; compare it with the spread over seeds."
+        "computed. Near ln 2, an attention on wholly other words would do as well. That such an attention exists "
+        "does not mean that a model would learn it (Wiegreffe & Pinter 2019): compare it with the spread over seeds."
     ),
     claims=CLAIMS,
     maps=(
@@ -533,8 +532,8 @@ READING = Reading(
         HeatMap("optimum_attention", "Farthest attention", "the most distant attention known with the same prediction"),
     ),
     columns=(
-        Column("optimum_jsd", "JSD of the farthest attention", leads=True),
-        Column("found_jsd", "JSD of the found adversary", leads=True),
+        Column("optimum_jsd", "replaceable by another attention", leads=True),
+        Column("found_jsd", "replaceable, as a search found", leads=True),
         Column("upper_bound", "upper bound of the JSD", sorts=False),
         Column("is_exact", "farthest attention is exact", sorts=False, truth=True),
         Column("found_tvd", "TVD of the found adversary", 4, sorts=False),

@@ -339,8 +339,8 @@ READING = Reading(
     ),
     claims=CLAIMS,
     columns=(
-        Column("tau_attention_gradient", "disagreement with the gradient, 1 − τ", one_minus=True),
-        Column("tau_attention_leave_one_out", "disagreement with leave-one-out, 1 − τ", one_minus=True),
+        Column("tau_attention_gradient", "disagrees with the gradient", one_minus=True),
+        Column("tau_attention_leave_one_out", "disagrees with leave-one-out", one_minus=True),
     ),
     headlines=(Headline("attention_evenness", "evenness of the attention (1: uniform)"),),
     closing=_headlines,

@@ -456,20 +456,19 @@ READING = Reading(
     mark="status_",
     title="Erasing in order: how many items until the decision flips?",
     about=(
-        "Items (words, in the hierarchical models sentences) are erased in the order of a ranking, the rest renormalised "
-        "after each, until the decision flips; the number is the share of the items that had to go, 0 to 1, small for a "
-        "ranking that knows what the decision rests on. Beside every ranking is the smallest set that flips the decision "
-        "at all, found exactly; regret is how many items more a ranking needs. Decisions that no set flips are counted "
-        "apart. Flips are coarse, an attended state with half of its weights erased is unlike what the decoder was trained "
-        "on, and with a contextual encoder an item's state also tells of its neighbours."
+        "Words (in the hierarchical models sentences) are removed in the order of a ranking, the rest renormalised after "
+        "each, until the decision changes. The fewer, the better the ranking: the number is the share that had to go, 0 "
+        "to 1. Beside it is the smallest set that flips the decision at all, found exactly; regret is how many words more "
+        "a ranking needs. Decisions that no set flips are counted apart. Caution: a state with half of its weights erased "
+        "is unlike what the decoder was trained on, and with a contextual encoder it also tells of its neighbours."
     ),
     claims=CLAIMS,
     order=60,
     maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
     columns=(
-        Column("removed_count_optimal", "smallest flipping set, positions", 0),
-        Column("removed_count_attention", "erased until the flip, by attention", 0),
-        Column("never_flips", "no set flips it (proved, up to rounding)", sorts=False, truth=True),
+        Column("removed_count_optimal", "fewest words to erase until it flips", 0),
+        Column("removed_count_attention", "words to erase until it flips, by attention", 0),
+        Column("never_flips", "no erasure flips it (proved, up to rounding)", sorts=False, truth=True),
     ),
     headlines=(
         Headline("never_flips", "share that no set flips (proved, up to rounding)"),

@@ -252,10 +252,10 @@ READING = Reading(
     probe="faithfulness",
     title="Faithfulness: does the prediction rest on the words that are called important?",
     about=(
-        "The highest-scored words of each importance are taken out, or all others are, and the fall of the predicted class's "
-        "probability is averaged over several shares of the words: comprehensiveness (high is good) and sufficiency (low is "
-        "good), ERASER's AOPC. How words are taken out decides much of the number, so several ways are compared. "
-        "A text without words is unlike those that the model was trained on, and a fall may say no more than that."
+        "Take out the top words of an importance: how far does the prediction fall (comprehensiveness, high is good)? "
+        "Keep only them: how far then (sufficiency, low is good)? Both are means over several shares of the words, "
+        "ERASER's AOPC. How words are taken out decides much of the number, so several ways are compared. A text without "
+        "words is unlike those that the model was trained on, and a fall may say no more than that."
     ),
     order=62,
     claims=CLAIMS,

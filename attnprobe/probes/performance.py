@@ -7,9 +7,8 @@ READING = Reading(
     order=0,
     title="How well the classifier does",
     about=(
-        "Accuracy (where a text may have several labels: the share of texts with all of them right, and the share of single "
-        "labels that are), macro F1 and area under the ROC curve on the test split, each from 0 to 1 and best at 1. They say "
-        "nothing about attention; they are the context of every other number here. The attention of a classifier that "
+        "Accuracy: the share of texts that the model gets right (of several labels: all of them). Macro F1 and the area "
+        "under the ROC curve are 1 at best too. They say nothing about attention; but the attention of a classifier that "
         "has learnt little explains little, and two models compare only where they do about equally well."
     ),
     headlines=(

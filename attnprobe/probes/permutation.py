@@ -109,12 +109,12 @@ READING = Reading(
     about=(
         "Each text's attention weights are shuffled over its words, many times; the number is the median total variation "
         "distance between the predictions with shuffled and with the model's own weights, 0 (the prediction stays) to 1. "
-        "Near 0, the same prediction follows from attending to other words. Critics object that the states of a recurrent "
-        "encoder hold much of the whole sentence, so that little may change although the weights were learnt for a reason, "
-        "and that an even attention has nothing to shuffle: read it together with the largest weight."
+        "Near 0, the same prediction follows from attending to other words. Caution: in an LSTM "
+        "every state knows the whole sentence, so shuffling may change little even if attention is right. And an even "
+        "attention has nothing to shuffle: see the largest weight."
     ),
     claims=CLAIMS,
-    columns=(Column("median_tvd", "median TVD under permutation"),),
+    columns=(Column("median_tvd", "moved by shuffling the weights"),),
     headlines=(
         Headline("median_tvd", "median TVD under permutation", by_class=True),
         Headline("max_attention", "largest attention weight"),

@@ -308,11 +308,10 @@ READING = Reading(
     mark="flip_top_",
     title="Erasing one weight: does the most attended item matter most?",
     about=(
-        "One attention weight is set to 0, the others are renormalised, and the prediction is compared with the original "
-        "one: its Jensen-Shannon divergence (nats, 0 to ln 2 = 0.69), and whether the decision flips. ΔJS is that of the "
-        "most attended item minus that of a random other one: above 0 the top item matters more. In the hierarchical "
-        "models an item is a sentence, in the flat ones a word. In a long text no single item may matter, whatever the "
-        "attention, and an attended state without one weight is one that the decoder was not trained on."
+        "Set the largest weight to 0 and scale up the others: does the decision change, and how far does the prediction "
+        "move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word minus that of a random one: above 0 the top "
+        "word matters more. In the hierarchical models sentences stand for words. In a long text no single word may "
+        "matter, whatever the attention, and a state without one weight is one that the decoder was not trained on."
     ),
     claims=CLAIMS,
     order=50,
@@ -321,7 +320,7 @@ READING = Reading(
                 "JSD of the prediction, in nats; shaded relative to the largest", relative=True),
         HeatMap("effect_flip", "Flips alone", "1 where erasing this weight alone flips the decision"),
     ),
-    columns=(Column("delta_js_attention", "ΔJS, most attended − random"),),
+    columns=(Column("delta_js_attention", "effect of the top weight beyond a random one"),),
     headlines=(
         Headline("tau_attention_effect", "tau(attention, effect of erasure)"),
         Headline("undefined_erasure", "share with all weight on one item"),

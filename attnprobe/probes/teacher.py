@@ -62,10 +62,9 @@ READING = Reading(
     order=60,
     title="Against the teacher",
     about=(
-        "Every example's prediction and attention compared with those of another run, the teacher: total variation distance "
-        "of the predictions (TVD, 0 to 1) and Jensen-Shannon divergence of the attentions (JSD, nats, 0 to 0.69). Between "
-        "two seeds of one model the JSD is how stable attention is; for an adversary trained to imitate the teacher it "
-        "is how far attention can go while the predictions stay."
+        "How different is the same model trained again, or another one, the teacher? TVD of the predictions, 0 to 1, and "
+        "JSD of the attentions, 0 to 0.69 nats. Between two seeds of one model the JSD is how stable attention is; for an "
+        "adversary trained to imitate the teacher it is how far attention can go while the predictions stay."
     ),
     headlines=(
         Headline("tvd", "TVD of the predictions to the teacher's"),

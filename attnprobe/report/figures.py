@@ -12,14 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attnprobe.evidence.reading import Drawing, Reading, readings
-from attnprobe.findings.groups import DOT, Group, together
+from attnprobe.findings.groups import Group, together
 from attnprobe.plots.style import class_names, paper_style, rendered, save
 from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.writer import OwnFolder
 
-MOST_WITH_TEXTS = 4
-"""The page shows figures with texts for the first run of this many groups; every run's is a PDF."""
 LARGEST = 250_000
 """Bytes of an SVG in the page. A larger one (thousands of points, or texts drawn as outlines) is shown as pixels."""
 PIXELS = 120
@@ -146,14 +144,12 @@ class Picture:
     """A figure in the page.
 
     Attributes:
-        title: which run it is of; empty where it is of all.
         caption: what it shows.
         file: the PDF's name in the report's folder.
         source: the drawing as a `data:` address, which no script can run from; empty where there is only the PDF.
         width, height: in CSS pixels.
     """
 
-    title: str
     caption: str
     file: str
     source: str
@@ -163,8 +159,7 @@ class Picture:
     @property
     def alternative(self) -> str:
         """What a screen reader says instead."""
-        of = f" ({self.title})" if self.title else ""
-        return f"Figure{of}: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
+        return f"Figure: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
 
 
 def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *, words: bool) -> list[Picture]:
@@ -179,22 +174,16 @@ def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *,
     runs = {run.directory: run for group in groups for run in group.runs}
     numbers = together(list(runs.values())).named([class_names(place) for place in runs])
     endings = [f"-{file_name(run.run_id)}" for run in runs.values()]
-    first = {group.runs[0].directory for group in groups[:MOST_WITH_TEXTS]}
-    made = []
-    for drawing, figure, name, place in all_figures(
-        [reading], [*map(RunDirectory, runs)], numbers, endings, words=words
-    ):
-        title, shown = "", True
-        if place is not None:
-            run, shown = runs[place.path], place.path in first
-            title = DOT.join([run.data, run.model, f"seed {run.seed}"])
-        made.append(picture(figure, name, prose(drawing.draw), directory, title, shown=shown))
-    return made
+    return [
+        # what shows texts is for paper: the page's own examples show the same, and more of them
+        picture(figure, name, prose(drawing.draw), directory, shown=place is None)
+        for drawing, figure, name, place in all_figures(
+            [reading], [*map(RunDirectory, runs)], numbers, endings, words=words
+        )
+    ]
 
 
-def picture(
-    figure: Figure, name: str, caption: str, directory: OwnFolder, title: str = "", *, shown: bool = True
-) -> Picture:
+def picture(figure: Figure, name: str, caption: str, directory: OwnFolder, *, shown: bool = True) -> Picture:
     """The figure for the page; its PDF is written. `shown`: False for the PDF alone."""
     source = ""
     if shown:
@@ -204,7 +193,7 @@ def picture(
         source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
     (path,) = save(figure, directory, name, ["pdf"])
     width, height = (round(float(inches) * PIXELS) for inches in figure.get_size_inches())
-    return Picture(title, caption, path.name, source, width, height)
+    return Picture(caption, path.name, source, width, height)
 
 
 def prose(function: object) -> str:

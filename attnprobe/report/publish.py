@@ -51,7 +51,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     if runs[0].attention_on:
         print(visible(f"attention: {runs[0].attention_on}"))
     # one path per line, unbroken, to be copied
-    print(visible(f"page: {page}"), visible(f"study: {directory}"), sep="\n")
+    print(visible(f"page: {page}"))
     if not verbose:
         print("all numbers: the same command with verbose=true")
 

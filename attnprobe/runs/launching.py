@@ -546,7 +546,7 @@ def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
     if failed:
         say("the same command again runs what is missing")
     if len(failed) < len(outcomes):
-        say(f"report: python -m attnprobe.report {output}")
+        say(f"report: attnprobe report {output}")
 
 
 def objective(directory: Path) -> float | None:

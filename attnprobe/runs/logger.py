@@ -1,5 +1,6 @@
 """The logger that a run's settings choose, open as long as the run."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger |
 
         probes = list(settings.config["probe"])
         where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
+        if where["mode"] == "online":  # what wandb's own variable says holds for the setting that nobody made
+            where["mode"] = os.environ.get("WANDB_MODE", "online")
         where["resumed"] = directory.is_trained
         directory.checked(TRACKING)
         run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)

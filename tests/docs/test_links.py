@@ -48,3 +48,10 @@ def test_the_pictures_are_shown_and_small():
     for picture in pictures:
         assert picture in shown, f"{picture.name} is on no page"
         assert picture.stat().st_size < 60_000
+
+
+def test_the_documentation_begins_as_the_readme_does():
+    readme, home = ((place / "README.md").read_text(encoding="utf-8") for place in (ROOT, DOCS))
+    shared = readme.partition("## In Python")[0].replace("](docs/", "](")
+    assert home.startswith(shared)
+    assert len(readme.split()) < 700

@@ -83,7 +83,7 @@ def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
     assert "s: attnprobe: no row of the " in output
     assert "log: runs/logs/1-testbed-average_additive-seed0.log\n" in output
     assert "attnprobe: 1 of 2 jobs failed, first data.min_length=1000: attnprobe: " in output
-    assert "report: python -m attnprobe.report runs\n" in output
+    assert "report: attnprobe report runs\n" in output
     assert "Traceback" not in output
     # by jobs as well: a process of its own has its own threads and libraries, and so its own last digits
     (tmp_path / "undisturbed").mkdir()

@@ -84,7 +84,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     assert all(criterion in shown for criterion in CRITERIA)
     assert "rows left out (text is null" in shown if shape is with_holes else "every row was used whole" in shown
     page = (directory / "report.html").read_text(encoding="utf-8")
-    assert "Audit of Отзывы_März_1" in page
+    assert "May this attention be read? Отзывы_März_1" in page
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
     base = RunDirectory(directory / content["members"][0]["directory"]).manifest()

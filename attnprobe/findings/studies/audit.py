@@ -17,6 +17,7 @@ from attnprobe.core.settings import Positive, Seed, Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import MEETS, Evidence
 from attnprobe.evidence.reading import facts_of, readings
+from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import (
     Compose,
     Costs,
@@ -130,8 +131,9 @@ class Audit(Study):
         """The examined run; the same with other seeds, and with uniform attention."""
         further = [other for other in self.seeds if other != seed]
         yield [Member("base", seed, (self.examined,))]
-        if not self.epochs:
-            return
+        measured = quality_of(done[0].directory)
+        if not self.epochs or (measured is not None and not measured.better_than_guessing):
+            return  # of a model that may be guessing no other training says more
         base = f"teacher={quoted(str(done[0].directory))}"
         yield [
             *(Member("base", other, (self.repeated, base)) for other in further),
@@ -257,7 +259,7 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
     denied = (
         "" if found.better or not found.looks_better else "words were deleted, and no other way of removing them agrees"
     )
-    claim = replace(CLAIM, statement=f"Show {found.title}: its top words cost the prediction more than attention's")
+    claim = replace(CLAIM, statement=f"Show {found.title}: its top words cost the prediction more")
     add(reading, claim, replace(found.gain, unasked=denied), words)
 
 
@@ -308,7 +310,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     members = Members(directory, content)
     data, model = str(content["data"]), str(content["model"])
     reading = StudyReading(
-        title=f"Audit of {data}, {model}: may this attention be read as an explanation?",
+        title=f"May this attention be read? {data} · {model}",
         about=(
             "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
             "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "

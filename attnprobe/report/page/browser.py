@@ -63,9 +63,9 @@ OWN_MAPS = (
 INNER = "word_attention"
 """The map over the words of a text whose positions are sentences."""
 OWN_COLUMNS = (
-    Column("max_attention", "largest attention weight"),
-    Column("margin", "margin of the prediction"),
-    Column("length", "positions", digits=0),
+    Column("max_attention", "largest weight"),
+    Column("margin", "how sure the model is"),
+    Column("length", "length", digits=0),
 )
 """The numbers of the examples' table."""
 OF_PIECES = (

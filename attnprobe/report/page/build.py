@@ -19,6 +19,7 @@ from attnprobe.evidence.reading import present
 from attnprobe.findings.groups import grouped, read_sound_runs, together
 from attnprobe.findings.studies.base import find_studies
 from attnprobe.findings.table import ACROSS, kept_findings
+from attnprobe.findings.verdicts import LINES
 from attnprobe.plots.style import paper_style
 from attnprobe.report.figures import pictures
 from attnprobe.report.page.browser import MEGABYTES, browse, playgrounds
@@ -66,6 +67,7 @@ def page_text(**parts: Any) -> str:
     environment.globals |= {
         "level_words": {level: f"{level}s" for level in LEVELS},
         "means": MEANS,
+        "says": LINES,
         "answer_means": ANSWERS,
         "marks": MARKS,
         "files": jinja2.filters.do_urlencode(parts["folder"]),
@@ -93,7 +95,7 @@ def with_hidden_shown(value: Any) -> Any:
     return "\n".join(map(visible, value.split("\n"))) if type(value) is str else value
 
 
-TITLE = "May this attention be read as an explanation?"
+TITLE = "May this attention be read?"
 
 
 @answering_disk()

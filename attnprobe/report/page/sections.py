@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.core.metrics import Scale
+from attnprobe.core.sanitise import percent
 from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group, Run
@@ -170,6 +171,7 @@ def capital(text: str) -> str:
 
 FILTERS: dict[str, Callable[..., str]] = {
     "in_a_word": in_a_word,
+    "plain": lambda value: f"{value:,.0f}" if value == round(value) else number(value, 2),
     "brief": lambda value: number(value, 2),
     "number": number,
     "capital": capital,
@@ -283,7 +285,7 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
         **card,
         "model": model_in_words(run),
         "data": data_in_words(run),
-        "good": "" if run.quality is None else run.quality.in_short,
+        "good": "" if run.quality is None else f": right on {percent(run.quality.accuracy)}",
         "quality": "" if run.quality is None else run.quality.in_words,
         "warnings": [
             *filter(None, [run.warning, run.attention_on]),

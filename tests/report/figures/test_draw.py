@@ -245,11 +245,11 @@ def test_a_figure_of_the_page_is_an_image_that_no_script_runs_from_and_a_pdf(mon
     monkeypatch.setattr(draw, "LARGEST", largest)
     figure = new_figure(2, 1)
     figure.subplots().set_title("<script>")
-    made = draw.picture(figure, "one", "What was lost. More.", tmp_path, "sst · lstm")
+    made = draw.picture(figure, "one", "What was lost. More.", tmp_path)
     start, _, content = made.source.partition(";base64,")
     assert start == f"data:image/{kind}"
     assert (b"<svg" if kind == "svg+xml" else b"PNG") in base64.b64decode(content)
-    assert made.alternative == "Figure (sst · lstm): What was lost. The table beside it has its numbers."
+    assert made.alternative == "Figure: What was lost. The table beside it has its numbers."
     assert (made.width, made.height) == (240, 120)
     assert (tmp_path / made.file).read_bytes()[:5] == b"%PDF-"
     assert draw.picture(figure, "two", "", tmp_path, shown=False).source == ""

@@ -211,7 +211,7 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
     for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
                  "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
         assert part in text
-    assert re.search(r"<h4>Necessity</h4> <span class=\"badge yes\" title=", text)
+    assert re.search(r"<summary><span class=\"badge yes\"[^\n]*\n<h4>Necessity:", text)
     assert (tmp_path / "report_files/study1-needed.pdf").is_file()
 
 
@@ -238,7 +238,7 @@ def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, mon
     cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
     necessity = {
         re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(
-            r'<h4>Necessity</h4> <span class="badge (\w+)" title="[A-Z]', card
+            r'<summary><span class="badge (\w+)"[^\n]*\n<h4>Necessity:', card
         )[1]
         for card in cards
     }

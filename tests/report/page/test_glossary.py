@@ -1,4 +1,4 @@
-"""The page's words explained: each once, where it is used, and as the README does."""
+"""The page's words explained: each once, where it is used, and as the documentation does."""
 
 import re
 from pathlib import Path
@@ -46,10 +46,10 @@ def test_what_is_not_tested_names_the_probe_whose_claim_decides_it():
     assert {line: deciding.get(line) for line in single} == single
 
 
-def test_the_readme_says_the_same_of_every_criterion():
-    readme = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
+def test_the_documentation_says_the_same_of_every_criterion():
+    page = Path(__file__).parents[3].joinpath("docs", "tests.md").read_text(encoding="utf-8")
     for (criterion, level), (met, not_met) in MEANS.items():
-        assert f"| {criterion} ({level}) | {CRITERIA[criterion]} | {met} | {not_met} |" in readme
+        assert f"| {criterion} ({level}) | {CRITERIA[criterion]} | {met} | {not_met} |" in page
 
 
 @pytest.mark.usefixtures("no_pictures")

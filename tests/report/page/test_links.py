@@ -60,7 +60,7 @@ def test_the_listed_rows_can_be_saved(visit, made, tmp_path):
     jsd = table[table["metric"] == "optimum_jsd"].set_index("example_id")["value"]
     expected = examples[examples["label"] == 1].set_index("example_id")
     assert set(saved.index) == set(expected.index)
-    assert list(saved.index[:20]) == listed(driver)
+    assert list(saved.index[:10]) == listed(driver)
     np.testing.assert_allclose(saved["adversarial-optimum_jsd"], jsd.loc[saved.index], atol=1e-6)
     texts = expected["tokens"].map(" ".join).loc[saved.index]
     # what a spreadsheet would take for a formula is text

@@ -161,7 +161,7 @@ def test_a_text_that_nothing_flips_says_so_and_words_may_be_left_out(visit, made
     driver = visit(page)
     until(driver, "return !document.getElementById('play').hidden")
     button = driver.execute_script("const b = document.getElementById('play-flip'); return [b.disabled, b.textContent]")
-    assert button == [True, "No erasure flips this decision"]
+    assert button == [True, "No erasure flips it"]
     words = driver.execute_script("return [...document.querySelectorAll('#play-words button')].map(b => b.textContent)")
     assert words == [f"position {place + 1}" for place in range(len(row["tokens"]))]
     assert driver.execute_script("return document.getElementById('play-text').textContent").startswith("#0: 1 2 3")

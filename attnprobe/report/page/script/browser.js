@@ -10,7 +10,7 @@ const state = {
   order: [],
   page: 0,
   chosen: -1,
-  hidden: new Set(),
+  hidden: null, // the keys of the maps that are not shown
   site: "",
   pieces: false,
 };
@@ -19,6 +19,9 @@ const state = {
 function mapsNow() {
   return state.examples.run.maps.filter(({ key, site }) => (site ? key === state.site : !state.hidden.has(key)));
 }
+
+const WRONG = "wrong"; // an order of the list
+const SHOWN_MAPS = ["attention", "word_attention", "leave_one_out-leave_one_out"];
 
 // a list of layers, each with its heads; nothing where a run has no maps of single heads
 function sitePicker(maps) {
@@ -43,7 +46,8 @@ function sitePicker(maps) {
 }
 
 function measureNow() {
-  return state.examples.run.measures.find(({ key }) => key === state.sort);
+  const { measures } = state.examples.run;
+  return measures.find(({ key }) => key === state.sort) ?? measures.find(({ sorts }) => sorts);
 }
 
 function option(value, text) {
@@ -63,8 +67,10 @@ async function openRun(number_, wanted) {
   const classes = () => [option("", "any"), ...run.classes.map((name, i) => option(String(i), name))];
   fill($("browser-label"), classes());
   fill($("browser-prediction"), classes());
-  fill($("browser-sort"), run.measures.filter(({ sorts }) => sorts).map(({ key, title }) => option(key, title)));
+  fill($("browser-sort"), [...run.measures.filter(({ sorts }) => sorts).map(({ key, title }) => option(key, `${title}, most first`)), option(WRONG, "wrong predictions first")]);
   state.sort = $("browser-sort").value;
+  // at first the model's own and, where it was measured, what would happen without each word
+  state.hidden ??= new Set(index.runs.flatMap((one) => one.maps.map(({ key }) => key)).filter((key) => !SHOWN_MAPS.includes(key)));
   const maps = $("browser-maps-shown");
   maps.replaceChildren(element("legend", {}, "Heat maps"));
   for (const { key, title, site } of run.maps) {
@@ -99,10 +105,11 @@ function choose() {
     if (right && examples.isRight(row) !== (right === "right")) continue;
     if (found(row)) order.push(row);
   }
-  const values = state.byNumber ? examples.columns.example_id : examples.columns[state.sort];
+  const measured = (row) => (state.sort === WRONG ? Number(!examples.isRight(row)) : examples.columns[state.sort][row]);
+  const value = (row) => (state.byNumber ? examples.columns.example_id[row] : measured(row));
   const sign = state.down ? -1 : 1;
   order.sort((a, b) => {
-    const [x, y] = [values[a], values[b]];
+    const [x, y] = [value(a), value(b)];
     // undefined numbers come last either way
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b;
     return sign * (x - y) || a - b;
@@ -152,7 +159,7 @@ function listRow(row, measure) {
     element("td", {}, button),
     element("td", {}, text),
     label,
-    element("td", { className: "num" }, number(examples.columns[state.sort][row], measure.digits)),
+    element("td", { className: "num" }, number(examples.columns[measure.key][row], measure.digits)),
   );
   made.dataset.row = row;
   if (row === state.chosen) made.setAttribute("aria-current", "true");

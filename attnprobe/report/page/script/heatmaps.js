@@ -198,6 +198,8 @@ async function start() {
   $("browser").hidden = false;
   await Promise.all([followLink().then((there) => there || openRun(0)), startPlayground()]);
   addEventListener("hashchange", followLink);
+  addEventListener("hashchange", openFolded);
+  openFolded();
 }
 
 start().then(

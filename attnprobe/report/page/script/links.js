@@ -12,6 +12,19 @@ function linked() {
   return run < 0 || !/^\d+$/.test(asked.get("ex") ?? "") ? null : { run, example: Number(asked.get("ex")) };
 }
 
+// a browser may unfold everything for print; on paper only what the reader unfolded is shown
+document.addEventListener("toggle", ({ target }) => target.toggleAttribute("data-open", target.open), true);
+
+// what a link names may be folded away
+function openFolded() {
+  const target = document.getElementById(location.hash.slice(1));
+  if (!target) return;
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  const own = target.querySelector(":scope > details.fold");
+  if (own) own.open = true;
+  target.scrollIntoView();
+}
+
 async function followLink() {
   const found = linked();
   if (!found) return false;

@@ -33,8 +33,10 @@ async function openPlayground(number_) {
   const model = index.playgrounds[number_];
   play.texts = await block(model.block);
   play.model = model;
-  $("play-text").replaceChildren(...play.texts.map(({ example_id: id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 12).map(visible).join(" ")}${words.length > 12 ? " …" : ""}`)));
-  openText(0);
+  $("play-text").replaceChildren(...play.texts.map(({ example_id: id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 6).map(visible).join(" ")}${words.length > 6 ? " …" : ""}`)));
+  // a text that is neither trivial nor a page long
+  const far = ({ words }) => Math.abs(words.length - 14);
+  openText(play.texts.reduce((best, text, i) => (far(text) < far(play.texts[best]) ? i : best), 0));
 }
 
 function openText(number_) {
@@ -58,15 +60,15 @@ function openText(number_) {
   );
   const flip = $("play-flip");
   flip.disabled = text.flips_to < 0;
-  flip.textContent = text.flips_to < 0 ? "No erasure flips this decision" : "Smallest flipping set";
-  $("play-farthest").textContent = text.is_exact ? "Farthest attention, same prediction" : "Farthest known attention, same prediction";
+  flip.textContent = text.flips_to < 0 ? "No erasure flips it" : "Fewest to flip";
+  $("play-farthest").textContent = text.is_exact ? "Farthest, same prediction" : "Farthest known, same prediction";
   restore();
 }
 
 function restore() {
   play.weights = [...play.text.attention];
   play.struck = new Set();
-  showPlay("These are the model’s own weights. Drag one, or choose a word to strike it.");
+  showPlay("Drag a weight, or click a word to strike it.");
 }
 
 // others keep their proportions; where they have none left, the model's, or none at all
@@ -111,7 +113,8 @@ function showPlay(note) {
       bar.style.setProperty("--share", now[k].toFixed(4));
       const value = element("td", { className: "num", textContent: number(now[k], 3) }, bar);
       value.dataset.value = String(now[k]);
-      const row = element("tr", {}, element("th", { scope: "row", textContent: visible(name) }), value, element("td", { className: "num", textContent: number(own[k], 3) }));
+      const row = element("tr", {}, element("th", { scope: "row", textContent: visible(name) }), value);
+      value.title = `${number(own[k], 3)} under the model’s own weights`;
       if (k === largestAt(now)) row.className = "decided";
       return row;
     }),
@@ -123,7 +126,8 @@ function showPlay(note) {
   const within = moved <= model.epsilon + 1e-9 ? `within ε = ${model.epsilon}` : `beyond ε = ${model.epsilon}`;
   const label = visible(model.classes[text.label] ?? String(text.label));
   const said = $("play-said");
-  said.textContent = `${decision}; labelled ${label}. The prediction moved by ${number(moved, 3)} (TVD, ${within}), the attention by ${number(apart, 3)} of at most 0.693 nats (JSD).`;
+  said.textContent = `${decision} (labelled ${label}).${moved > 0 ? ` The prediction moved by ${number(100 * moved, 0)} points.` : ""}`;
+  said.title = `TVD ${number(moved, 3)}, ${within}; the attention moved by ${number(apart, 3)} of at most 0.693 nats (JSD).`;
   Object.assign(said.dataset, { tvd: String(moved), jsd: String(apart) });
   $("play-note").textContent = note || (struck.size ? `${struck.size} struck: the attention is renormalised over the other ${text.words.length - struck.size} words.` : "");
   for (const item of $("play-words").children) {
@@ -148,8 +152,8 @@ async function startPlayground() {
   $("play-even").addEventListener("click", () => jump(play.text.attention.map(() => 1 / play.text.attention.length), new Set(), "Every word has the same weight."));
   $("play-farthest").addEventListener("click", () => {
     const { farthest, is_exact: exact, jsd, upper_bound: bound } = play.text;
-    const how = exact ? "proved: no attention is farther from the model’s" : `the farthest one known; none can be farther than ${number(bound, 3)} nats`;
-    jump(farthest, new Set(), `${number(jsd, 3)} nats away with a prediction within TVD ${play.model.epsilon} (${how}).`);
+    const how = exact ? "proved: no attention is farther from the model’s" : `the farthest one known; none goes beyond ${number((100 * bound) / Math.LN2, 0)} %`;
+    jump(farthest, new Set(), `${number((100 * jsd) / Math.LN2, 0)} % of the way to wholly other words, with the same prediction (${how}).`);
   });
   $("play-flip").addEventListener("click", () => {
     const members = play.text.flipping.flatMap((member, i) => (member ? [i] : []));

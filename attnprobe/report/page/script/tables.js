@@ -1,6 +1,6 @@
 // Helpers, and the tables of the page that can be sorted.
 
-const PAGE_SIZE = matchMedia("(min-width: 900px)").matches ? 20 : 8;
+const PAGE_SIZE = matchMedia("(min-width: 900px)").matches ? 10 : 6;
 const KEPT_BLOCKS = 200;
 const LEVELS = 65534; // of a weight; above: there is none
 const DIGITS = 4;
