@@ -12,7 +12,7 @@ search) its ratio is per kind in that row, and the sum is charged for all of it.
 
 `--whole N` times N times, in turn, 8 epochs of training as released and the whole command with these settings, from prompt to
 prompt; `--toy N` the command on the built-in corpus, which has nothing published to be compared with. All that
-docs/measurements.md quotes, in some eight minutes:
+docs/results/measurements.md quotes, in some eight minutes:
 
     python -m attnprobe data=sst run_dir=RUN
     python -m benchmarks RUN --repeats 3 --toy 2 --whole 2 data=sst

@@ -1,6 +1,6 @@
-"""Our metrics beside their authors' own numbers and formulas, on the same scores: docs/conformance.md.
+"""Our metrics beside their authors' own numbers and formulas, on the same scores: docs/results/conformance.md.
 
-    python -m benchmarks.conformance [-o docs/conformance.md]
+    python -m benchmarks.conformance [-o docs/results/conformance.md]
 
 NAOPC's limits (Edin et al. 2025): the authors' stored outputs and limits, in `$ATTNPROBE_DATA_DIR/naopc` (without it that
 part is left out). ERASER's metrics (DeYoung et al. 2020): the formulas of their `rationale_benchmark/metrics.py`, written out
@@ -247,14 +247,17 @@ def small_model() -> Subject:
 
 
 def page() -> str:
-    """docs/conformance.md."""
+    """docs/results/conformance.md."""
     folder = Path(os.environ.get("ATTNPROBE_DATA_DIR", "")) / "naopc"
     limits = naopc(folder) if "ATTNPROBE_DATA_DIR" in os.environ and folder.is_dir() else []
     head = [
-        "# Conformance",
+        "# Conformance: our metrics and their authors' numbers",
+        "",
+        "In short: on the same scores our numbers are the authors' to 1e-6, but where theirs are wrong or count ties otherwise;",
+        "each of these is named below, and of the limits of NAOPC each text.",
         "",
         "Ours beside the authors' own numbers, on the same scores: equal means to 1e-6. Made by",
-        "`ATTNPROBE_DATA_DIR=… python -m benchmarks.conformance -o docs/conformance.md`.",
+        "`ATTNPROBE_DATA_DIR=… python -m benchmarks.conformance -o docs/results/conformance.md`.",
         "",
     ]
     return "\n".join([*head, *limits, *eraser(small_model)])

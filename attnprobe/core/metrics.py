@@ -1,7 +1,7 @@
 """What a metric is: its unit, its range, and which way speaks for the attention.
 
 Every probe declares its metrics (`Probe.metrics`). A run compares what it writes with them and puts them into its manifest,
-so that the report, W&B and docs/results.md know them without importing a probe.
+so that the report, W&B and docs/reference.md know them without importing a probe.
 """
 
 import math

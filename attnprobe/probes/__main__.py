@@ -1,5 +1,5 @@
 """python -m attnprobe.probes [FILE]: what every metric is, as Markdown tables; with FILE, each into its place there
-(docs/results.md), between `<!-- metrics of NAME -->` and `<!-- end -->`."""
+(docs/reference.md), between `<!-- metrics of NAME -->` and `<!-- end -->`."""
 
 import re
 import sys

@@ -134,7 +134,7 @@ SMALLEST = 0.1
 SMALLEST_OF_WORDS = 0.2
 """The same for all weights at the level of words: the least tenth at which no wrong attention got a yes among the first 103
 models of the first calibration. It holds where one word decides, and fails where words are redundant, where places count and
-where many vote (docs/calibration.md), so that the verdict on words goes by `attnprobe.probes.swaps`."""
+where many vote (docs/results/calibration.md), so that the verdict on words goes by `attnprobe.probes.swaps`."""
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "attnprobe: leave-one-out, compared with the same weights in random order and at best"
 

@@ -174,7 +174,7 @@ LEAST_SCALE = 0.05
 FEWEST = 20
 """Texts that have something to point at, likewise."""
 SMALLEST = 0.4
-"""Placement beyond which attention is said to be on the words that decide (docs/calibration.md)."""
+"""Placement beyond which attention is said to be on the words that decide (docs/results/calibration.md)."""
 LEAST_EFFECT = 0.01
 """Total variation distance from the prediction under equal weights below which the weights make no difference."""
 PARTS = ("swap_gain", "swap_scale", "swap_bound")
@@ -275,7 +275,7 @@ def by_class(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-SOURCE = "attnprobe: docs/calibration.md"
+SOURCE = "attnprobe: docs/results/calibration.md"
 READING = Reading(
     probe="swaps",
     order=4,

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="directory of a finished +experiment=calibration, or the output=… of one that was cut short",
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("calibration.parquet"))
-    parser.add_argument("--tables", type=Path, help="also write the tables of docs/calibration.md to this file")
+    parser.add_argument("--tables", type=Path, help="also write the tables of docs/results/calibration.md to this file")
     given = parser.parse_args(arguments)
     try:
         models, answered = collected(models_in(given.places))

@@ -1,4 +1,4 @@
-"""The tables of docs/calibration.md, in Markdown."""
+"""The tables of docs/results/calibration.md, in Markdown."""
 
 from collections.abc import Iterable, Sequence
 

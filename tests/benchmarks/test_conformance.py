@@ -1,4 +1,4 @@
-"""docs/conformance.md says what its command finds, and every difference has a reason."""
+"""docs/results/conformance.md says what its command finds, and every difference has a reason."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from benchmarks.conformance import (
     small_model,
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "results" / "conformance.md").read_text(encoding="utf-8")
 
 
 def test_erasers_metrics_are_ours_or_the_reason_is_given():

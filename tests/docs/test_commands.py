@@ -13,7 +13,7 @@ from attnprobe.runs.validation import check
 from tests.runs import composed
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CARRIED_OUT = ("extending.md", "design.md")
 NEEDS_A_PLUGIN = ("launcher=ray", "hydra/sweeper=optuna", "hydra.")
 START = r"^(?:\w+=\S+ )*(?:python -m attnprobe|attnprobe run) (.+)$"

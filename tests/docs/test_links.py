@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def prose(page):
@@ -38,7 +38,10 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_index_lists_every_page():
-    assert {DOCS / link for link in links(DOCS / "README.md") if "/" not in link} == {*PAGES[1:]} - {DOCS / "README.md"}
+    assert {DOCS / link for link in links(DOCS / "README.md")} >= {*PAGES[1:]} - {
+        DOCS / "README.md",
+        *DOCS.glob("api/*.md"),
+    }
 
 
 def test_the_pictures_are_shown_and_small():

@@ -1,4 +1,4 @@
-"""docs/results.md has the metrics that the probes declare; and these are what a run writes, range and steps included."""
+"""docs/reference.md has the metrics that the probes declare; and these are what a run writes, range and steps included."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from attnprobe.runs.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
 EVERYTHING = (ONE_CLASS, SEARCHED, LINEAR, WINS)
 """The conditions that hold in `directory`."""
 PROBES = sorted(path.stem for path in (CONFIGURATION / "probe").glob("*.yaml") if path.stem != "sites")
@@ -75,7 +75,7 @@ def results(directory):
 
 
 def test_the_page_has_what_the_probes_declare():
-    """After a change: python -m attnprobe.probes docs/results.md"""
+    """After a change: python -m attnprobe.probes docs/reference.md"""
     assert filled(PAGE, blocks()) == PAGE
     assert set(re.findall(r"<!-- metrics of (\w+) -->", PAGE)) == set(blocks())
 

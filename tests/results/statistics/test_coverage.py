@@ -1,6 +1,6 @@
 """How often the intervals hold the truth, and how often a verdict is false, in the settings that broke earlier ones.
 
-`python -m tests.results.statistics.test_coverage` prints the table of docs/measurements.md (about ten minutes);
+`python -m tests.results.statistics.test_coverage` prints the table of docs/results/measurements.md (about ten minutes);
 `pytest -m slow tests/results/statistics/test_coverage.py` asserts it.
 """
 
