@@ -253,8 +253,8 @@ def page() -> str:
     head = [
         "# Conformance: our metrics and their authors' numbers",
         "",
-        "In short: on the same scores our numbers are the authors' to 1e-6, but where theirs are wrong or count ties otherwise;",
-        "each of these is named below, and of the limits of NAOPC each text.",
+        "In short: on the same scores our numbers are the authors' to 1e-6, but where theirs are wrong or count ties",
+        "otherwise; each of these is named below, and of the limits of NAOPC each text.",
         "",
         "Ours beside the authors' own numbers, on the same scores: equal means to 1e-6. Made by",
         "`ATTNPROBE_DATA_DIR=… python -m benchmarks.conformance -o docs/results/conformance.md`.",
