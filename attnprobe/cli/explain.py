@@ -44,8 +44,7 @@ def explain(arguments: Sequence[str]) -> None:
         explanation = run.explain(texts)
         known, reader = set(run.vocabulary.words), run.pipeline.pieces
         if reader is not None:
-            spelled = {word for words in explanation["tokens"] for word in words}
-            known = spelled - reader.unknown(sorted(spelled))
+            known = (spelled := set().union(*explanation["tokens"])) - reader.unknown(sorted(spelled))
         for row in explanation.to_dict("records"):
             print("\n".join(lines_of(row, known)))
         if run.sentence:

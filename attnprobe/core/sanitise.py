@@ -37,16 +37,6 @@ def spreadsheet_cell(value: object) -> object:
     return ("'" if value.startswith(FORMULA) else "") + visible(value)
 
 
-def is_hub_name(name: str) -> bool:
-    """Whether it may be a data set's or a checkpoint's on the Hugging Face hub, `OWNER/NAME`.
-
-    >>> is_hub_name("stanfordnlp/imdb"), is_hub_name("imdb"), is_hub_name("../imdb"), is_hub_name("my/models/bert")
-    (True, False, False, False)
-    """
-    part = r"[A-Za-z0-9][\w.-]*"
-    return re.fullmatch(f"{part}/{part}", name, re.ASCII) is not None
-
-
 def duration(seconds: float) -> str:
     """A time in words.
 

@@ -1,6 +1,5 @@
 """What is wrong with a data set, found before anything is trained on it: numbers, thresholds and a sentence for each."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -262,15 +261,13 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
     )
     if words and unknown == words:
         raise UserError(
-            f"the tokenizer knows none of the {words:,} words of these texts, so that all look alike to the model: take the "
-            f"tokenizer that belongs to it, and texts of its language"
+            f"the tokenizer knows none of the {words:,} words of these texts: take the model's own, and texts of its language"
         )
     sentence = (
         f"{cut:,} of {total['kept']:,} texts are cut at {longest} pieces, {total['words after the cut']:,} words in all"
     )
     follows = "what decides a label may lie in the rest; model.max_pieces=… takes more where the model does"
     checks.add("texts cut at the model's longest", cut, sentence, follows, from_on=1)
-    share = unknown / max(1, words)
     sentence = f"{percent(share)} of the words are unknown to the tokenizer"
     follows = "the model cannot tell these from each other, whatever it attends to; is it for texts of this language?"
     checks.add("words of unknown pieces", share, sentence, follows, from_on=0.05)

@@ -117,11 +117,8 @@ class TextDataModule(metaclass=Checked):
             )
         for split, part in self.splits.items():
             self.splits[split], facts = with_pieces(part, reader)
-            # of pieces, which spell any word
-            words = {
-                name: count for name, count in self.counts[split].items() if not name.endswith("out of vocabulary")
-            }
-            self.counts[split] = words | facts
+            self.counts[split] |= facts
+            del self.counts[split]["tokens out of vocabulary"]  # pieces spell any word
         self.pipeline = replace(self.pipeline, pieces=reader)
         self.checks = [check for check in self.checks if check.name != UNKNOWN_WORDS]
         self.checks += check_pieces(self.counts, reader.longest)
@@ -135,9 +132,8 @@ class TextDataModule(metaclass=Checked):
             if self.task is Task.MULTI_LABEL:
                 columns["labels"] = np.pad(part.labels, ((0, 0), (0, len(more))))
             self.splits[split] = replace(part, columns=columns, classes=self.classes)
-            self.counts[split] = self.counts[split] | {
-                "per class": self.counts[split]["per class"] | dict.fromkeys(more, 0)
-            }
+            per_class = self.counts[split]["per class"] | dict.fromkeys(more, 0)
+            self.counts[split] = self.counts[split] | {"per class": per_class}
         self.notes += (note,) if note else ()
 
     def attach_teacher(self, teacher: Teacher) -> None:

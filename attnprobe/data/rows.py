@@ -217,8 +217,7 @@ def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSet
 
 def known_rows(examples: dict[str, Examples], settings: DataSettings) -> Examples:
     """The rows that classes and vocabulary are taken from: what is trained on, and all where nothing is."""
-    found: Examples = examples["train"] if settings.splitting.trains else joined(list(examples.values()))
-    return found
+    return examples["train"] if settings.splitting.trains else joined(list(examples.values()))
 
 
 def class_numbers(

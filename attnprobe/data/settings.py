@@ -98,11 +98,7 @@ class Splitting(metaclass=Checked):
         return self.test_share < 1
 
     def check(self, splits: Collection[str]) -> None:
-        """Refuse a source without the split that all others could be drawn from.
-
-        Raises:
-            UserError: there is no training split; or, where nothing is trained, no test split either.
-        """
+        """Refuse, by a `UserError`, a source without training rows; where nothing is trained, without test rows too."""
         if "train" not in splits and (self.trains or "test" not in splits):
             raise UserError(
                 f"there is no training file among the splits {', '.join(splits)}: expected 'data.path={{train: FILE, …}}', a "

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from annotated_types import Ge, Le
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.sanitise import is_hub_name
 from attnprobe.core.settings import Checked, Positive, Seed, Size
 from attnprobe.data import rows
 from attnprobe.data.local_files import DATA_DIR, SPLITS, Reading, files_of, read_file
@@ -83,6 +83,9 @@ class FileSource(Source):
         return splits
 
 
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
 class HubSource(Source):
     """A data set of the Hugging Face hub (or of the server that `HF_ENDPOINT` names).
 
@@ -113,7 +116,7 @@ class HubSource(Source):
         """Download, or take what was downloaded before."""
         # `datasets` takes any other name, and a folder that is called so, for files of this machine, which settings from
         # elsewhere could so read
-        if not is_hub_name(self.name):
+        if not HUB_NAME.fullmatch(self.name):
             raise UserError(
                 f"data.source.name={self.name}: expected OWNER/NAME of a data set of the Hugging Face hub, such as "
                 f"stanfordnlp/imdb; local files are read with data=files data.path=FILE"

@@ -96,8 +96,7 @@ class TrainingWords(Importance):
     def prepare(self, data: TextDataModule, split: str) -> None:
         if "train" not in data.splits:
             raise UserError(
-                f"importance {self.name} counts the training texts, and these data have none: leave it out of "
-                f"importances=[…], or give some with 'data.path={{train: FILE, test: FILE}}'"
+                f"importance {self.name} needs training texts: expected 'data.path={{train: FILE, test: FILE}}'"
             )
         self._table[:] = [torch.from_numpy(self.table(data))]
 

@@ -67,10 +67,7 @@ class Novelty(RankingProbe):
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         if "validation" not in splits:
-            raise UserError(
-                "probe novelty compares with held-out texts, and these data have no validation split: leave it out of "
-                "probe=[…], or give one with 'data.path={validation: FILE, test: FILE}'"
-            )
+            raise UserError("probe novelty needs held-out texts: expected 'data.path={validation: FILE, test: FILE}'")
         self._held_out, self._known = splits["validation"], None
 
     def known(self, subject: Subject) -> "Known":

@@ -75,9 +75,7 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     if match := re.search(r"Interpolation key '(.*?)' not found", text):
         typed = " ".join(one for one in overrides if match[1] in one)
         return f"{visible(typed)}: ${{{visible(match[1])}}} is not a setting: write a value, or the name of a setting"
-    if "MissingMandatoryValue" in (kind, text.split(" ")[0]) and (
-        match := re.search(r"Missing mandatory value: (\S+)", text) or re.search(r"full_key: (\S+)", text)
-    ):
+    if match := re.search(r"Missing mandatory value: (\S+)", text):
         return f"{match[1]}=???: a value must be given{f'. {CHECKPOINT}' if match[1] == 'model.path' else ''}"
     if "Config group override must be a string or a list" in text:
         chosen = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]

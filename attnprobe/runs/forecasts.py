@@ -220,7 +220,7 @@ def measured_costs(config: DictConfig) -> Costs:
             for kind in ("svg", "pdf"):
                 figure.savefig(BytesIO(), format=kind)
         drawing = PER_FIGURE * (perf_counter() - began)
-    shares = {name: seconds / spent.total() for name, seconds in spent.items()}
+    shares = {name: seconds / max(spent.total(), 1e-9) for name, seconds in spent.items()}
     return Costs(data.sizes, training, probing, device, each, drawing, shares)
 
 
@@ -230,7 +230,7 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
     middle = groups[len(groups) // 2]
     few = middle[:FEW]
-    together(few)  # pays for what is set up once
+    together(few[:1])  # pays for what is set up once
     alone = together(few)
     if (most := int(AT_MOST * len(few) / max(alone, 1e-9) / GROUPS)) < len(middle):
         groups = groups_of(lengths, max(1, most))

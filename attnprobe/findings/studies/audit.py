@@ -160,13 +160,9 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
     seconds -= costs.beside(trainings)
     rows = {"test": costs.rows["test"], "train": costs.rows.get("train", 0)}
     price = {"test": costs.probing, "train": trainings * epochs * costs.training}
-    for split, other, fewest in (
-        ("test", "train", FEWEST["test"]),
-        ("train", "test", FEWEST["train"]),
-        ("test", "train", LEAST),
-    ):
+    for split, fewest in (("test", FEWEST["test"]), ("train", FEWEST["train"]), ("test", LEAST)):
         if price[split]:
-            left = seconds - rows[other] * price[other]
+            left = seconds - sum(rows[other] * price[other] for other in rows if other != split)
             rows[split] = min(rows[split], max(fewest, int(left / price[split])))
     return {split: count for split, count in rows.items() if count < costs.rows.get(split, 0)}
 

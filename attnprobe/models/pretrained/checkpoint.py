@@ -15,10 +15,10 @@ from torch import nn
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from attnprobe.core.sanitise import is_hub_name
 from attnprobe.core.settings import listed, nearest
 from attnprobe.data.local_files import opened
 from attnprobe.data.pieces import TEXT, PieceReader
+from attnprobe.data.sources import HUB_NAME
 from attnprobe.models.pretrained.prompted import keep_labels_only, label_pieces
 from attnprobe.results.files import MAX_JSON
 
@@ -109,22 +109,18 @@ def open_checkpoint(
     folder = Path(path)
     if folder.is_dir():
         _check_folder(folder)
-    elif not folder.exists() and "/" in path and (folder.parent.is_dir() or not is_hub_name(path)):
+    elif not folder.exists() and "/" in path and (folder.parent.is_dir() or not HUB_NAME.fullmatch(path)):
         near = nearest(folder.name, [one.name for one in folder.parent.glob("*")])
         raise UserError(f"model.path={path}: there is no such folder{near}; expected one as save_pretrained writes it")
     with _quiet_transformers() as library:
         settings = _read(path, library.AutoConfig.from_pretrained, offline)
         tokenizer = _read(path, library.AutoTokenizer.from_pretrained, offline)
-        if not tokenizer.is_fast:
+        words = {*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens} - {*tokenizer.get_added_vocab()}
+        if not (tokenizer.is_fast and words):
+            lacks = "knows no word" if tokenizer.is_fast else "does not say which characters a piece stands for"
             raise UserError(
-                f"model.path={path}: its tokenizer does not say which characters a piece stands for (it is not a fast one, "
-                f"there is no tokenizer.json): save it with transformers' AutoTokenizer(use_fast=True) first"
-            )
-        spelled = {*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens} - {*tokenizer.get_added_vocab()}
-        if not spelled:
-            raise UserError(
-                f"model.path={path}: its tokenizer knows no word: expected its files (tokenizer.json or vocab.txt, …) beside "
-                f"the weights, as tokenizer.save_pretrained(FOLDER) writes them"
+                f"model.path={path}: its tokenizer {lacks}: expected its files (tokenizer.json or vocab.txt, …) beside the "
+                f"weights, as transformers' AutoTokenizer.from_pretrained(…).save_pretrained(FOLDER) writes them"
             )
         if quantised := getattr(settings, "quantization_config", None):
             raise UserError(
@@ -258,7 +254,7 @@ def _check_folder(folder: Path) -> None:
             )
 
 
-OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "LMHeadModel", "ConditionalGeneration", "TokenClassification",
+OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "Model", "ConditionalGeneration", "TokenClassification",
                "QuestionAnswering", "MultipleChoice")  # fmt: skip
 """What an architecture's name ends in that is no classifier of texts."""
 
@@ -274,8 +270,7 @@ def _refuse_head(path: str, settings: Any, task: Task) -> None:
         raise UserError(f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: {way}")
     several = task is Task.MULTI_LABEL
     if settings.problem_type == ("single_label_classification" if several else "multi_label_classification"):
-        one, any_number = "one label", "any number of labels (a sigmoid each)"
-        gives, read = (one, any_number) if several else (any_number, one)
+        gives, read = ("one label", "any number of labels")[:: 1 if several else -1]
         raise UserError(
             f"model.path={path}: problem_type={settings.problem_type}: it gives a text {gives}, and the data have "
             f"{read}: read them with data.multi_label={str(not several).lower()}, or train it anew with training=finetune"
@@ -315,10 +310,7 @@ def _matched(
         order = [place for place in found if place is not None]
         if len({*order}) == len(classes) and (len(order) == len(own) or not (trains or way == "order")):
             rest = [place for place in own if place not in order]
-            pairs = [
-                name if name == own[place] else f"{name} is {own[place]}"
-                for name, place in zip(classes, order, strict=True)
-            ]
+            pairs = [one if one == own[at] else f"{one} is {own[at]}" for one, at in zip(classes, order, strict=True)]
             more = f"; no row is {listed([own[place] for place in rest])}" if rest else ""
             said = f"the labels are the checkpoint's by {way}: {listed(pairs)}{more}"
             return [*order, *rest], [*classes, *(names[place] for place in rest)], said
@@ -326,7 +318,7 @@ def _matched(
         return [], list(classes), ""
     instead = "data.labels='{value in the data: label of the checkpoint, …}'"
     if all(plain(label).startswith("label") for label in own.values()):
-        instead = f"data.labels=[{', '.join(classes)}], all {len(own)} in the order of its training"
+        instead = f"data.labels=[{', '.join(classes)}] in the order of its training, all {len(own)} of them"
     raise UserError(
         f"model.path={path}: its labels are {', '.join(own.values())}, those of the data {', '.join(classes)}. Say which is "
         f"which with {instead}, or train it on them with training=finetune"

@@ -247,7 +247,7 @@ def test_some_of_its_classes_are_enough_and_how_they_were_found_is_said(own, dat
         (
             UNNAMED,
             ("a", "b", "c"),
-            r"its labels are LABEL_0, .* data\.labels=\[a, b, c\], all 3 in the order of its training",
+            r"its labels are LABEL_0, .* data\.labels=\[a, b, c\] in the order of its training, all 3",
         ),
         (UNNAMED, ("1", "2", "3"), r"those of the data 1, 2, 3\. Say which is which"),
         (
@@ -276,6 +276,7 @@ def test_classes_that_cannot_be_told_are_refused_and_not_guessed(own, data, mess
             Task.SINGLE_LABEL,
             "a BertForTokenClassification: expected",
         ),
+        ({"architectures": ["BertModel"]}, Task.SINGLE_LABEL, "a BertModel: expected"),
         (
             {"architectures": ["GPT2LMHeadModel"]},
             Task.SINGLE_LABEL,
