@@ -19,7 +19,7 @@ from attnprobe.core.settings import listed, nearest
 from attnprobe.data.local_files import opened
 from attnprobe.data.pieces import TEXT, PieceReader
 from attnprobe.data.sources import HUB_NAME
-from attnprobe.models.pretrained.prompted import keep_labels_only, label_pieces
+from attnprobe.models.pretrained.heads import classes_of_score, keep_labels_only, label_pieces
 from attnprobe.results.files import MAX_JSON
 
 LONGEST = 512
@@ -88,6 +88,8 @@ def open_checkpoint(
     offline: bool = False,
     prompt: str | None = None,
     labels: Mapping[str, str] | None = None,
+    threshold: float | None = None,
+    scale: float = 1.0,
     in_order: bool = False,
 ) -> Checkpoint:
     """Open a folder, or a name on the hub.
@@ -101,6 +103,8 @@ def open_checkpoint(
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         prompt: what every text is put into; the checkpoint is then a causal language model.
         labels: class → the piece that says it, with a prompt.
+        threshold, scale: the checkpoint gives one score, and the second class is that of a text whose score is above the
+            threshold; its logit is (score − threshold) / scale.
         in_order: the classes were named in an order, which is that of a checkpoint that has no names for them.
 
     Raises:
@@ -127,12 +131,21 @@ def open_checkpoint(
                 f"model.path={path}: quantization_config={str(quantised)[:60]} is not supported: expected the model that it "
                 f"was made from, or what model.dequantize() gives"
             )
-        prompted = prompt is not None
-        if not (prompted or trains):
+        prompted, scored = prompt is not None, threshold is not None
+        if scored and (settings.num_labels != 1 or len(classes) != 2 or task is Task.MULTI_LABEL or prompted):
+            raise UserError(
+                f"model.threshold={threshold}: expected a checkpoint that gives one score (num_labels=1, this one: "
+                f"{settings.num_labels}), no prompt, and data of two classes, one label each, the second of which is that of "
+                f"high scores (data.labels=[low, high]); they have {', '.join(classes)}"
+            )
+        if not (prompted or trains or scored):
             _refuse_head(path, settings, task)
         if prompted:
             classes = [*classes, *(name for name in labels or {} if name not in classes)]
             order, names, matched = list(range(len(classes))), list(classes), ""
+        elif scored:
+            said = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
+            order, names, matched = [0, 1], list(classes), said
         else:
             order, names, matched = _matched(path, settings, classes, trains=trains, in_order=in_order)
         new_head = {
@@ -145,7 +158,7 @@ def open_checkpoint(
         kind = library.AutoModelForCausalLM if prompted else library.AutoModelForSequenceClassification
         read_network = partial(kind.from_pretrained, **facts)
         network, loading = _read(path, read_network, offline)
-        if (prompted or not trains) and loading["missing_keys"]:
+        if (prompted or scored or not trains) and loading["missing_keys"]:
             absent = ", ".join(sorted(loading["missing_keys"]))[:200]
             raise UserError(
                 f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
@@ -161,6 +174,8 @@ def open_checkpoint(
     reader = PieceReader(tokenizer, max_pieces or min(longest, LONGEST), known, TEXT if prompt is None else prompt)
     if prompted:
         keep_labels_only(network, reader, label_pieces(reader, dict(labels or {}), classes))
+    if threshold is not None:
+        classes_of_score(network, reader, threshold, scale)
     return Checkpoint(
         network, reader, names, order or list(range(len(names))), matched, tokenizer.mask_token_id, padding
     )
@@ -267,7 +282,10 @@ def _refuse_head(path: str, settings: Any, task: Task) -> None:
             asked = ", or ask it with model.prompt and model.labels" * name.endswith(("CausalLM", "LMHeadModel"))
             raise UserError(f"model.path={path}: it is a {name}: {way}{asked}")
     if settings.num_labels == 1:
-        raise UserError(f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: {way}")
+        raise UserError(
+            f"model.path={path}: its head gives one number (num_labels=1), a score and no classes: {way}; "
+            f"or give the score from which on a text is of the second class, with model.threshold"
+        )
     several = task is Task.MULTI_LABEL
     if settings.problem_type == ("single_label_classification" if several else "multi_label_classification"):
         gives, read = ("one label", "any number of labels")[:: 1 if several else -1]

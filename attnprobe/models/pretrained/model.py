@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
-from attnprobe.core.settings import Name, Whole
+from attnprobe.core.settings import Name, Number, Positive, Whole
 from attnprobe.models.base import AtSite, Layers, Summed
 from attnprobe.models.linearised_layers import Linearised
 from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
+from attnprobe.models.pretrained.heads import last_of
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.partial_passes import UpperPart, keeping_states
-from attnprobe.models.pretrained.prompted import last_of
 from attnprobe.models.pretrained.site import (
     Lifting,
     Queries,
@@ -61,6 +61,8 @@ class PretrainedClassifier(TrainedModel):
         prompt: what every text is put into, in the place of `{text}`; the checkpoint is then a causal language model, and
             the classes are pieces that may follow. `\\n` is a new line.
         labels: class → the word of one piece that says it, with a prompt.
+        threshold: the checkpoint gives one score (regression, a reward, relevance): texts above this are of the second class.
+        scale: of the scores; the second class's probability is that of (score − threshold) / scale, by the sigmoid.
         in_order: `class_names` are in the order of a checkpoint whose own are LABEL_0, LABEL_1, …
         class_weight, recipe: see `TrainedModel`.
     """
@@ -84,6 +86,8 @@ class PretrainedClassifier(TrainedModel):
         short_way: bool = True,
         prompt: str | None = None,
         labels: Mapping[Any, str] | None = None,
+        threshold: Number | None = None,
+        scale: Positive = 1.0,
         in_order: bool = False,
         offline: bool = False,
         class_weight: Float[Tensor, "classes"] | None = None,
@@ -97,6 +101,7 @@ class PretrainedClassifier(TrainedModel):
             path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
             labels={str(one): word for one, word in (labels or {}).items()}, in_order=in_order,
+            threshold=threshold, scale=scale,
         )  # fmt: skip
         super().__init__(len(opened.classes), task, class_weight, recipe)
         self.site, self.class_names, self.matched = Site(layer, heads, rows), opened.classes, opened.matched

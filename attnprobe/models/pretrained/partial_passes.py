@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnprobe.models.pretrained.attention_hooks import Pass
-from attnprobe.models.pretrained.prompted import last_of
+from attnprobe.models.pretrained.heads import last_of
 
 
 class UpperPart:

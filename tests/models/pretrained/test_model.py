@@ -282,7 +282,11 @@ def test_classes_that_cannot_be_told_are_refused_and_not_guessed(own, data, mess
             Task.SINGLE_LABEL,
             r"a GPT2LMHeadModel: .* model\.prompt and model\.labels",
         ),
-        ({"id2label": {"0": "x"}, "label2id": {"x": 0}}, Task.SINGLE_LABEL, r"num_labels=1.*training=finetune"),
+        (
+            {"id2label": {"0": "x"}, "label2id": {"x": 0}},
+            Task.SINGLE_LABEL,
+            r"num_labels=1.*training=finetune.*model.threshold",
+        ),
         ({"problem_type": "multi_label_classification"}, Task.SINGLE_LABEL, r"read them with data\.multi_label=true"),
         ({"problem_type": "single_label_classification"}, Task.MULTI_LABEL, r"read them with data\.multi_label=false"),
     ],

@@ -1,6 +1,7 @@
 """Causal language models that are asked by a prompt, against `transformers` alone."""
 
 import csv
+import random
 
 import pytest
 import torch
@@ -108,9 +109,13 @@ def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refu
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param("gpt2"), *(pytest.param(one, marks=pytest.mark.slow) for one in ("llama", "qwen2"))]
+    ("family", "probes"),
+    [
+        ("gpt2", ("permutation", "leave_one_out", "swaps")),
+        *(pytest.param(one, PROBES, marks=pytest.mark.slow) for one in ("gpt2", "llama", "qwen2")),
+    ],
 )
-def test_every_probe_of_an_audit_and_the_sites_run(family, tmp_path):
+def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
     with (tmp_path / "reviews.csv").open("w", newline="") as file:
         rows = [
             (" ".join(WORDS[number % 7 : number % 7 + 3 + number % 5]), f"{list(LABELS)[number % 2]}")
@@ -120,9 +125,9 @@ def test_every_probe_of_an_audit_and_the_sites_run(family, tmp_path):
     asked = ["model=pretrained", f"model.path={language_model(family)}", "model.name=asked", "training=none",
              'model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
              "data=files", f"data.path={tmp_path / 'reviews.csv'}", "data.most={test: 4}", f"output={tmp_path}",
-             "trainer.accelerator=cpu", "figures=false", f"probe=[{','.join(PROBES)}]", *SMALL_ADVERSARY]  # fmt: skip
-    directory = run(composed(*asked))
-    assert set(read_results(directory)["probe"]) >= set(PROBES) - {"plausibility"}
+             "trainer.accelerator=cpu", "figures=false", f"probe=[{','.join(probes)}]"]  # fmt: skip
+    directory = run(composed(*asked, *(SMALL_ADVERSARY if "adversarial" in probes else ())))
+    assert set(read_results(directory)["probe"]) >= set(probes) - {"plausibility"}
     assert RunDirectory(directory).manifest()["model_facts"]["short_way"]
     sites = ["+experiment=sites", f"run={directory}"]
     run(resumed(composed(*sites, "figures=false"), sites))
@@ -138,3 +143,69 @@ def test_every_probe_of_an_audit_and_the_sites_run(family, tmp_path):
     pieces = [read(PROMPT.format(text="fine") + label).input_ids[-1] for label in LABELS.values()]
     found = torch.tensor([explained["probability"][0][name] for name in LABELS])
     torch.testing.assert_close(found.float(), own[pieces].softmax(-1), atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_layer_that_decides_shows_the_planted_word(seed, tmp_path):
+    """A GPT-2 of four layers, trained here as a language model: the class is the one planted word of a text. The layer whose
+    attention the prediction depends on has that word on top; the others, the last one among them, have no such reason."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    draw, planted, labels = random.Random(seed), ("zyxal", "quovim"), ("bad", "good")
+    words = [f"w{number}" for number in range(40)]
+    vocabulary = ["<unk>", "<s>", "Review:", "Sentiment:", *labels, *planted, *words]
+    inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    read = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="<unk>", bos_token="<s>", eos_token="<s>", pad_token="<s>"
+    )
+
+    def text(label):
+        some = draw.choices(words, k=draw.randint(4, 9))
+        some.insert(draw.randrange(len(some) + 1), planted[label])
+        return " ".join(some)
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = transformers.GPT2Config(
+            vocab_size=len(vocabulary), n_embd=64, n_layer=4, n_head=4, n_positions=32, bos_token_id=1, eos_token_id=1,
+            pad_token_id=1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        )  # fmt: skip
+        network = transformers.GPT2LMHeadModel(config)
+        optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
+        for _ in range(150):
+            label = torch.arange(64) % 2
+            asked = read(
+                [f"Review: {text(one)} Sentiment:" for one in label.tolist()], padding=True, return_tensors="pt"
+            )
+            logits, there = network(**asked).logits, asked.attention_mask[:, 1:] > 0
+            said = logits[torch.arange(64), asked.attention_mask.sum(1) - 1]
+            loss = torch.nn.functional.cross_entropy(said, 4 + label)
+            loss = loss + torch.nn.functional.cross_entropy(logits[:, :-1][there], asked.input_ids[:, 1:][there])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    network.save_pretrained(tmp_path)
+    read.save_pretrained(tmp_path)
+    settings = {"prompt": "Review: {text} Sentiment:", "labels": {name: f" {name}" for name in labels}}
+    model = prompted("gpt2", path=str(tmp_path), class_names=list(labels), **settings)
+    texts = [text(number % 2) for number in range(40)]
+    batch = batch_of(model, texts)
+    model.prepare(batch)
+    place = torch.tensor([next(at for at, word in enumerate(one.split(), 1) if word in planted) for one in texts])
+    with torch.no_grad():
+        assert (model(batch).logits.argmax(-1) == torch.arange(40) % 2).float().mean() > 0.95
+        effect, shown = {}, {}
+        for site in (one for one in model.at_sites(batch) if "head" not in one.name):
+            own = site.readout.attention
+            other = own.clone()  # as if the planted word had no weight
+            other[torch.arange(40), place] = 0
+            other = other / other.sum(-1, keepdim=True)
+            moved = site.readout.predict(other) - site.readout.prediction()
+            effect[site.name] = float(moved.abs().sum(-1).mean() / 2)
+            shown[site.name] = float((own.argmax(-1) == place).double().mean())
+    assert effect["layer 0"] > 0.2
+    assert all(effect[f"layer {number}"] < 0.05 for number in (1, 2, 3))
+    assert shown["layer 0"] > 0.9
+    assert shown["layer 3"] < 0.5

@@ -1,6 +1,9 @@
-"""A causal language model as a classifier: a prompt stands around the text, and the classes are pieces that may come next."""
+"""Other heads as those of classifiers. A causal language model: a prompt stands around the text, and the classes are pieces
+that may come next. One score: two classes, below and above a threshold."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -114,6 +117,38 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
     ):
         if not (apart := float((logits(ids) - own).abs().max())) <= limit:
             raise UserError(f"{where}it cannot be asked by a prompt: its logits differ by {apart:.2g} {why}")
+
+
+def classes_of_score(network: Any, reader: PieceReader, threshold: float, scale: float) -> None:
+    """Give a network that scores texts two outputs instead, in place: 0 and (score − threshold) / scale.
+
+    Raises:
+        UserError: its score is not what one linear module gives.
+    """
+    where = f"model.path={reader.tokenizer.name_or_path}: "
+    asked = reader.tokenizer(STAND_IN, return_tensors="pt", return_token_type_ids=False)
+    found: list[tuple[str, nn.Linear, Tensor]] = []
+    network.eval()
+    with ExitStack() as hooks, torch.no_grad():
+        for name, module in network.named_modules():
+            if isinstance(module, nn.Linear) and module.out_features == 1:
+                keep = partial(lambda name, module, _, output: found.append((name, module, output)), name)
+                hooks.enter_context(module.register_forward_hook(keep))
+        own = network(**asked).logits
+    if not found or own.shape != (1, 1) or not (found[-1][2] == own).any():
+        raise UserError(f"{where}model.threshold needs a score that a linear module gives, last of all")
+    name, head, _ = found[-1]
+    two = nn.Linear(head.in_features, 2, dtype=head.weight.dtype)
+    with torch.no_grad():
+        two.weight.copy_(torch.stack([torch.zeros_like(head.weight[0]), head.weight[0] / scale]))
+        bias = 0.0 if head.bias is None else float(head.bias)
+        two.bias.copy_(torch.tensor([0.0, (bias - threshold) / scale]))
+    network.set_submodule(name, two)
+    network.config.num_labels = network.num_labels = 2
+    with torch.no_grad():
+        apart = network(**asked).logits[0] - torch.stack([torch.zeros_like(own[0, 0]), (own[0, 0] - threshold) / scale])
+    if not float(apart.abs().max()) <= CLOSE * max(1.0, float(own.abs().max()), abs(threshold)) / min(1.0, scale):
+        raise UserError(f"{where}with two outputs its score differs by {float(apart.abs().max()):.2g}")
 
 
 def last_of(logits: Tensor, last: Int[Tensor, "batch"]) -> Tensor:
