@@ -253,19 +253,14 @@ def check_pieces(counts: Counts, longest: int) -> list[Check]:
     Raises:
         UserError: every word is unknown to it.
     """
-    checks, total = _Checks(), Counter[str]()
-    for count in counts.values():
-        total.update({name: number for name, number in count.items() if isinstance(number, int)})
-    cut, words, unknown = (
-        total[name] for name in ("cut at the model's longest text", "words", "words of unknown pieces")
-    )
+    names = ("kept", "cut at the model's longest text", "words after the cut", "words", "words of unknown pieces")
+    kept, cut, after, words, unknown = (sum(count[name] for count in counts.values()) for name in names)
     if words and unknown == words:
         raise UserError(
             f"the tokenizer knows none of the {words:,} words of these texts: take the model's own, and texts of its language"
         )
-    sentence = (
-        f"{cut:,} of {total['kept']:,} texts are cut at {longest} pieces, {total['words after the cut']:,} words in all"
-    )
+    checks, share = _Checks(), unknown / max(1, words)
+    sentence = f"{cut:,} of {kept:,} texts are cut at {longest} pieces, {after:,} words in all"
     follows = "what decides a label may lie in the rest; model.max_pieces=… takes more where the model does"
     checks.add("texts cut at the model's longest", cut, sentence, follows, from_on=1)
     sentence = f"{percent(share)} of the words are unknown to the tokenizer"
