@@ -20,7 +20,8 @@ Counts = Mapping[str, Mapping[str, Any]]
 
 UNKNOWN_WORDS = "unknown words"
 """Does not hold of every model."""
-EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty")
+EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty", "text2 is null",
+         "text2 is empty")  # fmt: skip
 """Why a row has nothing to read, as the counts name it."""
 MOST_NAMES = 8
 """Classes that a sentence names."""
