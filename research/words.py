@@ -27,9 +27,9 @@ from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, TOO_RARE
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes import agreement, skill
+from attnprobe.probes import agreement, skill, swaps
 from attnprobe.probes.base import ProbeRunner
-from attnprobe.probes.swaps import PARTS, READING, SMALLEST, Swaps, placement_of
+from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
 from attnprobe.results.files import write_atomically, write_text
 from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composed, composing, resolved
@@ -38,6 +38,11 @@ from research.calibration.summary import markdown
 from research.rules import BLIND, RULES
 
 CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
+RECORDED = {
+    ("erasure", swaps.READING.claims[0].name): "table",
+    ("agreement", "agrees_with_leave_one_out"): "agrees_with_leave_one_out",
+}
+"""Criterion and claim about words → the column of what was said."""
 LAST = ("model/attention=first", "model.attention._target_=research.attentions.LastAttention")
 ATTENTIONS: dict[str, tuple[str, ...]] = {
     "learned": (),
@@ -231,7 +236,8 @@ def judged(folder: Path) -> pd.DataFrame:
 
 
 def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.DataFrame:
-    """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models.
+    """Yes, no, open and not asked of right and wrong attentions, per cell of `by`; exact intervals of yes over models, and
+    over rules where these are pooled.
 
     Args:
         claim: the column of what was said, that of `swaps` or a claim of another probe.
@@ -242,25 +248,45 @@ def table(models: pd.DataFrame, by: Sequence[str], claim: str = "table") -> pd.D
         share, low, high = clopper_pearson(int(said.get("yes", 0)), len(own))
         row = dict(zip([*by, "kind"], key, strict=True)) | {"models": len(own)}
         row |= {name: int(said.get(name, 0)) for name in ("yes", "no", "open", "not asked")}
-        rows.append(row | {"yes, share": f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"})
+        row["yes, share"] = f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+        if "rule" not in by:
+            row["over rules"] = "[{:.0f}, {:.0f}]".format(*over_rules(own["rule"], own[claim].replace(SAID) == "yes"))
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
+def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, float]:
+    """95 % interval of the share of yes in per cent, by a bootstrap over rules: models of one rule are alike. Where all or
+    none are yes it has no width, and the exact interval over models is the wider one."""
+    counts = yes.groupby(rules).agg(["sum", "size"]).to_numpy()
+    lots = np.random.default_rng(0).integers(len(counts), size=(10_000, len(counts)))
+    drawn = counts[lots].sum(1)
+    low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    return float(low), float(high)
+
+
 def record(models: pd.DataFrame, path: Path) -> None:
-    """Put what verdicts cite into the shipped table, in place of what it had of this claim: how many models the claim decided
-    per encoder and kind of attention, and how many of these by yes."""
-    known = pq.read_table(path)
-    counts = models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"], observed=True)["table"]
-    rows = [
-        {"criterion": "erasure", "level": "word", "encoder": encoder, "rightness": kind,
-         "models": int(said.isin(["yes", "no"]).sum()), "meets": int((said == "yes").sum()), "asked": len(said),
-         "claim": READING.claims[0].name}
-        for (encoder, kind), said in counts
-    ]  # fmt: skip
-    others = known.filter(pc.not_equal(known["claim"], READING.claims[0].name))
-    joined = pa.concat_tables([others, pa.Table.from_pylist(rows).cast(others.schema)])
+    """Put what verdicts cite into the shipped table, in place of what it had of these claims on right and wrong attention:
+    how many models each claim decided per encoder and kind of attention, and how many of these by yes."""
+    known, rows = pq.read_table(path), []
+    for (criterion, claim), column in RECORDED.items():
+        if column not in models:
+            continue
+        ours = pc.and_(pc.equal(known["claim"], claim), pc.is_in(known["rightness"], pa.array(["right", "wrong"])))
+        known = known.filter(pc.invert(ours))
+        for (encoder, kind), said in models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"])[
+            column
+        ]:
+            said = said.replace(SAID)
+            rows.append(
+                {"criterion": criterion, "level": "word", "encoder": encoder, "rightness": kind,
+                 "models": int(said.isin(["yes", "no"]).sum()), "meets": int((said == "yes").sum()), "asked": len(said),
+                 "claim": claim}
+            )  # fmt: skip
+    joined = pa.concat_tables([known, pa.Table.from_pylist(rows).cast(known.schema)])
     metadata = dict(known.schema.metadata)
-    facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counts.size().sum()} models"}
+    counted = models["kind"].isin(["right", "wrong"]).sum()
+    facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counted} models"}
     joined = joined.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
     write_atomically(path, lambda target: pq.write_table(joined, target))
 
@@ -268,7 +294,7 @@ def record(models: pd.DataFrame, path: Path) -> None:
 def main() -> None:
     """Train and ask, or read."""
     parser = argparse.ArgumentParser(prog="python -m research.words", description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="of the models; with --table also a file that --keep wrote")
     parser.add_argument(
         "--rules", default=",".join(BLIND), help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
     )
@@ -281,13 +307,17 @@ def main() -> None:
     parser.add_argument(
         "--record", type=Path, help="with --table: the shipped calibration.parquet, which is told of it"
     )
+    parser.add_argument("--keep", type=Path, help="with --table: a parquet file with a row per model")
     given = parser.parse_args()
     if given.table:
-        models = judged(given.folder)
+        models = judged(given.folder) if given.folder.is_dir() else pd.read_parquet(given.folder)
+        if given.keep is not None:
+            models.to_parquet(given.keep)
         if given.record is not None:
             record(models, given.record)
         primary = [one.name for claims in CLAIMS.values() for one in claims if one.primary and one.name in models]
-        for by, claim in [*((by, "table") for by in (["encoder"], ["rule"], ["rule", "encoder"])),
+        models["all"] = "all"
+        for by, claim in [*((by, "table") for by in (["all"], ["encoder"], ["rule"], ["rule", "encoder"])),
                           *((["encoder"], one) for one in primary)]:  # fmt: skip
             said = table(models, by, claim)
             print(claim, markdown([*said.columns], said.to_numpy().tolist()), sep="\n\n", end="\n\n")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 
 from attnprobe.findings.verdicts import CALIBRATION
 from research.rules import RULES, RuleSource
-from research.words import judged, record, table
+from research.words import judged, over_rules, record, table
 
 
 def kind(words, first="a"):
@@ -93,6 +94,24 @@ def test_models_are_counted_by_what_is_known_and_what_is_said(tmp_path):
     counted = table(models, ["encoder"]).set_index("kind")
     assert counted.loc["right", ["models", "yes", "no"]].tolist() == [2, 1, 1]
     assert counted.loc["wrong", ["models", "yes", "no"]].tolist() == [2, 1, 1]
+
+
+def test_the_interval_over_rules_is_that_of_rules():
+    rules = pd.Series(["a"] * 30 + ["b"] * 10 + ["c"] * 10)
+    low, high = over_rules(rules, rules == "a")
+    every = [Counter(lot) for lot in product("abc", repeat=3)]  # all bootstrap samples of three rules, alike likely
+    shares = sorted(100 * 30 * one["a"] / (30 * one["a"] + 10 * (one["b"] + one["c"])) for one in every)
+    assert (low, high) == (shares[0], shares[-1]) == (0, 100)
+    assert over_rules(rules, rules == "d") == (0, 0)
+    half = pd.Series([True, False] * 25)  # alike in every rule: models differ, rules do not
+    assert over_rules(rules, half) == (50, 50)
+
+
+def test_what_is_kept_gives_the_same_tables(tmp_path):
+    a_model(tmp_path, 0, 0.95, 0.5)
+    models = judged(tmp_path)
+    models.to_parquet(tmp_path / "kept.parquet")
+    pd.testing.assert_frame_equal(table(pd.read_parquet(tmp_path / "kept.parquet"), ["rule"]), table(models, ["rule"]))
 
 
 def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
