@@ -28,9 +28,7 @@ OPTIONS = {"--text": "data.text", "--label": "data.label", "--language": "data.l
 
 def audit_parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
-    made = Parser(
-        "audit", usage="attnprobe audit FILE --text COLUMN --label COLUMN [options] [NAME=VALUE ...]", epilog=EPILOG
-    )
+    made = Parser("audit", usage=USAGE, epilog=EPILOG)
     made.add_argument("file", metavar="FILE", help="your texts and their labels")
     made.add_argument(
         "--text", required=True, metavar="COLUMN", help="column of the texts; doc.body for one within another"

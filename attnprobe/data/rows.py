@@ -33,10 +33,6 @@ def canonical(value: Any) -> str | None:
     return str(value).strip() or None
 
 
-LONGEST_NAME = 4
-"""Words of a column's name; more are a text that stands where names are expected."""
-
-
 def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
     """One column as a list; class numbers of the hub come as the classes' names. `doc.body` is the entry `body` of the
     objects in the column `doc`, and `notes.0.label` that of the first object of a list; None where there is none.
@@ -55,7 +51,7 @@ def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
     else:
         known = _names_of(rows.features)
         remedy = f"choose one with {setting}=NAME"
-        if any(len(one.split()) > LONGEST_NAME for one in known):
+        if any(len(one.split()) > 4 for one in known):  # a text where names are expected
             remedy = "the first line looks like a row and not like names: add a header line to the file"
         raise UserError(
             f"{setting}={name}: there is no such column{nearest(name, known) or '.'} "

@@ -26,7 +26,6 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     reading = read_study(directory)
     write_study(reading)
     own, runs = findings_of_study(reading), read_runs(reading.runs)
-    page = write_report([*reading.runs, directory], directory / PAGE, title=reading.title)
     if verbose:
         console = Console()
         lines = console.is_terminal
@@ -47,9 +46,11 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
             console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
         for note in reading.notes:
             console.print(safe(note))
-    print(*([visible(reading.answer)] if reading.answer else answer_lines(own, runs[0].quality)), sep="\n")
+    print(*([visible(reading.answer)] if reading.answer else answer_lines(own, runs[0].quality)), sep="\n", flush=True)
     if runs[0].attention_on:
         print(visible(f"attention: {runs[0].attention_on}"))
+    # the page takes longer than the answer, which is there
+    page = write_report([*reading.runs, directory], directory / PAGE, title=reading.title)
     # one path per line, unbroken, to be copied
     print(visible(f"page: {page}"))
     if not verbose:

@@ -36,6 +36,12 @@ CHECKPOINT = (
 )
 
 
+EXTRAS = {
+    "hydra/launcher/ray": "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'",
+    "hydra/sweeper/optuna": "hydra/sweeper=optuna needs Optuna's sweeper: pip install 'attnprobe[search]'",
+}
+
+
 def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     """The one line that a mistake in the configuration is answered with.
 
@@ -46,8 +52,8 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     kind, text = type(error).__name__, str(error)
     if kind == "MissingConfigException":
         missing = str(getattr(error, "missing_cfg_file", "") or "")
-        if missing == "hydra/launcher/ray":
-            return "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'"
+        if missing in EXTRAS:
+            return EXTRAS[missing]
         group, _, name = missing.rpartition("/")
         options = [one for one in getattr(error, "options", None) or () if one != "base"] or (
             choices(group) if group else []

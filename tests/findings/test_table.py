@@ -70,15 +70,16 @@ def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, c
     csv = pd.read_csv(tmp_path / "page_files" / "verdicts.csv").set_index(["criterion", "level"])
     sent = summary_of(run, compare(run.numbers), to_send, [], log_text=True)
     compared = compare_runs(run, run).verdicts.set_index("criterion")
-    badges = dict(re.findall(r'<h4>(\w+(?: <span class="level">of \w+</span>)?)</h4> <span class="badge (\w+)', text))
-    badges = {re.sub("<[^>]*>| of|s$", "", re.sub("</span>", "", name)).lower(): kind for name, kind in badges.items()}
+    heads = r'<summary><span class="badge (\w+)[^\n]*\n<h4>(\w+)(?: <span class="level">of (\w+)s</span>)?:'
+    badges = {(of.lower(), level or "model"): answer for answer, of, level in re.findall(heads, text)}
     for name, line in tested.iterrows():
-        assert line["answer"] in badges.values()
-        assert verdicts[name] == compared.loc[name, "first"] == line["verdict"]
+        assert badges[line["criterion"], line["level"]] == line["answer"]
+        assert verdicts[name] == line["verdict"]
+        assert compared.loc[name, "first"] == line["answer"]
         assert numbers[name] == compared.loc[name, "second_value"] == line["value"]
         assert csv.loc[(line["criterion"], line["level"]), "verdict"] == line["verdict"]
         assert sent[f"verdict/{line['criterion']}/{line['level']}"] == line["verdict"]
-        assert f"{line['verdict']} {line['value']:.3f}" in " ".join(shown.split())
+        assert f"{line['answer']} {line['value']:.3f}" in " ".join(shown.split())
 
 
 def test_the_table_has_a_row_per_claim_and_one_for_every_line(first):

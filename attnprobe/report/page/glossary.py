@@ -45,10 +45,6 @@ TERMS = (
         "attentions, or (JS of an erasure) two predictions.",
     ),
     Term(
-        "nats", "Nats", ("nats",),
-        "The unit of JSD: two distributions with nothing in common are ln 2 = 0.693 nats apart.",
-    ),
-    Term(
         "tau", "τ, Kendall's τ-b", ("Kendall's τ", "τ"),
         "How far two measures rank a text's positions alike, ties counted: −1 (the other way round) to 1 (alike); 0 is "
         "what unrelated orders get. It is undefined where one of them is the same for all positions. Over many positions "
