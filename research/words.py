@@ -27,7 +27,7 @@ from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, TOO_RARE
 from attnprobe.evidence.statistics import clopper_pearson
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes import agreement, skill, swaps
+from attnprobe.probes import agreement, known_answer, skill, swaps
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
 from attnprobe.results.files import write_atomically, write_text
@@ -84,6 +84,8 @@ SAID = {
 """A verdict, as the tables of this study say it."""
 SOLVED, FOLLOWS = 0.9, 0.9
 """Accuracy that counts, and share of the texts with their reason changed whose decision follows."""
+ALIKE = 0.1
+"""Share by which the state that knows most of the reason must be ahead of the mean state, for states to be right or wrong."""
 RIGHT, WRONG, UNMOVED = 0.8, 0.05, 0.05
 """Rightness from which an attention is right, up to which it is wrong; and share of the decisions that may flip with a wrong
 one's most attended word."""
@@ -169,7 +171,9 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
     model's own weights in one random order (the null), and `swaps` alone."""
     probe, part = Swaps(), data.splits["test"]
     probe.prepare(data.splits)
-    runner = ProbeRunner([probe] if permuted else [probe, skill.Skill(), agreement.Agreement()], seed)
+    runner = ProbeRunner(
+        [probe] if permuted else [probe, skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()], seed
+    )
     draw = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for start in range(0, len(part), 50):
@@ -186,11 +190,19 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
     identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": seed}
     found["others"] = {
         finding.claim.name: finding.verdict
-        for other in runner.probes[1:]
+        for other in runner.probes
+        if other.name in CLAIMS
         for finding in put_to_test(
             CLAIMS[other.name], runner.rows[other.name].table(identity | {"probe": other.name}).to_pandas()
         )
     }
+    if not permuted:
+        parts = {metric: column for (metric, _), column in runner.rows["known_answer"].columns.items()}
+        if "state_change_own" in parts:
+            own, null, best = (
+                np.nanmean(np.concatenate(parts[f"state_change_{kind}"].values)) for kind in ("own", "null", "best")
+            )
+            found["state_rightness"] = float((own - null) / (best - null)) if best - null > ALIKE * best else None
     return found
 
 
@@ -223,6 +235,9 @@ def judged(folder: Path) -> pd.DataFrame:
         right = facts["rightness"] >= RIGHT
         wrong = facts["rightness"] <= WRONG and (flips is None or flips <= UNMOVED)
         row["kind"] = "not solved" if not solved else "right" if right else "wrong" if wrong else "between"
+        state = facts.get("table", {}).get("state_rightness")
+        if state is not None:
+            row["state kind"] = "right" if state >= RIGHT else "wrong" if state <= WRONG else "between"
         for name in ("table", "null"):
             if name in facts:
                 evidence = placement_of(*(np.array(facts[name][part])[None] for part in PARTS))
@@ -319,7 +334,8 @@ def main() -> None:
         models["all"] = "all"
         for by, claim in [*((by, "table") for by in (["all"], ["encoder"], ["rule"], ["rule", "encoder"])),
                           *((["encoder"], one) for one in primary)]:  # fmt: skip
-            said = table(models, by, claim)
+            of_states = claim == "top_state_decides" and "state kind" in models
+            said = table(models.assign(kind=models["state kind"]) if of_states else models, by, claim)
             print(claim, markdown([*said.columns], said.to_numpy().tolist()), sep="\n\n", end="\n\n")
         print(
             models["kind"].value_counts().to_dict(), models["null"].value_counts().to_dict() if "null" in models else ""

@@ -36,6 +36,10 @@ METRICS = (
            only=LINEAR),
     Metric("state_mass_agreement", SHARE, "mass that attention and these contributions (made to sum to 1) have in common",
            higher_is_better=True, only=LINEAR),
+    Metric("state_change_own", Scale("logits", 0), "how far the attended state's logits move when the reason is changed: "
+           "Σ α_t d_t, d_t the largest change less the smallest over the classes", higher_is_better=True, only=LINEAR),
+    Metric("state_change_null", Scale("logits", 0), "the mean of d_t, which the weights in random order have", only=LINEAR),
+    Metric("state_change_best", Scale("logits", 0), "the largest d_t", only=LINEAR),
 )  # fmt: skip
 
 
@@ -47,7 +51,8 @@ class KnownAnswer(Probe):
     chance is all that it can reach if these words are all the information there is. At the word level each number is
     *minus* `chance`, the rationale's share of the text. At the state level, for a linear decoder, the contribution of
     the state at t is α_t (m_t − mean m), m the margin of the decision's position logits over the runner-up's, its mean
-    over the positions.
+    over the positions. Which states know the reason, whatever their weight, is told by how far their position logits move
+    where it is changed (`state_change_*`): (own − null) / (best − null) is rightness about states.
 
     Changed texts are encoded again in full; `correct_contradicted` is left out for a model that reads pieces, as the
     changed words are not cut into any. There are no such rows where the model refuses them, because its attention is
@@ -89,6 +94,16 @@ class KnownAnswer(Probe):
             apart = total_variation(attention, normalised(size, content), content)
             yield of_given("state_rank_agreement", kendall_tau(attention, size, content))
             yield of_given("state_mass_agreement", 1 - apart)
+            if "correct_contradicted" in decided:
+                known, changed = self._contradicted(batch)
+                with torch.no_grad():
+                    moved = subject.classifier.readout(changed, subject.classifier(changed)).position_logits
+                assert moved is not None
+                moved = moved - subject.readout.position_logits
+                change = torch.where(content, moved.amax(-1) - moved.amin(-1), 0).masked_fill(~known, torch.nan)
+                yield of_given("state_change_own", (attention * change).sum(-1))
+                yield of_given("state_change_null", change.sum(-1) / content.sum(-1))
+                yield of_given("state_change_best", change.amax(-1))
 
     @staticmethod
     def _decisions(classifier: Model, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
@@ -99,9 +114,7 @@ class KnownAnswer(Probe):
             "correct_alone": (kept(batch, batch.rationale), batch.labels),
         }
         if batch.counterfactual is not None and batch.pieces is None:
-            known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
-            ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
-            changed = replace(batch, ids=ids, content=batch.content.clone())
+            known, changed = KnownAnswer._contradicted(batch)
             texts["correct_contradicted"] = (changed, (batch.labels + 1) % classifier.classes)
         decisions = {}
         with torch.no_grad():
@@ -114,6 +127,14 @@ class KnownAnswer(Probe):
         if "correct_contradicted" in texts:
             decisions["correct_contradicted"] = decisions["correct_contradicted"].masked_fill(~known[:, 0], torch.nan)
         return decisions
+
+    @staticmethod
+    def _contradicted(batch: Batch) -> tuple[Bool[Tensor, "batch 1"], Batch]:
+        """For which texts it is known what they are with their reason changed, and these."""
+        assert batch.counterfactual is not None
+        known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
+        ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)
+        return known, replace(batch, ids=ids, content=batch.content.clone())
 
 
 def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
@@ -153,5 +174,8 @@ READING = Reading(
         Headline("auprc_on_rationale", "average precision, minus chance"),
         Headline("state_rank_agreement", "tau of attention with the states' contributions"),
         Headline("state_mass_agreement", "mass in common with the states' contributions"),
+        Headline("state_change_own", "change of the attended state's logits with the reason"),
+        Headline("state_change_null", "  of the mean state's"),
+        Headline("state_change_best", "  of the state's that knows most"),
     ),
 )

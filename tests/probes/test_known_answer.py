@@ -90,6 +90,23 @@ def test_rightness_at_both_levels_against_loops():
         assert float(found["state_rank_agreement"][row]) == pytest.approx(kendalltau(weights, size).statistic)
 
 
+def test_which_states_know_the_reason_against_a_loop():
+    batch, classifier = marked([6, 9, 5]), toy_classifier("average", spread=4)
+    subject, found = measured(classifier, batch)
+    for row in range(3):
+        there = batch.content[row]
+        changed = text_of(batch.counterfactual[row][there].tolist())
+        with torch.no_grad():
+            other = classifier.readout(changed, classifier(changed)).position_logits[0, 1:-1].numpy()
+        moved = other - subject.readout.position_logits[row][there].numpy()
+        change = moved.max(-1) - moved.min(-1)
+        assert ((change > 1e-9) == batch.rationale[row][there].numpy()).all()  # without context no other state changes
+        weights = subject.readout.attention[row][there].numpy()
+        expected = {"own": weights @ change, "null": change.mean(), "best": change.max()}
+        for kind, value in expected.items():
+            assert float(found[f"state_change_{kind}"][row]) == pytest.approx(value)
+
+
 def test_the_decoders_bias_is_no_words_contribution():
     batch, classifier = marked([6, 9, 5]), toy_classifier("average")
     _, before = measured(classifier, batch)
