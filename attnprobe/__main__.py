@@ -144,10 +144,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
         print_summary(read.numbers, classes=manifest.get("classes", []))
         for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
             print(line)
-    for line in answer_lines(findings_of(read), read.quality):
+    for line in answer_lines(findings_of(read), read.quality, read.attention_on):
         print(line)
-    if read.attention_on:
-        print(visible(f"attention: {read.attention_on}"))
     # a path on a line of its own, unbroken, to be copied
     print(
         visible(f"results: {directory}"),

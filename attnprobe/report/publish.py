@@ -46,9 +46,8 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
             console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
         for note in reading.notes:
             console.print(safe(note))
-    print(*([visible(reading.answer)] if reading.answer else answer_lines(own, runs[0].quality)), sep="\n", flush=True)
-    if runs[0].attention_on:
-        print(visible(f"attention: {runs[0].attention_on}"))
+    said = answer_lines(own, runs[0].quality, runs[0].attention_on)
+    print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
     # the page takes longer than the answer, which is there
     page = write_report([*reading.runs, directory], directory / PAGE, title=reading.title)
     # one path per line, unbroken, to be copied

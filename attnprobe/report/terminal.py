@@ -181,13 +181,14 @@ def measured_again(tables: Mapping[str, Any]) -> list[str]:
 # What was found, for somebody who has read none of the papers.
 
 
-def answer_lines(own: pd.DataFrame, quality: Quality | None = None) -> list[str]:
+def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on: str = "") -> list[str]:
     """Chip, sentence and gauge, a line for every question that was answered, one for the open and one for the untested ones,
     and what to show instead; of a poor model no more than that it is one, and what to do.
 
     Args:
         own: the findings on one group.
         quality: of its classifier.
+        attention_on: where its attention is, as `Run.attention_on` says it.
     """
 
     def item(head: str, words: str) -> list[str]:
@@ -199,6 +200,7 @@ def answer_lines(own: pd.DataFrame, quality: Quality | None = None) -> list[str]
         *(f"  {one}" for one in textwrap.wrap(found.sentence, WIDTH - 2)),
     ]
     model = [] if quality is None else item("model", quality.in_short)
+    model += item("attention", attention_on) if attention_on else []
     if found.chip == POOR:
         return [
             *said,

@@ -251,7 +251,7 @@ function factsOf(examples, row) {
   const from = examples.columns.first_words?.[row];
   if (from !== undefined && index.words) {
     const second = examples.words(row).slice(from).map(visible).join(" ");
-    parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Second text, from: "), second));
+    parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Second text: "), second));
   }
   const candidates = examples.columns.candidates?.[row];
   if (candidates && index.words) {
