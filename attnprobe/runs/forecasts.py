@@ -229,8 +229,8 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     as one batch."""
     groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
     middle = groups[len(groups) // 2]
-    few = middle[:FEW]
-    together(few[:1])  # pays for what is set up once
+    first = together(middle[:1])  # pays for what is set up once
+    few = middle[: FEW if FEW * first <= AT_MOST else 1]
     alone = together(few)
     if (most := int(AT_MOST * len(few) / max(alone, 1e-9) / GROUPS)) < len(middle):
         groups = groups_of(lengths, max(1, most))

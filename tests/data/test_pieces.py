@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from attnprobe.data.pieces import PieceReader, left_out
@@ -51,7 +52,7 @@ def test_pieces_of_a_text_and_of_a_pair():
     (alone,) = reader.read([["unable", "to", "see"]])
     assert reader.tokenizer.convert_ids_to_tokens(alone.ids) == ["[CLS]", "un", "##able", "to", "see", "[SEP]"]
     assert alone.word.tolist() == [-1, 1, 1, 2, 3, -1]
-    (pair,) = reader.read([["unable"]], [["the", "film"]])
+    (pair,) = reader.read([["unable"]], [["the", "film"]], [np.zeros(1, int)])  # the first one is attended to
     assert pair.word.tolist() == [-1, 1, 1, -1, -1, -1, -1]
     assert pair.kind.tolist() == [0, 0, 0, 0, 1, 1, 1]
 

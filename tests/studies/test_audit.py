@@ -230,6 +230,9 @@ def test_slow_probes_are_timed_on_few_texts():
     assert seconds_per_text(together, np.arange(101), batch=64) == pytest.approx(3.7)
     assert sum(seen) <= 8  # 53 of quick ones
     seen.clear()
+    assert seconds_per_text(lambda rows: together(rows) * 10, np.arange(101), batch=64) == pytest.approx(37)
+    assert sum(seen) == 5
+    seen.clear()
     assert seconds_per_text(lambda rows: together(rows) / 100, np.arange(101), batch=64) == pytest.approx(0.037)
     assert sum(seen) == 53
 
