@@ -208,7 +208,8 @@ def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on
             *item("to do", "more texts, training.epochs=…, or another model (model=…)"),
         ]
     if (word := found.gauge) is not None:
-        said.append(f"  chance 0 |{gauge(word.value, word.low, word.high)}| 1 best   {word.value:.2f}")
+        drawn, asked = gauge(word.value, word.low, word.high), word.threshold + word.smallest
+        said.append(f"  chance 0 |{drawn}| 1 best  {word.value:.2f}, asked {asked:.2f}")
     for name, row in found.answered:
         span = "" if np.isnan(row.low) else f" [{row.low:.2f}, {row.high:.2f}]"
         unproven = "" if row.ticked or row.answer != YES else " no track record"
