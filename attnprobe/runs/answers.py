@@ -82,7 +82,10 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
         typed = " ".join(one for one in overrides if match[1] in one)
         return f"{visible(typed)}: ${{{visible(match[1])}}} is not a setting: write a value, or the name of a setting"
     if match := re.search(r"Missing mandatory value: (\S+)", text):
-        return f"{match[1]}=???: a value must be given{f'. {CHECKPOINT}' if match[1] == 'model.path' else ''}"
+        # within a part of the configuration the whole name stands after it; where a setting refers to it, that setting's does
+        whole = re.search(rf"full_key: (\S+\.{re.escape(match[1])})\s*$", text, re.M)
+        name = match[1] if whole is None else whole[1]
+        return f"{name}=???: a value must be given{f'. {CHECKPOINT}' if name == 'model.path' else ''}"
     if "Config group override must be a string or a list" in text:
         chosen = [one for one in overrides if one.lstrip("+").split("=")[0].split("@")[0] in GROUPS]
         return f"{visible(' '.join(chosen)) or text}: expected the name of a choice, a file of conf/"
