@@ -38,6 +38,8 @@ from research.calibration.summary import markdown
 from research.rules import BLIND, RULES
 
 CLAIMS = {"skill": skill.READING.claims, "agreement": agreement.READING.claims}
+FIRST_PART = Path(__file__).parent / "words_first_part.csv"
+"""Counts of the blind batch's first part (draws 100, 101 and 102, of which not every rule), whose rows are not kept."""
 RECORDED = {
     ("erasure", swaps.READING.claims[0].name): "table",
     ("agreement", "agrees_with_leave_one_out"): "agrees_with_leave_one_out",
@@ -282,26 +284,30 @@ def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, 
 
 def record(models: pd.DataFrame, path: Path) -> None:
     """Put what verdicts cite into the shipped table, in place of what it had of these claims on right and wrong attention:
-    how many models each claim decided per encoder and kind of attention, and how many of these by yes."""
+    how many models each claim decided per encoder and kind of attention, and how many of these by yes. Of the swap test
+    the counts of `FIRST_PART` are added."""
     known, rows = pq.read_table(path), []
+    before = pd.read_csv(FIRST_PART).set_index(["encoder", "kind"])
     for (criterion, claim), column in RECORDED.items():
         if column not in models:
             continue
         ours = pc.and_(pc.equal(known["claim"], claim), pc.is_in(known["rightness"], pa.array(["right", "wrong"])))
         known = known.filter(pc.invert(ours))
-        for (encoder, kind), said in models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"])[
-            column
-        ]:
-            said = said.replace(SAID)
+        for key, said in models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"])[column]:
+            counts = said.replace(SAID).fillna("not asked").value_counts()
+            if column == "table" and key in before.index:
+                counts = counts.add(before.loc[key], fill_value=0)
+            yes, no = (int(counts.get(one, 0)) for one in ("yes", "no"))
             rows.append(
-                {"criterion": criterion, "level": "word", "encoder": encoder, "rightness": kind,
-                 "models": int(said.isin(["yes", "no"]).sum()), "meets": int((said == "yes").sum()), "asked": len(said),
-                 "claim": claim}
+                {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "models": yes + no,
+                 "meets": yes, "asked": int(counts.sum()), "claim": claim}
             )  # fmt: skip
     joined = pa.concat_tables([known, pa.Table.from_pylist(rows).cast(known.schema)])
     metadata = dict(known.schema.metadata)
     counted = models["kind"].isin(["right", "wrong"]).sum()
-    facts = json.loads(metadata[b"attnprobe"]) | {"words": f"python -m research.words: {counted} models"}
+    facts = json.loads(metadata[b"attnprobe"]) | {
+        "words": f"python -m research.words: {counted + int(before.to_numpy().sum())} models"
+    }
     joined = joined.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
     write_atomically(path, lambda target: pq.write_table(joined, target))
 
