@@ -247,7 +247,8 @@ def _reach(table: pd.DataFrame) -> Evidence | None:
     if rows is None:
         return None
     gain, best, bound = (by_run(rows, rows[name].to_numpy()) for name in names)
-    return Evidence.of_ratio(_shares(gain, best, bound)) if (bound > LEAST_BOUND).any() else None
+    parts = np.where(np.isnan(bound)[..., None], np.nan, _shares(gain, best, bound))  # texts that were not examined
+    return Evidence.of_ratio(parts) if (bound > LEAST_BOUND).any() else None
 
 
 def _pointing(gain: np.ndarray, scale: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -314,12 +315,12 @@ READING = Reading(
         Claim(
             name="weights_move_the_prediction", criterion="erasure", level="word", source=SOURCE, threshold=LEAST_EFFECT,
             statement="Equal weights in place of attention's move the prediction",
-            measure=mean_of("equal_weights_distance", reach=1.0), quantity="TVD, 0 to 1, mean of the texts",
+            measure=mean_of("equal_weights_distance", reach=1.0, ends=(0, 1)), quantity="TVD, 0 to 1, mean of the texts",
         ),
         Claim(
             name="top_word_is_strongest", criterion="erasure", level="word", source=SOURCE, threshold=0.5,
             statement="The most attended word is the one that moves the prediction most, in most texts",
-            measure=mean_of("top_word_effect", reach=1.0), quantity="share of the texts",
+            measure=mean_of("top_word_effect", reach=1.0, ends=(0, 1)), quantity="share of the texts",
         ),
     ),
     headlines=(

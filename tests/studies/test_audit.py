@@ -23,7 +23,14 @@ from attnprobe.runs.settings import Settings
 from attnprobe.runs.studies import PLAN, carry_out_study
 from tests.runs import SMALL_ADVERSARY, composed
 
-QUICK = ("training.epochs=2", "data.embedding_size=12", "study.seeds=[1]", "trainer.accelerator=cpu", *SMALL_ADVERSARY)
+QUICK = (
+    "training.epochs=12",
+    "training.recipe.optimizer.lr=0.03",
+    "data.embedding_size=50",
+    "study.seeds=[1]",
+    "trainer.accelerator=cpu",
+    *SMALL_ADVERSARY,
+)
 
 
 def compose(overrides):
@@ -75,7 +82,7 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     directory = carry_out_study([*command, f"output={tmp_path / 'runs'}"], compose)
     assert len(reads) == 1  # for the estimate and all trainings
     said = capsys.readouterr().out
-    assert "audit: 4 trainings of 2 epochs on " in said
+    assert "audit: 4 trainings of 12 epochs on " in said
     assert "on this machine (cpu)" in said
     publish_study(directory)
     assert len(capsys.readouterr().out.splitlines()) <= 15
@@ -87,7 +94,9 @@ def test_from_a_csv_to_the_verdict(shape, tmp_path, capsys, monkeypatch):
     assert "May this attention be read? Отзывы_März_1" in page
     assert "<script>alert" not in page
     content = json.loads((directory / "study.json").read_text())
-    base = RunDirectory(directory / content["members"][0]["directory"]).manifest()
+    members = [RunDirectory(directory / one["directory"]) for one in content["members"]]
+    assert [one.is_finished for one in members] == [True] * 4  # a model that guesses would have been the last
+    base = members[0].manifest()
     assert len(base["classes"]) == 2
     assert set(base["tables"]) >= {"permutation", "adversarial", "correlation", "single_weight", "erasure"}
     if shape is with_holes:
@@ -136,7 +145,7 @@ def test_any_of_its_probes_can_be_set():
 
 def test_an_estimate_has_a_time_for_every_part():
     config = composed(
-        "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=12", "trainer.accelerator=cpu",
+        "data.source.train_size=300", "data.source.test_size=60", "data.embedding_size=50", "trainer.accelerator=cpu",
         "probe=[permutation,novelty]", "probe.novelty.importances=[attention]", "probe.novelty.operators=[delete]",
     )  # fmt: skip
     costs = measured_costs(config)

@@ -48,7 +48,7 @@ def test_verdicts_and_findings_are_read_back_from_tables_summary_notes_and_defin
     # what the settings of W&B's table of runs are made of: no cell of it is long, no curve has a number that stands for none
     assert all(len(value) <= 250 for value in summary.values() if isinstance(value, str))
     notes = [part.notes for part in of_kind(written, "run") if part.notes]
-    assert notes[-1:] == [known["sentence"].iloc[0]]
+    assert notes[-1:] == [f"{known['chip'].iloc[0]}. {known['sentence'].iloc[0]}"]
     defined = {metric.glob_name: metric for metric in of_kind(written, "metric")}
     assert defined["train/*"].step_metric == defined["validation/*"].step_metric == "epoch"
     assert defined["verdict/*"].summary.last
