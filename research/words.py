@@ -287,7 +287,9 @@ def record(models: pd.DataFrame, path: Path) -> None:
     how many models each claim decided per encoder and kind of attention, and how many of these by yes. Of the swap test
     the counts of `FIRST_PART` are added."""
     known, rows = pq.read_table(path), []
-    before = pd.read_csv(FIRST_PART).set_index(["encoder", "kind"])
+    before = {
+        (row["encoder"], row["kind"]): row.drop(["encoder", "kind"]) for _, row in pd.read_csv(FIRST_PART).iterrows()
+    }
     for (criterion, claim), column in RECORDED.items():
         if column not in models:
             continue
@@ -295,8 +297,8 @@ def record(models: pd.DataFrame, path: Path) -> None:
         known = known.filter(pc.invert(ours))
         for key, said in models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"])[column]:
             counts = said.replace(SAID).fillna("not asked").value_counts()
-            if column == "table" and key in before.index:
-                counts = counts.add(before.loc[key], fill_value=0)
+            if column == "table" and key in before:
+                counts = counts.add(before[key], fill_value=0)
             yes, no = (int(counts.get(one, 0)) for one in ("yes", "no"))
             rows.append(
                 {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "models": yes + no,
@@ -306,7 +308,7 @@ def record(models: pd.DataFrame, path: Path) -> None:
     metadata = dict(known.schema.metadata)
     counted = models["kind"].isin(["right", "wrong"]).sum()
     facts = json.loads(metadata[b"attnprobe"]) | {
-        "words": f"python -m research.words: {counted + int(before.to_numpy().sum())} models"
+        "words": f"python -m research.words: {counted + sum(int(one.sum()) for one in before.values())} models"
     }
     joined = joined.replace_schema_metadata(metadata | {b"attnprobe": json.dumps(facts).encode()})
     write_atomically(path, lambda target: pq.write_table(joined, target))
