@@ -22,7 +22,8 @@ FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, 
 and decimal marks are found out and said. Everything else is a setting of attnprobe run, NAME=VALUE."""
 
 
-OPTIONS = {"--text": "data.text", "--label": "data.label", "--language": "data.language", "--minutes": "study.minutes"}
+OPTIONS = {"--text": "data.text", "--text2": "data.text2", "--label": "data.label", "--language": "data.language",
+           "--minutes": "study.minutes"}  # fmt: skip
 """Option → the setting that it stands for."""
 
 

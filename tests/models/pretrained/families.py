@@ -64,6 +64,20 @@ def tokenizer():
     )  # fmt: skip
 
 
+def saved(family, made):
+    """A folder with the network that `made` builds, its weights drawn."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = made()
+        for parameter in network.parameters():  # what is initialised is too small for attention to matter
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.25)
+    path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    network.save_pretrained(path)
+    return path
+
+
 @cache
 def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) -> Path:
     """A folder with an untrained classifier of this family, as `save_pretrained` writes it."""
@@ -73,15 +87,7 @@ def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) 
     config = transformers.AutoConfig.for_model(
         name, **settings, **pad, id2label=dict(enumerate(labels)), label2id={k: v for v, k in enumerate(labels)}
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = transformers.AutoModelForSequenceClassification.from_config(config)
-        for parameter in network.parameters():  # what is initialised is too small for attention to matter
-            if parameter.ndim > 1:
-                torch.nn.init.normal_(parameter, std=0.25)
-    path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    network.save_pretrained(path)
+    path = saved(family, lambda: transformers.AutoModelForSequenceClassification.from_config(config))
     made = tokenizer()
     kinds = ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
     made.model_input_names = ["input_ids", "attention_mask", *kinds]

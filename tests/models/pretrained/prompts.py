@@ -1,15 +1,10 @@
 """Tiny causal language models, built from a configuration, with tokenizers of their families' kinds."""
 
-import atexit
-import shutil
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
-import torch
 
-from tests.models.pretrained.families import WORDS
+from tests.models.pretrained.families import WORDS, saved
 
 PROMPT = "Review: {text}\nSentiment:"
 LABELS = {"negative": " bad", "positive": " good"}
@@ -61,15 +56,7 @@ def language_model(family):
     config = transformers.AutoConfig.for_model(
         family, **LANGUAGE_MODELS[family], vocab_size=len(read), bos_token_id=1, eos_token_id=2
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = transformers.AutoModelForCausalLM.from_config(config)
-        for parameter in network.parameters():  # what is initialised is too small for attention to matter
-            if parameter.ndim > 1:
-                torch.nn.init.normal_(parameter, std=0.25)
-    path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    network.save_pretrained(path)
+    path = saved(family, lambda: transformers.AutoModelForCausalLM.from_config(config))
     read.save_pretrained(path)
     return path
 
