@@ -8,7 +8,7 @@ from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.readout import Readout
 from attnprobe.models.attention import AdditiveAttention, DotAttention
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.decoders import LinearDecoder, QuestionDecoder
+from attnprobe.models.decoders import AdditiveDecoder, LinearDecoder, QuestionDecoder
 from attnprobe.models.encoders import AverageEncoder, CNNEncoder, LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.models.transformer import TransformerEncoder
@@ -21,6 +21,8 @@ ENCODERS = {
 }
 REENCODED = {"transformer"}
 """Encoders in which every word changes every state, so that leave-one-out has no short cut for them."""
+DECODERS = {False: LinearDecoder, True: QuestionDecoder, "additive": AdditiveDecoder}
+"""By what is asked: nothing, or a question whose answer is decoded so."""
 ATTENTIONS = {"additive": AdditiveAttention, "dot": DotAttention}
 VOCABULARY = 30
 
@@ -68,7 +70,7 @@ def toy_classifier(
     *,
     classes: int = 2,
     task: Task = Task.SINGLE_LABEL,
-    question: bool = False,
+    question: bool | str = False,
     seed: int = 0,
     spread: float = 1.0,
     **extra: object,
@@ -82,7 +84,7 @@ def toy_classifier(
             embeddings=embeddings,
             encoder=ENCODERS[encoder],
             attention=ATTENTIONS[attention],
-            decoder=QuestionDecoder if question else LinearDecoder,
+            decoder=DECODERS[question],
             question_encoder=ENCODERS[encoder] if question else None,
             classes=classes,
             task=task,

@@ -21,6 +21,9 @@ from attnprobe.models.recipe import Recipe
 from attnprobe.models.trained import TrainedModel
 from attnprobe.models.transformer import Layer, TransformerEncoder, last_layer
 
+EXCLUDED = 64.0
+"""By how much the logit of a class that is no candidate lies below all others: e^−64 is nothing in float64."""
+
 
 class AttentionClassifier(TrainedModel):
     """Embeddings → `encode` → `attend` → `decode`. Every experiment of the field replaces one stage's result.
@@ -210,9 +213,13 @@ class AttentionClassifier(TrainedModel):
             "task": self.task,
             "recorded": outputs.logits.detach().double(),
         }
-        if decoder.linear and batch.candidates is None:
-            bias = decoder(torch.zeros_like(hidden[:1, 0])).expand(len(hidden), -1)
-            return Readout(position_logits=decoder(hidden), unattended=bias, **facts)
+        if decoder.linear:
+            logits, bias = decoder(hidden.transpose(0, 1), query), decoder(torch.zeros_like(hidden[:, 0]), query)
+            if batch.candidates is not None:
+                # −∞ has no mean with a weight of 0: the same finite number at every position, which no mixture moves
+                never = torch.minimum(logits.amin((0, 2)), bias.amin(-1)).unsqueeze(-1) - EXCLUDED
+                logits, bias = (torch.where(batch.candidates, each, never) for each in (logits, bias))
+            return Readout(position_logits=logits.transpose(0, 1), unattended=bias, **facts)
         # the attended vectors, and what the decoder makes of them
         facts["activations"] = 2 * len(hidden) * hidden.shape[-1]
         return Readout(decode=decode, unattended=decode(torch.zeros_like(attention)), **facts)

@@ -37,13 +37,35 @@ class LinearDecoder(Decoder):
     def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
         super().__init__()
         if query_size is not None:
-            raise UserError("the linear decoder cannot read a question; use model/decoder=question")
+            raise UserError("the linear decoder cannot read a question; use model/decoder=question or additive")
         self.single_logit = exclusive and classes == 2
         self.output = nn.Linear(hidden_size, 1 if self.single_logit else classes)
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
         logits = self.output(attended)
         return F.pad(logits, (1, 0)) if self.single_logit else logits
+
+
+class AdditiveDecoder(LinearDecoder):
+    """W v + U q + b: what the text says plus what the question says. Linear in v, so that every text has position logits
+    W h_t + U q + b and the exact solvers answer questions too; text and question meet in the attention alone.
+
+    Without a query it is W v + b.
+    """
+
+    def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
+        if query_size is None:
+            raise UserError(
+                "the additive decoder adds what a question says; use model/decoder=linear for texts without a question"
+            )
+        super().__init__(hidden_size, classes, exclusive=exclusive)
+        self.question = nn.Linear(query_size, self.output.out_features, bias=False)
+
+    def forward(self, attended: Attended, query: Query | None = None) -> Logits:
+        asked = (
+            0 if query is None else F.pad(self.question(query), (1, 0)) if self.single_logit else self.question(query)
+        )
+        return super().forward(attended) + asked
 
 
 class QuestionDecoder(Decoder):

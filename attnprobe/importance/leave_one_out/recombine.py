@@ -92,7 +92,10 @@ class Recombination:
             attended = mean.mean.to(outputs.hidden.dtype).unsqueeze(1)
             question = None if outputs.query is None else outputs.query[example]
             logits = classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)
-        elif candidates is not None:
+        elif outputs.query is not None:  # what the question adds is the same at every position
+            nothing = torch.zeros_like(hidden[:, 0], dtype=outputs.hidden.dtype)
+            logits = logits + (classifier.decoder(nothing, outputs.query) - classifier.decoder(nothing))[example]
+        if linear and candidates is not None:
             logits = logits.masked_fill(~candidates, -torch.inf)
         return Removed(example, removed, logits, skipped)
 

@@ -10,7 +10,7 @@ from tests.models.test_hierarchical import han, with_sentences
 from tests.toys import ATTENTIONS, ENCODERS, REENCODED, rows_of, toy_batch, toy_readout
 
 
-@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize("question", [False, True, "additive"])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_every_way_equals_each_shortened_text_alone(encoder, attention, question):
