@@ -303,15 +303,21 @@ def encoder_of(manifest: Mapping[str, object]) -> str:
 
 def mechanism_of(manifest: Mapping[str, object]) -> str:
     """What a run's attention is known to be, whatever a test finds (`MECHANISMS`); empty where it was learned."""
-    return MECHANISMS.get(stage_class(manifest, "attention"), "")
+    given = setting_of(manifest, "given").title().replace("_", "")  # of a whole model, by the control's name
+    return MECHANISMS.get(f"{given}Attention" if given else stage_class(manifest, "attention"), "")
 
 
 def stage_class(manifest: Mapping[str, object], stage: str) -> str:
     """The class of one stage of a run's model; empty where it is not known."""
+    return setting_of(manifest, stage, "_target_").rpartition(".")[2]
+
+
+def setting_of(manifest: Mapping[str, object], *keys: str) -> str:
+    """One of a run's settings of the model; empty where it is none, or no text."""
     part: object = manifest.get("training", {})
-    for key in ("model", stage, "_target_"):
+    for key in ("model", *keys):
         part = part.get(key, {}) if isinstance(part, Mapping) else {}
-    return part.rpartition(".")[2] if isinstance(part, str) else ""
+    return part if isinstance(part, str) else ""
 
 
 def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") -> tuple[str, str]:

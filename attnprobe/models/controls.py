@@ -1,5 +1,5 @@
-"""Attentions whose rightness is known because they were built that way, and a decoder that reads nothing: what tests of
-attention are calibrated on."""
+"""Attentions whose rightness is known because they were built that way, an encoder whose one state that knows is known, and a
+decoder that reads nothing: what tests of attention are calibrated on."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -15,6 +15,7 @@ from attnprobe.data.batching import log_odds_ratios
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.attention import Attention, Content, GivenAttention, Query, Scores, States, masked_softmax
 from attnprobe.models.decoders import Attended, Decoder, Logits
+from attnprobe.models.encoders import Embedded, Encoder
 
 
 class FocusedAttention(GivenAttention):
@@ -49,8 +50,8 @@ class RationaleAttention(FocusedAttention):
     def focus(self, batch: Batch) -> Content:
         if batch.rationale is None:
             raise UserError(
-                "model/attention=rationale attends to the words that decide, and these texts do not say which: take data "
-                "that mark them (data.rationale, or data.plant=token)"
+                "model/attention=rationale (model.given=rationale) attends to the words that decide, and these texts do not "
+                "say which: take data that mark them (data.rationale, or data.plant=token)"
             )
         return batch.rationale
 
@@ -136,6 +137,34 @@ class PositionAttention(Attention):
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
         place = torch.arange(hidden.shape[1], device=hidden.device).clamp(max=len(self.score) - 1)
         return self.score[place].to(hidden.dtype).expand(hidden.shape[:-1])
+
+
+class RelayEncoder(Encoder):
+    """Word vectors in which the first word and the words that decide (`Batch.rationale`) have changed places: one state knows
+    the reason, and it is not that of a word that decides. Attention on the first word is right about states and wrong about
+    words; attention on the words that decide is wrong about states. Nothing is learnt but the word vectors."""
+
+    contextual: ClassVar[bool] = True
+
+    def __init__(self, input_size: int) -> None:
+        super().__init__()
+        self.size = input_size
+
+    def states(self, embeddings: Embedded, batch: Batch) -> tuple[Embedded, None]:
+        if batch.rationale is None:
+            raise UserError(
+                "model=relay moves the words that decide, and these texts do not say which: take data.plant=token"
+            )
+        marked = batch.rationale & batch.content
+        first = batch.content & (batch.content.cumsum(-1) == 1) & marked.any(-1, keepdim=True)
+        count = marked.sum(-1, keepdim=True).clamp(min=1)
+        deciding, other = ((embeddings * one.unsqueeze(-1)).sum(1, keepdim=True) for one in (marked / count, first))
+        moved = torch.where(marked.unsqueeze(-1), other, embeddings)
+        return torch.where(first.unsqueeze(-1), deciding, moved) * batch.mask.unsqueeze(-1), None
+
+    def forward(self, embeddings: Embedded, mask: Content, content: Content) -> Embedded:
+        """A text whose words say nothing of what decides: its word vectors."""
+        return embeddings * mask.unsqueeze(-1)
 
 
 class ConstantDecoder(Decoder):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -84,6 +84,20 @@ class Divergence(Objective):
         return {"loss": tvd - self.weight * kl, "tvd": tvd, "kl": kl, "jsd": jsd}
 
 
+def marked_words(outputs: Outputs, batch: Batch, training: str) -> Bool[Tensor, "batch seq"]:
+    """The words that decide.
+
+    Raises:
+        UserError: the data do not say which, or the attention is over something else.
+    """
+    if batch.rationale is None or batch.rationale.shape != outputs.attention.shape:
+        raise UserError(
+            f"{training} says where the attention goes by the rationale: it needs data that mark one (data.rationale, or "
+            f"data.plant=token) and a model that attends to words"
+        )
+    return batch.rationale & outputs.content
+
+
 @dataclass(frozen=True)
 class Deception(Objective):
     """Predict the labels, and keep the attention off the words that decide: cross entropy − λ · ln(1 − Σ α_t over the
@@ -97,16 +111,33 @@ class Deception(Objective):
 
     def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         """`loss`, and `mass`: the attention on the rationale, 0 to 1."""
-        if batch.rationale is None or batch.rationale.shape != outputs.attention.shape:
-            raise UserError(
-                "training=deceive keeps the attention off the rationale: it needs data that mark one (data.rationale, or "
-                "data.plant=token) and a model that attends to words"
-            )
-        mass = (outputs.attention * batch.rationale).sum(-1)
+        mass = (outputs.attention * marked_words(outputs, batch, "training=deceive")).sum(-1)
         # rounding may put all of the mass on the rationale, whose logarithm has no gradient
         hidden = -(1 - mass).clamp(min=1e-6).log()
         entropy = CrossEntropy()(outputs, batch, task, class_weight)["loss"]
         return {"loss": entropy + self.weight * hidden, "mass": mass.detach()}
+
+
+@dataclass(frozen=True)
+class Supervision(Objective):
+    """Predict the labels, and attend to the words that decide: cross entropy + λ · KL(ρ ‖ α), in nats, ρ the same weight on
+    every word of the rationale; 0 for a text without one (Zhong et al. 2019, *Fine-grained Sentiment Analysis with Faithful
+    Attention*). It makes the attention right; whether the model decides by these words is for its counterfactuals to say.
+
+    Attributes:
+        weight: λ, at least 0.
+    """
+
+    weight: NotNegative = 1.0
+
+    def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
+        """`loss`; `mass`, the attention on the rationale, 0 to 1, and `kl`, in nats."""
+        marked = marked_words(outputs, batch, "training=finetune_supervise").to(outputs.attention.dtype)
+        wanted = marked / marked.sum(-1, keepdim=True).clamp_min(1)
+        kl = kullback_leibler(wanted, outputs.attention, outputs.content)
+        entropy = CrossEntropy()(outputs, batch, task, class_weight)["loss"]
+        mass = (outputs.attention * marked).sum(-1).detach()
+        return {"loss": entropy + self.weight * kl, "kl": kl, "mass": mass}
 
 
 @dataclass(frozen=True)

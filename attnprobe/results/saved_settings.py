@@ -77,7 +77,10 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
 def _name_as_today(content: Any) -> None:
     for key, value in entries(content):
-        if key == "_target_" and isinstance(value, str):
+        if key == "uniform" and content.get("_target_") == "attnprobe.models.pretrained.model.PretrainedClassifier":
+            del content[key]
+            content |= {"given": None if value is None else "uniform", "given_at": value or "last"}
+        elif key == "_target_" and isinstance(value, str):
             module, _, name = value.rpartition(".")
             content[key] = MOVED.get(value, f"{MOVED.get(module, module)}.{name}")
         else:

@@ -106,18 +106,18 @@ def choices(group: str) -> list[str]:
 
 
 MOVED = {
-    f"probe.{probe}.{name}": f"importance.leave_one_out.{name}"
+    f"probe.{probe}.{name}": f"importance.leave_one_out.{name} now, for every probe that takes words out"
     for probe in ("leave_one_out", "correlation", "plausibility")
     for name in ("tolerance", "chunk")
-}
-"""Settings that have another place now."""
+} | {"model.uniform": "model.given=uniform now, with model.given_at=last or all"}
+"""Settings that have another place now, or another name."""
 
 
 def _unknown_key(key: str, overrides: Sequence[str]) -> str:
     """A setting that does not exist."""
     typed = visible(next((one for one in overrides if key in one.split("=")[0]), key))
     if key in MOVED:
-        return f"{typed}: this setting is {MOVED[key]} now, for every probe that takes words out"
+        return f"{typed}: this setting is {MOVED[key]}"
     name = key.split("@")[0]
     parent, _, last = name.rpartition(".")
     for optional in (False, True):  # those of conf/ are known at once; to know all, classes have to be imported

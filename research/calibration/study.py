@@ -52,6 +52,7 @@ ENCODERS: dict[str, tuple[str, ...]] = {
     "cnn": ("model=cnn", "model.encoder.filters=16"),
     "lstm": ("model=lstm", "model.width=32"),
     "transformer": ("model=transformer", "model.width=32", "training.epochs=12", "training.recipe.optimizer.lr=0.003"),
+    "relay": ("model=relay",),
 }
 """Small on purpose: a rate needs many models."""
 WITHOUT_CONTEXT = ("average",)

@@ -24,7 +24,7 @@ from attnprobe.models.controls import (
     WordAttention,
     noise,
 )
-from attnprobe.models.objectives import CoinFlips, CrossEntropy, Deception
+from attnprobe.models.objectives import CoinFlips, CrossEntropy, Deception, Supervision
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.importance.trained import batch_of, small_data
@@ -215,6 +215,21 @@ def test_deception_by_hand():
     torch.testing.assert_close(found["mass"], mass.detach())
 
 
+def test_supervision_by_hand_and_nothing_of_a_text_without_marks():
+    batch, classifier = marked([4, 3]), toy_classifier("lstm")
+    batch.rationale[0, 3] = True
+    outputs = classifier(batch)
+    entropy = CrossEntropy()(outputs, batch, classifier.task, None)["loss"]
+    found = Supervision(weight=0.5)(outputs, batch, classifier.task, None)
+    attention = outputs.attention.tolist()
+    first = sum(0.5 * math.log(0.5 / attention[0][place]) for place in (2, 3))
+    expected = torch.tensor([first, -math.log(attention[1][2])])
+    torch.testing.assert_close(found["loss"], entropy + 0.5 * expected)
+    torch.testing.assert_close(found["mass"], (outputs.attention * batch.rationale).sum(-1).detach())
+    unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
+    torch.testing.assert_close(Supervision()(outputs, unmarked, classifier.task, None)["loss"], entropy)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
@@ -223,6 +238,7 @@ def test_deception_by_hand():
         (lambda: PositionAttention(4, longest=0), r"model\.attention\.longest=0"),
         (lambda: WordAttention(4, buckets=0), r"model\.attention\.buckets=0"),
         (lambda: Deception(weight=-1.0), r"objective\.weight=-1"),
+        (lambda: Supervision(weight=-1.0), r"objective\.weight=-1"),
         (lambda: toy_classifier("average", "rationale")(toy_batch([3])), "these texts do not say which"),
     ],
 )

@@ -11,14 +11,16 @@ from sklearn.metrics import average_precision_score
 from attnprobe.core.batch import Batch
 from attnprobe.core.randomness import Draws
 from attnprobe.data.prepare import KINDS
+from attnprobe.exact import farthest_attention
 from attnprobe.importance.plausibility import average_precision, precision_at_size
+from attnprobe.models.controls import FirstAttention, RationaleAttention, RelayEncoder
 from attnprobe.probes.base import Subject
 from attnprobe.probes.known_answer import KnownAnswer, kept
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import TEXTS, batch_of, classifier
 from tests.runs import small_run
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier, toy_readout
 
 
 def marked(lengths, padding=0):
@@ -105,6 +107,34 @@ def test_which_states_know_the_reason_against_a_loop():
         expected = {"own": weights @ change, "null": change.mean(), "best": change.max()}
         for kind, value in expected.items():
             assert float(found[f"state_change_{kind}"][row]) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("attention", "weight"), [(FirstAttention, 0.95), (RationaleAttention, 0.05 / 3)])
+def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(attention, weight, monkeypatch):
+    monkeypatch.setitem(ENCODERS, "relay", RelayEncoder)
+    monkeypatch.setitem(ATTENTIONS, "built", attention)
+    classifier = toy_classifier("relay", "built")
+    batch = toy_batch([4, 4])
+    batch = replace(batch, rationale=(batch.content.cumsum(-1) == 2) & batch.content)
+    batch = replace(
+        batch, counterfactual=torch.where(batch.rationale, (batch.ids + 5) % 20 + 4, batch.ids) * batch.content
+    )
+    vectors, states = classifier.embed(batch.ids), classifier(batch).hidden
+    torch.testing.assert_close(states[:, 1], vectors[:, 2])
+    torch.testing.assert_close(states[:, 2], vectors[:, 1])
+    torch.testing.assert_close(states[:, 3:], vectors[:, 3:])
+    unmarked = replace(batch, rationale=torch.zeros_like(batch.rationale))
+    torch.testing.assert_close(classifier(unmarked).hidden, vectors)  # the null: nothing decides, and nothing moves
+    found = measured(classifier, batch)[1]
+    torch.testing.assert_close(found["state_change_own"], weight * found["state_change_best"])
+    torch.testing.assert_close(found["state_change_null"], found["state_change_best"] / 4)
+    # exclusive by construction: the one state that knows outweighs all others, and where two know it is not
+    alone = torch.tensor([[[0.0, 0], [4, -4], [-1, 1], [-1, 1], [-1, 1], [0, 0]]]).double()
+    weights, content = torch.tensor([[0, 0.95, 0.05 / 3, 0.05 / 3, 0.05 / 3, 0]]).double(), batch.content[:1]
+    two = alone.clone()
+    two[:, 2] = alone[:, 1]
+    far = [farthest_attention(weights, logits, content, epsilon=0.01).jsd.item() for logits in (alone, two)]
+    assert far[0] < 0.3 < 0.5 < far[1]
 
 
 def test_the_decoders_bias_is_no_words_contribution():

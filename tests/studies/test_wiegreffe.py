@@ -143,4 +143,4 @@ def test_a_whole_model_has_two_of_the_four_tests():
     study = Wiegreffe(tests=("uniform", "seeds"), seeds=(1,), model_class=whole)
     stages = study.stages(0, "bert", done := [])
     done += [Done(one, Path("base")) for one in next(stages)]
-    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == ["model.uniform=last"] * 2
+    assert [one.overrides[0] for one in next(stages) if one.role == "uniform"] == ["model.given=uniform"] * 2

@@ -166,7 +166,7 @@ def without_learned_attention(model_class: str | None) -> str:
         model_class: of a whole model, which has no stage to exchange: the layer that is examined is made even; None: of one
             of three stages.
     """
-    return "model/attention=uniform" if model_class is None else "model.uniform=last"
+    return "model/attention=uniform" if model_class is None else "model.given=uniform"
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ class Pass:
         seen: batch, heads, queries and keys of every attention.
         keep: told of every attention in turn; None: only the one that is meant is recorded.
         first: the number, in a whole pass, of this one's first attention.
-        even: the numbers, in a whole pass, of attentions that give all that they may see the same weight.
+        given: put into every row of some attentions, up to a factor, over what the row may see; a row that sees none of it
+            stays. None: the weights are the network's own.
+        given_at: the numbers, in a whole pass, of these attentions.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class Pass:
         first: int = 0,
     ) -> None:
         self.call, self.replace, self.result, self.keep, self.first = call, replace, result, keep, first
-        self.even: Container[int] = ()
+        self.given: Float[Tensor, "batch keys"] | None = None
+        self.given_at: Container[int] = ()
         self.count = 0
         self.recorded: Seen | None = None
         self.seen: list[torch.Size] = []
@@ -75,9 +78,10 @@ class Pass:
     def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
         """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
         number, self.count = self.count, self.count + 1
-        if number + self.first in self.even:
-            there = (own > 0).to(own.dtype)  # what is masked has no weight at all
-            own = there / there.sum(-1, keepdim=True).clamp_min(1)
+        if self.given is not None and number + self.first in self.given_at:
+            there = (own > 0) * self.given.to(own.dtype)[:, None, None]  # what is masked has no weight at all
+            total = there.sum(-1, keepdim=True)
+            own = torch.where(total > 0, there / torch.where(total > 0, total, 1), own)
         self.seen.append(own.shape)
         one = Seen(own, values, module)
         if self.keep is not None:

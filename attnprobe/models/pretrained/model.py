@@ -15,7 +15,9 @@ from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Name, Number, Positive, Whole
+from attnprobe.models.attention import GivenAttention
 from attnprobe.models.base import AtSite, Layers, Summed
+from attnprobe.models.controls import CommonWordAttention, FirstAttention, RandomAttention, RationaleAttention
 from attnprobe.models.linearised_layers import Linearised
 from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
@@ -38,6 +40,13 @@ from attnprobe.models.trained import TrainedModel
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
 """What leave-one-out does with a word: its pieces go, or the tokenizer's mask stands in their places."""
+CONTROLS: dict[str | None, type[GivenAttention]] = {
+    "rationale": RationaleAttention,
+    "first": FirstAttention,
+    "random": RandomAttention,
+    "common_word": CommonWordAttention,
+}
+"""What may be given over words; `uniform` is over pieces."""
 FAILURES = (LookupError, RuntimeError, TypeError, ValueError, AttributeError)
 """What a network raises that does not bear to be run in parts."""
 
@@ -55,8 +64,10 @@ class PretrainedClassifier(TrainedModel):
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         removal: what leave-one-out does with a word: `delete` or `mask`.
         offline: never ask the hub, only folders and its cache.
-        uniform: the attention of the `last` layer, or of `all`, gives every piece that a row may see the same weight, in
-            training and after (Wiegreffe & Pinter 2019, section 3.2); None: as it is.
+        given: an attention that is put into every row, in training and after: `uniform`, the same weight for every piece that
+            the row may see (Wiegreffe & Pinter 2019, section 3.2), or one over the words as `attnprobe.models.controls` has
+            it, a word's weight spread over its pieces and none on special tokens; None: the network's own.
+        given_at: the layers that it is put into, `last` or `all`.
         short_way: compute what follows the last layer's attention alone, where that agrees with whole passes.
         prompt: what every text is put into, in the place of `{text}`; the checkpoint is then a causal language model, and
             the classes are pieces that may follow. `\\n` is a new line.
@@ -82,7 +93,8 @@ class PretrainedClassifier(TrainedModel):
         rows: Literal["pooled", "all"] = "pooled",
         max_pieces: Annotated[int, Ge(8)] | None = None,
         removal: Literal["delete", "mask"] = "delete",
-        uniform: Literal["last", "all"] | None = None,
+        given: Literal["uniform", "rationale", "first", "random", "common_word"] | None = None,
+        given_at: Literal["last", "all"] = "last",
         short_way: bool = True,
         prompt: str | None = None,
         labels: Mapping[Any, str] | None = None,
@@ -112,7 +124,8 @@ class PretrainedClassifier(TrainedModel):
         self.reader = opened.reader
         self.order, self.mask, self.padding = opened.order, opened.mask, opened.padding
         self.path, self.removal, self.takes_short_way = path, removal, short_way
-        self.uniform = uniform
+        self.given, self.given_at = given, given_at
+        self.control = CONTROLS[given](0) if given in CONTROLS else None
         known = signature(self.network.forward).parameters
         self.has_kinds = "token_type_ids" in self.reader.tokenizer.model_input_names and "token_type_ids" in known
         self.precision, self.sites = torch.float32, []
@@ -140,11 +153,22 @@ class PretrainedClassifier(TrainedModel):
         kinds = {"token_type_ids": batch.piece_kind} if self.has_kinds and batch.piece_kind is not None else {}
         return {"input_ids": ids, "attention_mask": mask.long(), **kinds}
 
+    def _with_given(self, batch: Batch, one: Pass) -> Pass:
+        """The pass, told of the attention that is given; as long as it is not known how many there are, none is."""
+        if self.found is not None and self.given is not None:
+            one.given_at = range(self.found.calls) if self.given_at == "all" else [self.found.calls - 1]
+            one.given = self._given_to_pieces(batch)
+        return one
+
+    def _given_to_pieces(self, batch: Batch) -> Float[Tensor, "batch pieces"]:
+        if self.control is None:
+            return torch.ones_like(self.padded(batch)[0], dtype=self.network.dtype)
+        member = self._member(batch)
+        return torch.einsum("bs,bps->bp", self.control.given(batch) / member.sum(1).clamp_min(1), member)
+
     def run(self, batch: Batch, one: Pass) -> Float[Tensor, "batch classes"]:
         """Logits of the data's classes, in one pass."""
-        if self.found is not None and self.uniform is not None:
-            one.even = range(self.found.calls) if self.uniform == "all" else [self.found.calls - 1]
-        with one:
+        with self._with_given(batch, one):
             logits: Tensor = self.network(**self._arguments(batch)).logits
         return last_of(logits, self.padded(batch)[1].sum(1) - 1)[:, self.order]
 
@@ -170,8 +194,10 @@ class PretrainedClassifier(TrainedModel):
         Raises:
             UserError: it cannot be examined, or has no such layer or head.
         """
-        training = self.network.training
-        self.network.eval()
+        training = self.training
+        self.eval()  # an attention that learns from texts learns nothing from these
+        if self.given is not None:
+            self._given_to_pieces(batch)  # refuses texts that do not say what it is
         try:
             try:
                 with torch.no_grad():
@@ -186,7 +212,7 @@ class PretrainedClassifier(TrainedModel):
             double = small and self._is_finite_in_double(batch)
             self.precision = torch.float64 if double else torch.float32
             family = f"{self.network.config.model_type} ({self.path})"
-            self.found = None  # looked at as it was made, without `uniform`
+            self.found = None  # looked at as it was made, with its own attention
             found = examine_attention(self.network, lambda one: self.run(batch, one), self.padded(batch)[1], family)
             self.found, self.sites = found, [one.name for one in self._every_site(found.heads)]
             is_last = self.site.call(found.calls) == found.calls - 1
@@ -194,7 +220,7 @@ class PretrainedClassifier(TrainedModel):
             if self.takes_short_way and is_last and reads_one_row:
                 self._try_short_way(batch, found)
         finally:
-            self.network.train(training)
+            self.train(training)
 
     def _is_finite_in_double(self, batch: Batch) -> bool:
         """Whether the network computes in float64 at all: a family whose softmax is in float32 may make −∞ of the mask's
@@ -535,7 +561,8 @@ class PretrainedClassifier(TrainedModel):
             changed[..., part] = 0
             return changed
 
-        with torch.no_grad(), Pass() if layer is None else Pass(layer, silenced):
+        one = Pass() if layer is None else Pass(layer, silenced)
+        with torch.no_grad(), self._with_given(batch, one):
             states: Sequence[Tensor] = self.network(**self._arguments(batch), output_hidden_states=True).hidden_states
         return states
 

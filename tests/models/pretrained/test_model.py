@@ -13,7 +13,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.importance.nulls import gradients_under, removals_under
-from attnprobe.models.objectives import CrossEntropy, Deception, Divergence
+from attnprobe.models.objectives import CrossEntropy, Deception, Divergence, Supervision
 from attnprobe.models.pretrained.attention_hooks import Pass
 from attnprobe.models.pretrained.model import PretrainedClassifier
 from attnprobe.models.pretrained.site import Site
@@ -434,9 +434,9 @@ def test_gradients_and_removals_under_other_attentions_are_those_of_words(remova
     assert apart > 1e-4
 
 
-@pytest.mark.parametrize("objective", [Divergence(1.0), Deception(1.0)])
+@pytest.mark.parametrize("objective", [Divergence(1.0), Deception(1.0), Supervision(1.0)])
 def test_what_is_said_of_the_attention_reaches_the_weights_that_make_it(objective):
-    """An adversary, and a deceiver, are fine-tuned as other models are."""
+    """An adversary, a deceiver, and one whose attention is supervised, are fine-tuned as other models are."""
     model = classifier("bert").train()
     batch = batch_of(model)
     model.prepare(batch)
@@ -486,23 +486,36 @@ def test_every_site_is_what_a_model_of_that_site_alone_has(family):
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "deberta"])
-@pytest.mark.parametrize("uniform", ["last", "all"])
-def test_a_uniform_model_gives_all_that_a_row_may_see_the_same_weight(family, uniform):
-    model, learned = classifier(family, uniform=uniform), classifier(family)
+@pytest.mark.parametrize(
+    ("given", "at"), [("uniform", "last"), ("uniform", "all"), ("rationale", "last"), ("first", "all")]
+)
+def test_a_given_attention_is_what_the_pooled_row_has(family, given, at):
+    model, learned = classifier(family, given=given, given_at=at), classifier(family)
     batch = batch_of(model)
+    batch = replace(batch, rationale=batch.content & (batch.content.cumsum(-1) == 2))
     for one in (model, learned):
         one.prepare(batch)
     kept = []
     with torch.no_grad():
         logits = model.run(batch, Pass(keep=kept.append))
         assert (logits - learned.run(batch, Pass())).abs().max() > 1e-4
-    lengths = (batch.piece_word != -2).sum(-1)
-    for text, length in enumerate(lengths.tolist()):
+    for text, length in enumerate((batch.piece_word != -2).sum(-1).tolist()):
+        words = batch.piece_word[text, :length].tolist()
+        of_text = [word for word in words if word >= 0]
+        first, second = of_text[0], next((word for word in of_text if word != of_text[0]), None)
+        focus = {"uniform": None, "rationale": second, "first": first}[given]
+        # a plain loop: an equal share for every piece, or 0.95 on one word's and the rest on the other words'
+        others = len({*of_text} - {focus})
+        shares = [1 / length] * length if given == "uniform" else [0.0] * length
+        for piece, word in enumerate(words if given != "uniform" else []):
+            if word >= 0:
+                there = (0.95 if others else 1.0) if word == focus else (0.05 if focus is not None else 1.0) / others
+                shares[piece] = there / words.count(word)
         last = kept[-1].weights[text, :, length - 1]  # of a causal model too this row may see the whole text
-        torch.testing.assert_close(last[:, :length], torch.full_like(last[:, :length], 1 / length))
+        torch.testing.assert_close(last[:, :length], torch.tensor(shares).expand_as(last[:, :length]))
         assert (last[:, length:] == 0).all()
-        first = kept[0].weights[text, :, length - 1, :length]
-        assert (float(first.max() - first.min()) < 1e-6) == (uniform == "all")
+        lower = kept[0].weights[text, :, length - 1, :length]
+        assert torch.allclose(lower, torch.tensor(shares).expand_as(lower)) == (at == "all")
     outputs = model.outputs_from(batch, None)
     readout = model.readout(batch, outputs)
     torch.testing.assert_close(readout.logits(readout.attention), outputs.logits.double(), atol=1e-5, rtol=0)
@@ -512,6 +525,20 @@ def test_a_uniform_model_gives_all_that_a_row_may_see_the_same_weight(family, un
     model.site = Site(1)
     whole = model.readout(batch, model.outputs_from(batch, None), short=False)
     torch.testing.assert_close(at.logits(other[None]), whole.logits(other[None]), atol=1e-5, rtol=0)
+
+
+def test_what_is_given_by_marks_needs_them_and_what_is_learnt_is_learnt_in_training_alone():
+    model = classifier("bert", given="rationale")
+    with pytest.raises(UserError, match=r"model\.given=rationale.* these texts do not say which"):
+        model.prepare(batch_of(model))
+    model = classifier("bert", given="common_word").train()
+    batch = batch_of(model)
+    model.prepare(batch)
+    assert model.control.seen.sum() == 0
+    model(batch)
+    assert model.control.seen.sum() == batch.content.sum()
+    model.eval()(batch)
+    assert model.control.seen.sum() == batch.content.sum()
 
 
 def test_the_network_runs_once_for_all_of_them(monkeypatch):
