@@ -115,7 +115,11 @@ class UniformAttention(Attention):
 
 
 class GivenAttention(Attention):
-    """An attention that is not computed from the states. Subclasses say in `given` what it is."""
+    """An attention that is not computed from the states."""
+
+    @abstractmethod
+    def given(self, batch: Batch) -> Scores:
+        """What it is: 0 or more, sums to 1 over `batch.content`, no gradient but to what is learnt of the words."""
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
         """There are no scores of its own.
