@@ -1,6 +1,7 @@
 """attnprobe explain RUN TEXT…: what a trained run says about new texts, word by word."""
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 from attnprobe import __version__
@@ -34,6 +35,7 @@ def explain(arguments: Sequence[str]) -> None:
             ]
         if not texts:
             made.error("no text: give some in quotes, or a file with --file")
+        from attnprobe.core.sanitise import visible
         from attnprobe.results.files import write_text
         from attnprobe.results.writer import own_target
         from attnprobe.runs.load import load_run
@@ -51,7 +53,10 @@ def explain(arguments: Sequence[str]) -> None:
             print(f"what the tests say: {run.sentence}")
         if asked.html is not None:
             head = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
-            page = f"<!doctype html>{head}<title>attnprobe explain</title>{explanation._repr_html_()}"
+            head += '<meta name="viewport" content="width=device-width"><title>attnprobe explain</title>'
+            title = escape(visible(f"{run.directory.name}: {len(texts)} of your texts"))
+            body = f"<main><h1>{title}</h1>{explanation._repr_html_()}</main>"
+            page = f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
             write_text(page.encode(errors="replace").decode(), own_target(asked.html))
             print(f"heat maps: {asked.html}")
 

@@ -158,7 +158,10 @@ class Explanation(pd.DataFrame):
         rows: list[Any] = self.head(MOST_TEXTS).to_dict("records")
         told = self.attrs.get(IMPORTANCES, {}).get(EXPLAINED, {})
         titles = {name: facts_of(name, self, EXPLAINED).title for name in told if name in self}
-        fragments = [strips_html(strips_of(row, titles), head=head_of(row)) for row in rows]
+        fragments = [
+            strips_html(strips_of(row, titles), head=f"Text {number} {head_of(row)}")
+            for number, row in enumerate(rows, start=1)
+        ]
         note = "Colour: square root of the number, 0 to 1; hover over a token to read it."
         if len(self) > MOST_TEXTS:
             note = f"The first {MOST_TEXTS} of {len(self):,} texts. {note}"
