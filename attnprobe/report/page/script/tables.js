@@ -5,7 +5,7 @@ const KEPT_BLOCKS = 200;
 const LEVELS = 65534; // of a weight; above: there is none
 const DIGITS = 4;
 const SNIPPET = 24;
-const DEEP = 0.75; // from here on light letters are easier to read on the shade than dark ones
+const DEEP = 0.77; // from here on the other ink: with black and white the contrast is 4.5 or more at every depth
 const MINUS = "\u2212";
 const $ = (id) => document.getElementById(id);
 
