@@ -20,6 +20,13 @@ AT_A_TIME = 1024
 """Texts that the tokenizer is given at a time."""
 
 
+def foreign(error: BaseException) -> BaseException:
+    """The error, if it is another library's, a panic of Rust included, which is no `Exception`; others are raised again."""
+    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        return error
+    raise error
+
+
 class Pieces(NamedTuple):
     """One text as a model reads it.
 
@@ -104,14 +111,20 @@ class PieceReader:
                 for row in some
             ]
             strings, parts = zip(*(self._strings(self._fitting(one)) for one in pairs), strict=True)
-            encoding = self.tokenizer(
-                [one[0] for one in strings],
-                [one[1] for one in strings] if len(strings[0]) > 1 else None,
-                truncation=True,
-                max_length=self.longest,
-                return_offsets_mapping=True,
-                return_token_type_ids=True,
-            )
+            try:
+                encoding = self.tokenizer(
+                    [one[0] for one in strings],
+                    [one[1] for one in strings] if len(strings[0]) > 1 else None,
+                    truncation=True,
+                    max_length=self.longest,
+                    return_offsets_mapping=True,
+                    return_token_type_ids=True,
+                )
+            except BaseException as error:
+                raise UserError(
+                    f"model.path={self.tokenizer.name_or_path}: its tokenizer cannot read a text ({foreign(error)!r:.200}): "
+                    f"take the tokenizer that belongs to the model"
+                ) from error
             for number, row in enumerate(some):
                 offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
                 word = _words_of_pieces(strings[number], parts[number], offsets, sequence)

@@ -66,7 +66,10 @@ def damage(place: Path, mark: Path, source: random.Random) -> str:
     )
     if kind == "entry":
         path = source.choice(sorted(place.glob("*.json")))
-        content = json.loads(path.read_bytes() or b"{}") if path.is_file() else {}
+        try:
+            content = json.loads(path.read_bytes()) if path.is_file() else {}
+        except ValueError:  # an earlier damage
+            content = {}
         if not isinstance(content, dict) or not content:
             return "nothing"
         key = source.choice(list(content))

@@ -1,11 +1,12 @@
 """Open a checkpoint of `transformers`: safetensors only, no code of its own, offline where a cache has it."""
 
+import base64
 import json
 import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import listed, nearest
 from attnprobe.data.local_files import opened
-from attnprobe.data.pieces import TEXT, PieceReader
+from attnprobe.data.pieces import TEXT, PieceReader, foreign
 from attnprobe.data.sources import HUB_NAME
 from attnprobe.models.pretrained.heads import classes_of_score, keep_labels_only, label_pieces
 from attnprobe.results.files import MAX_JSON
@@ -194,8 +195,8 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
     for elsewhere in [False] if local or offline else [False, True]:
         try:
             return read(path, trust_remote_code=False, local_files_only=not elsewhere)
-        except Exception as error:  # what is wrong in a file of somebody else's, the library does not ask
-            failure = error
+        except BaseException as error:  # what is wrong in a file of somebody else's, the library does not ask
+            failure = foreign(error)
         if "trust_remote_code" in str(failure) or "custom code" in str(failure):
             break
     reason = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
@@ -222,13 +223,16 @@ READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_token
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 MOST_LAYERS = 1000
+MOST_GROWTH = 1000
+"""Characters that a tokenizer may make of one, before it cuts the text; a compatibility form (NFKC) makes 18."""
 
 
 def _check_folder(folder: Path) -> None:
     """Look at what `transformers` will believe without asking, before it does: a folder may be anybody's.
 
     Raises:
-        UserError: a file is too large or too deep; weights are elsewhere, or no safetensors; or it is an adapter.
+        UserError: a file is too large or too deep; weights are elsewhere, or no safetensors; a tokenizer makes a short text
+            long; or it is an adapter.
     """
     if os.path.lexists(folder / ADAPTER):
         raise UserError(
@@ -259,6 +263,12 @@ def _check_folder(folder: Path) -> None:
             f"{folder / INDEX} names the file {wrong[0][:100]!r}: expected files of this folder that end in .safetensors, as "
             f"save_pretrained writes them (no .bin: pickles are not loaded)"
         )
+    rules = contents["tokenizer.json"]
+    if (grown := _growth([rules.get("normalizer"), rules.get("pre_tokenizer")])) > MOST_GROWTH:
+        raise UserError(
+            f"{folder / 'tokenizer.json'}: its normalizer may make {grown:.3g} characters of one: expected at most "
+            f"{MOST_GROWTH:,}, as the tokenizers of published models do. Take the tokenizer that belongs to the model"
+        )
     for name, value in config.items():
         depth = name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
         foreign = name == "_attn_implementation" and "/" in str(value)  # would be fetched from the hub, as code
@@ -267,6 +277,26 @@ def _check_folder(folder: Path) -> None:
                 f"{folder / 'config.json'}: {name}={str(value)[:60]} is not supported: expected a model of at most "
                 f"{MOST_LAYERS:,} layers with the library's own attention"
             )
+
+
+def _growth(rules: Any) -> float:
+    """How many characters the normalizers and pre-tokenizers of a tokenizer.json make of one, at most."""
+    grown, rest = 1.0, [rules]
+    while rest:
+        rule = rest.pop()
+        rest += rule.values() if isinstance(rule, dict) else rule if isinstance(rule, list) else ()
+        kind = rule.get("type") if isinstance(rule, dict) else None
+        if kind == "Replace" and isinstance(pattern := rule.get("pattern"), dict) and pattern.get("String"):
+            grown *= max(1, len(str(rule.get("content"))) / len(str(pattern["String"])))
+        elif kind in ("Replace", "Prepend"):  # an expression may be found between any two characters
+            grown *= 1 + len(str(rule.get("content", rule.get("prepend"))))
+        elif kind == "Precompiled":  # a table, then the texts that it leads to, with a zero after each
+            with suppress(ValueError, TypeError):
+                table = base64.b64decode(rule.get("precompiled_charsmap", ""))
+                grown *= max(1, *map(len, table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")))
+        elif kind == "ByteLevel":
+            grown *= 2
+    return grown
 
 
 OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "Model", "ConditionalGeneration", "TokenClassification",
