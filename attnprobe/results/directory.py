@@ -23,6 +23,7 @@ from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -135,22 +136,11 @@ class RunDirectory:
         return os.path.lexists(self / TRAINED)
 
     def read_manifest(self) -> dict[str, Any] | None:
-        """The manifest, None where there is none.
-
-        Raises:
-            DamagedRun: it is not as a run wrote it.
-        """
-        if not self.is_finished:
-            return None
-        return self._read_listing(MANIFEST, Manifest)
+        """The manifest, None where there is none; or a `DamagedRun`."""
+        return self._read_listing(MANIFEST, Manifest) if self.is_finished else None
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest.
-
-        Raises:
-            UserError: no finished run is here.
-            DamagedRun: the manifest is not as a run wrote it.
-        """
+        """The manifest; a `UserError` where no finished run is, a `DamagedRun` where it is not as a run wrote it."""
         content = self.read_manifest()
         if content is None:
             state = "holds no finished run (no manifest.json)" if self.path.exists() else "does not exist"
@@ -161,11 +151,7 @@ class RunDirectory:
         return {"tables": {}} | content
 
     def read_training(self) -> dict[str, Any]:
-        """What is known since the training finished: the chosen epoch, the curve, the data.
-
-        Raises:
-            DamagedRun: it is not as a run wrote it.
-        """
+        """What is known since the training finished (the chosen epoch, the curve, the data); or a `DamagedRun`."""
         return self._read_listing(TRAINED, Training)
 
     def training(self) -> dict[str, Any]:
@@ -190,37 +176,23 @@ class RunDirectory:
         """Compare files with the manifest, by name; all that it lists where no names are given.
 
         Returns:
-            the manifest.
-
-        Raises:
-            UserError: no finished run is here.
-            DamagedRun: the first file that is missing, unlisted or changed.
+            the manifest; raises as `manifest` does, and a `DamagedRun` of the first file missing, unlisted or changed.
         """
         manifest = self.manifest()
-        listed: dict[str, Record] = manifest["files"]
-        for name in list(listed) if names is None else names:
-            if name not in listed:
-                raise damaged(
-                    self / name, "the manifest does not list it (a killed run? Its command again finishes it)"
-                )
-            self._located(name, listed[name])
+        for name in manifest["files"] if names is None else names:
+            if name not in manifest["files"]:
+                raise damaged(self / name, "the manifest does not list it")
+            self._located(name, manifest["files"][name])
         return manifest
 
     def _located(self, name: str, record: Record) -> Path:
-        """The path of a file as it was written: in its place, or still where it was prepared.
-
-        Raises:
-            DamagedRun: it is at neither.
-        """
-        try:
-            check(self / name, record)
-        except DamagedRun:
-            # whoever commits may have moved it between the two looks
-            for path in (inside(self.path, f"{STAGING}{name}", self / MANIFEST), self / name):
-                with suppress(DamagedRun):
-                    check(path, record)
-                    return path
-            raise
+        """The path of a file as it was written, in its place or still where it was prepared; or a `DamagedRun`."""
+        # whoever commits may have moved it between the two looks
+        for path in (self / name, inside(self.path, f"{STAGING}{name}", self / MANIFEST)):
+            with suppress(DamagedRun):
+                check(path, record)
+                return path
+        check(self / name, record)
         return self / name
 
     def file(self, name: str) -> Path:
@@ -229,8 +201,10 @@ class RunDirectory:
 
     def settings_file(self) -> Path:
         """The path of the settings, after comparing them with the manifest, or with training.json where there is none yet."""
-        if self.is_finished or not self.is_trained:
-            return self.file(CONFIG) if self.is_finished else self / CONFIG
+        if self.is_finished:
+            return self.file(CONFIG)
+        if not self.is_trained:
+            return self / CONFIG
         records = self.read_training()["files"]
         if CONFIG not in records:  # of an older version
             raise damaged(self / CONFIG, f"{TRAINED} does not list it")
@@ -247,53 +221,44 @@ class RunDirectory:
     def examples(
         self, split: str, columns: Sequence[str] | None = None, example_ids: Iterable[int] | None = None
     ) -> pa.Table:
-        """One row per example of a split, or only some columns and rows of them.
+        """One row per example of a split, by `example_id`, which ascends from 0 or more; or only some columns and rows.
 
         Raises:
             UserError: the run has no examples of such a split.
             DamagedRun: they are not as they were written.
         """
-        path = self._examples(split)
+        path = self._examples(split, columns or ())
         wanted = None if example_ids is None else [("example_id", "in", sorted({-1, *map(int, example_ids)}))]
-        with reading_parquet(path) as file:
-            if missing := {*(columns or ()), "example_id"}.difference(file.schema_arrow.names):
-                raise damaged(path, f"it has no column {min(missing)}")
+        with reading_parquet(path):
             return pq.read_table(path, columns=columns, filters=wanted, page_checksum_verification=True)
 
     def example_pieces(self, split: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of `examples`, a few rows at a time, by example.
-
-        Raises:
-            UserError: the run has no examples of such a split.
-            DamagedRun: they are not as they were written.
-        """
-        path, last = self._examples(split), -1
-        with reading_parquet(path) as file:
+        """Some columns of `examples`, a few rows at a time; raises as it does."""
+        with reading_parquet(self._examples(split, columns)) as file:
             for batch in file.iter_batches(
                 PIECE, columns=list(dict.fromkeys(["example_id", *columns])), use_threads=False
             ):
-                ids = batch["example_id"].to_numpy()
-                if len(ids) and (ids[0] <= last or (ids[1:] <= ids[:-1]).any()):
-                    raise damaged(path, "its examples are not in order")
-                last = ids[-1] if len(ids) else last
                 yield pa.Table.from_batches([batch])
 
     def example_columns(self, split: str) -> pa.Schema:
-        """The columns of `examples`, and their types.
-
-        Raises:
-            UserError: the run has no examples of such a split.
-            DamagedRun: they are not as they were written.
-        """
+        """The columns of `examples`, and their types; raises as it does."""
         with reading_parquet(self._examples(split)) as file:
             return file.schema_arrow
 
-    def _examples(self, split: str) -> Path:
+    def _examples(self, split: str, columns: Iterable[str] = ()) -> Path:
         if split not in self.splits():
             raise UserError(
                 f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
             )
-        return self.file(examples_file(split))
+        path = self.file(examples_file(split))
+        with reading_parquet(path) as file:
+            if missing := {*columns, "example_id"}.difference(file.schema_arrow.names):
+                raise damaged(path, f"it has no column {min(missing)}")
+            ids = file.read(["example_id"])["example_id"]
+            whole = pa.types.is_integer(ids.type) and not ids.null_count
+            if not whole or (np.diff(ids.to_numpy(), prepend=-1) <= 0).any():
+                raise damaged(path, "its examples are not in order, or not each there once")
+        return path
 
     def shown_files(self) -> list[str]:
         """The files that figures and reports are made of, by name."""
@@ -322,17 +287,7 @@ def find_runs(
     places: str | os.PathLike | Iterable[str | os.PathLike],
     check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> list[Path]:
-    """Directories of all sound finished runs at or below the given directories or glob patterns, sorted.
-
-    What is damaged, or another program's manifest.json, is left out and named in a `DamagedRunWarning`.
-
-    Args:
-        places: a directory, a glob pattern, or several.
-        check: raises `UserError` for a run to leave out; without it every file is compared with the manifest.
-
-    Raises:
-        UserError: nothing there, nothing finished, or nothing sound.
-    """
+    """As `sound_runs`; what is left out is named in a `DamagedRunWarning`."""
     sound, skipped = sound_runs(places, check)
     warn_of(skipped)
     return sound
@@ -342,7 +297,12 @@ def sound_runs(
     places: str | os.PathLike | Iterable[str | os.PathLike],
     check: Callable[[RunDirectory], Any] = RunDirectory.verify,
 ) -> tuple[list[Path], list[DamagedRun]]:
-    """As `find_runs`: the sound runs, and what is wrong with the others.
+    """Directories of all sound finished runs at or below the given directories or glob patterns, sorted; and what is wrong
+    with the others, each damaged, or another program's manifest.json.
+
+    Args:
+        places: a directory, a glob pattern, or several.
+        check: raises `UserError` for a run to leave out; without it every file is compared with the manifest.
 
     Raises:
         UserError: nothing there, nothing finished, or nothing sound.

@@ -19,10 +19,8 @@ import yaml
 
 from attnprobe.core.errors import UserError
 
-# Files that somebody else may have written: read in bounded time and memory, and as plain data.
-#
-# Whatever is wrong with such a file ends in one `UserError` that names it. A file that is not there raises
-# `FileNotFoundError`, since its absence often means something (no manifest: not finished).
+# Files that somebody else may have written: read in bounded time and memory, and as plain data. Whatever is wrong with one
+# ends in one `UserError` that names it. A file that is not there raises `FileNotFoundError`: that often means something.
 
 
 MAX_JSON = 256 << 20
@@ -66,11 +64,11 @@ def open_regular(path: str | os.PathLike, *, required: bool = False) -> Buffered
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        if required:
+            raise damaged(path, "it is missing") from None
+        raise
     except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
-            if required:
-                raise damaged(path, "it is missing") from None
-            raise
         is_link = error.errno == errno.ELOOP
         reason = "is a symbolic link, expected a regular file" if is_link else f"cannot be read ({error.strerror})"
         raise damaged(path, f"it {reason}") from None
@@ -129,12 +127,7 @@ def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def inside(directory: Path, name: str, source: Path) -> Path:
-    """The path of a file that a run directory's own list names, which has to lie within that directory.
-
-    Args:
-        directory: the run directory.
-        name: the name as listed, with forward slashes.
-        source: the file that lists it, for the message.
+    """The path of a file that a run directory's own list, `source`, names, with forward slashes.
 
     Raises:
         DamagedRun: an absolute name, one that leads out of the directory (by `..` or by a link), or no name.
@@ -160,11 +153,7 @@ _known: dict[tuple[int, ...], str] = {}
 
 
 def record_of(path: Path) -> Any:
-    """A file's SHA-256 and size. Computed once per process as long as the file stays as it is.
-
-    Raises:
-        DamagedRun: there is no such file, or it cannot be read.
-    """
+    """A file's SHA-256 and size, or a `DamagedRun`. Computed once per process as long as the file stays as it is."""
     with open_regular(path, required=True) as file:
         state = os.fstat(file.fileno())
         key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
@@ -185,11 +174,7 @@ def records_of(files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
 
 
 def check(path: Path, record: Mapping[str, Any]) -> None:
-    """Compare a file with its record.
-
-    Raises:
-        DamagedRun: it is missing, of another size, or holds something else.
-    """
+    """Raises `DamagedRun` where a file is missing, of another size than in its record, or holds something else."""
     found = record_of(path)
     if found["bytes"] != record["bytes"]:
         raise damaged(path, f"it has {found['bytes']:,} bytes, the manifest says {record['bytes']:,}")
@@ -213,11 +198,7 @@ def _with_seal(body: str) -> str:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `sealed` wrote, with its seal. One flipped bit anywhere in the file, spaces included, is found.
-
-    Raises:
-        DamagedRun: there is no such file, or it is not as it was written.
-    """
+    """What `sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces included, is found."""
     raw = read_bytes(path, limit=MAX_JSON, required=True)
     content = _parsed(path, raw)
     if SEAL not in content:
@@ -234,8 +215,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 def write_atomically(path: Path, write: Any) -> None:
     """Call `write(temporary_path)` and move the result into place, so that no half-written file is ever seen.
 
-    The content is on the disk before the name is, and the name before this returns: a power cut leaves the old file or
-    the new one.
+    The content is on the disk before the name is, and the name before this returns: a power cut leaves the old or the new.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # what writes of this file left whose process was killed. Processes are those of this machine: of two machines that write

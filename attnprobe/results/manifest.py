@@ -141,11 +141,7 @@ _ADAPTERS = {kind: TypeAdapter[Any](kind) for kind in (Manifest, Training, Saved
 
 
 def check_types(kind: Any, content: Mapping[str, Any], path: Path) -> None:
-    """Whether every entry of a run's JSON file that `kind` names has its type.
-
-    Raises:
-        DamagedRun: the first that has not, and what was expected there.
-    """
+    """Raises `DamagedRun` with the first entry of a run's JSON file that lacks the type that `kind` names, and that type."""
     try:
         _ADAPTERS[kind].validate_python(content, strict=True)
     except ValidationError as error:

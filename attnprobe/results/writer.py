@@ -63,27 +63,22 @@ LISTED = ".attnprobe-files"
 """In a folder that a user named: which of its files attnprobe wrote."""
 
 
-def own_target(path: Path) -> Path:
-    """The path of a file that a user named, where there is nothing yet or what an earlier call wrote.
+def _left_as_it_is(path: Path, reason: str = "is there and attnprobe did not write it") -> UserError:
+    return UserError(f"{path} {reason}: it was left as it is. Move it away, or give another name")
 
-    Raises:
-        UserError: there is another file, a link, a folder or a device; it is left as it is.
-    """
-    try:
-        with open_regular(path) as file:
-            ends = file.read(MARKED)
-            file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
-            ends += file.read()
-        marked = any(mark in ends for mark in MARKS)
-    except FileNotFoundError:
+
+def own_target(path: Path) -> Path:
+    """The path of a file that a user named, where there is nothing yet or what an earlier call wrote; a `UserError` where
+    there is another file, a link, a folder or a device, which is left as it is."""
+    if not os.path.lexists(path):
         return path
-    except DamagedRun:  # a link, a folder, a pipe or a device
-        marked = False
-    if marked:
-        return path
-    raise UserError(
-        f"{path} is there and attnprobe did not write it: it was left as it is. Move it away, or give another name"
-    )
+    with suppress(DamagedRun), open_regular(path) as file:  # damaged: a link, a folder, a pipe or a device
+        ends = file.read(MARKED)
+        file.seek(-min(MARKED, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        ends += file.read()
+        if any(mark in ends for mark in MARKS):
+            return path
+    raise _left_as_it_is(path)
 
 
 class OwnFolder:
@@ -93,25 +88,21 @@ class OwnFolder:
     def __init__(self, path: Path, page: Path | None = None) -> None:
         """`page`: what it stands beside. Where that is attnprobe's and there is no list, an earlier version wrote both."""
         self.path, self.written = path, list[str]()
-        adopted = [one.name for one in path.glob("[!.]*")] if page is not None and page.exists() else []
-        own: dict[str, Any] = {"files": adopted, "last": []}
-        with suppress(FileNotFoundError, NotADirectoryError):
-            if not stat.S_ISDIR(path.lstat().st_mode):
-                raise UserError(f"{path} is no folder: it was left as it is. Move it away, or give another name")
-            own = read_sealed(path / LISTED) if os.path.lexists(path / LISTED) else own
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            raise _left_as_it_is(path, "is no folder")
+        own: dict[str, Any] = {"files": [], "last": []}
+        if os.path.lexists(path / LISTED):
+            own = read_sealed(path / LISTED)
+        elif page is not None and page.exists():
+            own["files"] = [one.name for one in path.glob("[!.]*")]
         self.known, self.last = set(own["files"]), list(own["last"])
 
     def __truediv__(self, name: str) -> Path:
-        """The path of a file that is going to be written.
-
-        Raises:
-            UserError: there is such a file, and attnprobe did not write it, or a link, a folder or a device.
-        """
+        """The path of a file that is going to be written; a `UserError` where one is that attnprobe did not write, or a link,
+        a folder or a device."""
         path = self.path / name
         if os.path.lexists(path) and (name not in self.known or not stat.S_ISREG(path.lstat().st_mode)):
-            raise UserError(
-                f"{path} is there and attnprobe did not write it: it was left as it is. Move it away, or give another name"
-            )
+            raise _left_as_it_is(path)
         if name not in self.known:
             self.known.add(name)
             self._list()
@@ -137,21 +128,15 @@ class OwnRunDirectory(RunDirectory):
         self.began = False
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder that is somebody else's.
-
-        Raises:
-            UserError: there is something in it and it is not a run's own; or it is not a folder.
-        """
+        """Raises `UserError` where this is no folder, or something is in it and it is not a run's own."""
+        there: list[str] = []
         try:
-            there = os.listdir(self.path)  # asked once: another process may remove an empty folder at any moment
-        except FileNotFoundError:
-            return
+            with suppress(FileNotFoundError):
+                there = os.listdir(self.path)  # asked once: another process may remove an empty folder at any moment
         except NotADirectoryError as error:
-            if os.path.lexists(self.path):
-                raise UserError(
-                    f"cannot write to {self.path}: it is a file. Choose another place with output=… or run_dir=…"
-                ) from error
-            return
+            raise UserError(
+                f"cannot write to {self.path}: it is a file, or within one. Choose another place with output=… or run_dir=…"
+            ) from error
         # a run that was killed at its first step has left the beginning of its mark, or its lock
         others = [name for name in there if name != LOCK and not is_partial_of(MARKER, self / name)]
         if others and MARKER not in there:
@@ -168,12 +153,8 @@ class OwnRunDirectory(RunDirectory):
         self.settle()
 
     def checked(self, name: str) -> Path:
-        """The path of something of the run, to be written or removed.
-
-        Raises:
-            UserError: it, or a folder on the way to it, is something else than the run makes: a link, a device, a folder in
-                place of a file.
-        """
+        """The path of something of the run, to be written or removed; a `UserError` where it, or a folder on the way to it,
+        is something else than the run makes: a link, a device, a folder in place of a file."""
         staged = name.removeprefix(STAGING)
         assert name in (MARKER, TRACKING) or is_run_name(staged) or staged in WORKSHOPS, name
         parts = PurePosixPath(name).parts
@@ -184,19 +165,14 @@ class OwnRunDirectory(RunDirectory):
                 mode = path.lstat().st_mode
                 if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
                     found = "a symbolic link" if stat.S_ISLNK(mode) else "something else"
-                    wanted = "folder" if is_folder else "file"
                     raise UserError(
-                        f"cannot write to {self / name}: {path} is {found}, expected a {wanted} of the run's own. "
-                        f"Nothing was written there: move it away and give the same command again"
+                        f"cannot write to {self / name}: {path} is {found}, expected a {'folder' if is_folder else 'file'} "
+                        f"of the run's own. Nothing was written there: move it away and give the same command again"
                     )
         return self / name
 
     def _expect(self, *names: str) -> None:
-        """Whether what was written is still there.
-
-        Raises:
-            UserError: somebody has removed it meanwhile.
-        """
+        """Raises `UserError` where somebody has removed what was written."""
         for name in names:
             if not self.has(name):
                 raise UserError(
@@ -243,15 +219,8 @@ class OwnRunDirectory(RunDirectory):
         return self._commit(TRAINED, dict(content), {})
 
     def finish(self, content: Mapping[str, Any], files: Mapping[str, Record]) -> None:
-        """Write the manifest.
-
-        Args:
-            content: all of it but the files.
-            files: records of files that were there before. Those that this process prepared come on top.
-
-        Raises:
-            UserError: one of all these, or the mark, is gone.
-        """
+        """Write the manifest: `content` is all of it but the files, and `files` are the records of those that were there
+        before. Raises `UserError` where one of these, of those prepared, or the mark is gone."""
         self._expect(TRAINED, *files)
         self._commit(MANIFEST, dict(content), files)
 
@@ -276,15 +245,12 @@ class OwnRunDirectory(RunDirectory):
         found: dict[str, list[Record]] = {}
         with suppress(DamagedRun):
             journal = read_sealed(self / STAGING / JOURNAL)
-            found = {
-                name: records for name, records in journal.items() if is_run_name(name) and isinstance(records, list)
-            }
+            found = {name: records for name, records in journal.items() if isinstance(records, list)}
         for read in (self.read_training, self.manifest):
             with suppress(UserError):
                 for name, record in read()["files"].items():
-                    if is_run_name(name):
-                        found.setdefault(name, []).append(record)
-        return found
+                    found.setdefault(name, []).append(record)
+        return {name: records for name, records in found.items() if is_run_name(name)}
 
     def _is_own(self, name: str, records: Mapping[str, list[Record]]) -> bool:
         """Whether what is in the place of a file was written by the run."""
@@ -297,9 +263,8 @@ class OwnRunDirectory(RunDirectory):
 
     def _install(self, name: str, records: Mapping[str, list[Record]]) -> None:
         """Move a prepared file to its place. What is there and was not written by the run is set aside."""
-        self._expect(
-            MARKER
-        )  # a folder that is gone by now is not made again: a manifest alone would say that it is finished
+        # a folder that is gone by now is not made again: a manifest alone would say that it is finished
+        self._expect(MARKER)
         path = self.checked(name)
         if os.path.lexists(path) and not self._is_own(name, records):
             self._set_aside(path)
@@ -315,11 +280,7 @@ class OwnRunDirectory(RunDirectory):
 
     def settle(self) -> None:
         """Move prepared files to their places that the manifest, or training.json, lists: those that a commit has made true.
-        Remove what else was prepared.
-
-        Raises:
-            DamagedRun: one of the two is not as it was written.
-        """
+        Remove what else was prepared. Raises `DamagedRun` where one of the two is not as it was written."""
         if not (os.path.lexists(self / MARKER) and os.path.lexists(self / STAGING) and self.is_trained):
             return
         records = self._records()
@@ -371,8 +332,7 @@ class OwnRunDirectory(RunDirectory):
         if not (self.began or os.path.lexists(self / MARKER)):
             return
         self.clear()
-        with suppress(FileNotFoundError):  # somebody has removed the folder
-            if os.path.lexists(self / MARKER) and {path.name for path in self.path.iterdir()} <= {MARKER, LOCK}:
-                (self / MARKER).unlink()
-        with suppress(OSError):  # something else is in it, if only the lock
+        with suppress(OSError):  # somebody has removed the folder, or something else is in it, if only the lock
+            if {path.name for path in self.path.iterdir()} <= {MARKER, LOCK}:
+                (self / MARKER).unlink(missing_ok=True)
             self.path.rmdir()

@@ -28,17 +28,16 @@ HOLDER = "process "
 def locked(directory: Path) -> Iterator[None]:
     """Hold a run directory; waits, and says so, as long as another process holds it.
 
-    The lock is a file in the directory. The system releases it when the process ends, however it ends, so a killed
-    run leaves no lock; the file itself may stay and is harmless. File systems without locks have none.
+    The lock is a file in the directory. The system releases it however the process ends, so that a killed run leaves none;
+    the file itself may stay and is harmless. File systems without locks have none.
 
     Raises:
         UserError: the directory is somebody else's, or nothing can be written there, at first or later on.
     """
     directory = directory.resolve()  # one lock for one place, by whatever name it is reached
     OwnRunDirectory(directory).refuse_foreign()
-    path, descriptors, found_empty = directory / LOCK, [], False
-    with suppress(OSError):
-        found_empty = not os.listdir(directory)
+    path, descriptors = directory / LOCK, list[int]()
+    found_empty = directory.is_dir() and not any(directory.glob("*"))
 
     def sign(descriptor: int) -> None:
         descriptors.append(descriptor)

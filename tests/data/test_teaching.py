@@ -79,6 +79,11 @@ def test_attention_over_sentences_cannot_teach_words(tmp_path):
         ({"probability": [[0.1, 0.9], None, [0.7, 0.3]]}, "an example has no attention, no probability or no words"),
         ({"probability": [[0.1, 0.9], [0.4, float("nan")], [0.7, 0.3]]}, "is not a number"),
         ({"example_id": [10, 30, 20]}, "its examples are not in order"),
+        ({"example_id": [10, 20, 20]}, "its examples are not in order, or not each there once"),
+        ({"example_id": [-1, 20, 30]}, "its examples are not in order"),
+        ({"example_id": ["10", "20", "30"]}, "its examples are not in order"),
+        ({"example_id": [None, None, None]}, "its examples are not in order"),
+        ({"example_id": [10, None, 30]}, "its examples are not in order"),
     ],
 )
 def test_what_is_not_as_a_run_writes_it_is_named(tmp_path, changed, message):

@@ -141,7 +141,11 @@ def measured(there: dict[str, str]) -> dict[str, str]:
 
 
 def followed(ready: Prepared, left: Path, folder: Path) -> Iterator[str]:
-    """What is wrong after the commands that follow."""
+    """What is wrong with what can be read, and after the commands that follow."""
+    if ready.scenario.reads:
+        ending = perform(Command((ready.scenario.reads,), "tests.faults.reading"), left)
+        if ending.status != 0:
+            yield f"cannot be read: {last_line(ending)}"
     for one, expected in zip(ready.scenario.after, ready.expected, strict=True):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(left, folder)

@@ -37,17 +37,21 @@ class Scenario:
         before: commands that prepare the folder.
         disturbed: the command at whose operations the faults happen.
         after: commands each of which may follow, and must then end as it does where nothing was disturbed.
+        reads: a finished run that can be read at every moment.
     """
 
     name: str
     before: tuple[Command, ...]
     disturbed: Command
     after: tuple[Command, ...]
+    reads: str = ""
 
 
-def repeated(name: str, disturbed: Command, *before: Command, or_else: tuple[Command, ...] = ()) -> Scenario:
+def repeated(
+    name: str, disturbed: Command, *before: Command, or_else: tuple[Command, ...] = (), reads: str = ""
+) -> Scenario:
     """The same command again; or another one instead."""
-    return Scenario(name, before, disturbed, (disturbed, *or_else))
+    return Scenario(name, before, disturbed, (disturbed, *or_else), reads)
 
 
 FIGURES = tuple("figures=true" if one == "figures=false" else one for one in TINY)
@@ -59,6 +63,12 @@ STUDY = (*TINY, "probe.adversarial.steps=3", "probe.adversarial.restarts=1", "+e
 SCENARIOS = (
     repeated("run", tiny()),
     repeated("add a probe", tiny(probes="permutation,single_weight"), tiny(), or_else=(tiny("on_finished=skip"),)),
+    repeated(
+        "add with figures",
+        Command(("run=runs/one", "probe=[permutation,single_weight]", "figures=true")),
+        tiny("run_dir=runs/one"),
+        reads="runs/one",
+    ),
     repeated(
         "remeasure",
         Command((*MORE_SAMPLES, "probe=[permutation]", "on_finished=remeasure")),

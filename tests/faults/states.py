@@ -18,14 +18,16 @@ MINE = "mine.txt"
 def state(folder: Path, skipped: tuple[str, ...] = ("runs/logs/",)) -> dict[str, str]:
     """Digest of every file, by name; process numbers in names are left out, and times in manifests.
 
-    A lock that nobody holds says nothing, whether it was removed or not.
+    A lock that nobody holds says nothing, whether it was removed or not; nor does what is made of the tables by whoever
+    reads them.
     """
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if (
             not path.is_file()
-            or path.name in (MINE, "findings.parquet")
+            or path.name == MINE
+            or re.fullmatch(r"findings\.parquet|\.findings\.parquet\.\d+\.partial", path.name)
             or path.suffix == ".lock"
             or name.startswith(skipped)
         ):
@@ -58,6 +60,8 @@ def counted(folder: Path) -> set[tuple[str, str, str]]:
     """What counts as measured: (table, its settings, digest of its file) of every table that a manifest lists."""
     found = set()
     for manifest in folder.rglob("manifest.json"):
+        if manifest.parent.name == ".attnprobe.new":  # prepared, and not true
+            continue
         content = json.loads(manifest.read_bytes())
         for name, entry in content["tables"].items():
             path = manifest.parent / entry.get("file", f"tables/{name}.parquet")

@@ -79,7 +79,7 @@ RUNS = {
     },
     ("uniform-0-None", "examples/test"): {
         "not those of the study's other runs": lambda rows: rows[:5],
-        "a text twice": lambda rows: pd.concat([rows, rows]),
+        "not each there once": lambda rows: pd.concat([rows, rows]),
         "no column label": lambda rows: rows.drop(columns="label"),
     },
     ("base-1-None", "examples/test"): {
