@@ -405,8 +405,14 @@ def cut_short(folder):
         (setting("tokenizer_config.json", model_max_length="x"), "model_max_length='x': expected the number of pieces"),
         (setting("tokenizer_config.json", pad_token={"a": 1}), "cannot open it .TypeError"),
         (other_piece, "its tokenizer gives the piece 5000, and the model knows 96"),
-        (normalised(*[replaced({"String": "a"}, "a" * 10)] * 9), r"make 1e\+09 characters of one: expected at most 1,000"),
-        (normalised(*[replaced({"Regex": ""}, "a")] * 30), r"make 1\.07e\+09 characters of one: expected at most 1,000"),
+        (
+            normalised(*[replaced({"String": "a"}, "a" * 10)] * 9),
+            r"make 1e\+09 characters of one: expected at most 1,000",
+        ),
+        (
+            normalised(*[replaced({"Regex": ""}, "a")] * 30),
+            r"make 1\.07e\+09 characters of one: expected at most 1,000",
+        ),
         (normalised(*[{"type": "ByteLevel"}] * 20), r"make 1\.05e\+06 characters of one"),
         (normalised(charsmap(b"\4\0\0\0abcd" + b"x" * 2000 + b"\0")), r"make 2e\+03 characters of one"),
         (normalised(charsmap(b"\1")), "cannot open it .PanicException"),
