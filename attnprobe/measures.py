@@ -139,6 +139,14 @@ def entropy(p: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] |
     return -(p * positive.log()).sum(-1)
 
 
+def shifted(marks: Bool[Tensor, "batch seq"], places: int) -> Bool[Tensor, "batch seq"]:
+    """The marks so many positions to the right (negative: to the left); what goes off the end is gone."""
+    moved = marks.roll(places, -1)
+    moved[..., : max(places, 0)] = False
+    moved[..., moved.shape[-1] + min(places, 0) :] = False
+    return moved
+
+
 def normalised(
     scores: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
 ) -> Float[Tensor, "*any"]:

@@ -16,10 +16,16 @@ from annotated_types import Ge, Le
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Positive, Seed, Size
+from attnprobe.core.settings import Checked, Count, Positive, Seed, Size
 from attnprobe.data import rows
 from attnprobe.data.local_files import DATA_DIR, SPLITS, Reading, files_of, read_file
-from attnprobe.data.testbed import RULES, generate_reviews, generate_stories
+from attnprobe.data.testbed import (
+    RULES,
+    TRANSDUCTIONS,
+    generate_reviews,
+    generate_stories,
+    generate_transductions,
+)
 
 # `datasets` reports every load, also of local files, to a server: reading a file must not need a network
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -250,3 +256,41 @@ class TestbedSource(Source):
         while part := list(itertools.islice(made, 10_000)):  # Python's objects of a million rows would take gigabytes
             parts.append(pa.Table.from_pylist(part).drop_columns(["tokens"] if self.kind == "reviews" else []))
         return datasets.Dataset(pa.concat_tables(parts))
+
+
+class TransductionSource(Source):
+    """Sequence to sequence with known alignment: a row is a teacher-forced step (`generate_transductions`), for the question
+    task: the source is the text, the target so far the question, the next symbol the label.
+
+    Args:
+        kind: `copy`, `reverse`, `lookup`, `reordering`, `sort` or `scan`.
+        train_size: sources to train on (10 to 10^6), likewise `validation_size` and `test_size`; each gives as many rows as
+            its target has symbols, and is in one split only.
+        seed: of the sources, apart from the run's seed.
+        shortest, longest: words of a source (and symbols of a target of `scan`).
+    """
+
+    def __init__(
+        self,
+        kind: Literal[tuple(TRANSDUCTIONS)] = "copy",
+        train_size: Size = 1000,
+        validation_size: Size = 100,
+        test_size: Size = 150,
+        seed: Seed = 0,
+        shortest: Count = 4,
+        longest: Count = 8,
+    ):
+        if longest < shortest:
+            raise UserError(f"data.source.longest={longest}: expected {shortest} or more, as data.source.shortest says")
+        self.sizes = {"train": train_size, "validation": validation_size, "test": test_size}
+        self.kind, self.seed, self.shortest, self.longest = kind, seed, shortest, longest
+
+    def load(self) -> Splits:
+        """Generate the rows; one stream of distinct sources, cut into splits."""
+        made = generate_transductions(self.kind, sum(self.sizes.values()), self.seed, self.shortest, self.longest)
+        return {
+            split: datasets.Dataset(
+                pa.Table.from_pylist([row for rows in itertools.islice(made, size) for row in rows])
+            )
+            for split, size in self.sizes.items()
+        }

@@ -71,6 +71,15 @@ def average_precision(
     return torch.where((scores.isnan() & content).any(-1) | (total == 0), torch.nan, mean)
 
 
+def alignment_error(
+    scores: Float[Tensor, "batch seq"], rationale: Bool[Tensor, "batch seq"], content: Bool[Tensor, "batch seq"]
+) -> Float[Tensor, "batch"]:
+    """Alignment error rate of a step whose one link goes to its top position, 0 to 1: 1 − 2 |A ∩ G| / (|A| + |G|), all gold
+    links G being sure (Och & Ney 2003). Where every step has one gold link the mean over steps is the corpus's rate. Tied
+    positions share the link; 1 where nothing is gold, NaN where a score is."""
+    return 1 - 2 * top_hit(scores, rationale, content) / (1 + (rationale & content).sum(-1))
+
+
 def spans_of(mask: Bool[Tensor, " seq"]) -> list[tuple[int, int]]:
     """[start, end) of each run of True."""
     edges = torch.nn.functional.pad(mask.int(), (1, 1)).diff()

@@ -13,6 +13,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, NotNegative, Portion
 from attnprobe.data.batching import log_odds_ratios
 from attnprobe.data.module import TextDataModule
+from attnprobe.measures import shifted
 from attnprobe.models.attention import Attention, Content, GivenAttention, Query, Scores, States, masked_softmax
 from attnprobe.models.decoders import Attended, Decoder, Logits
 from attnprobe.models.encoders import Embedded, Encoder
@@ -45,7 +46,16 @@ class FocusedAttention(GivenAttention):
 
 class RationaleAttention(FocusedAttention):
     """Right by construction: `mass` lies on the words that decide (`Batch.rationale`), evenly, the rest on the others.
-    With a mass at the words' share of the text it is uniform, with 0 it avoids them."""
+    With a mass at the words' share of the text it is uniform, with 0 it avoids them.
+
+    Attributes:
+        shift: places to the right of those words that it lies on instead (negative: to the left); even where that is off the
+            text. Off by one under an encoder that reads its neighbours is right about states, and wrong about words.
+    """
+
+    def __init__(self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95, shift: int = 0) -> None:
+        super().__init__(hidden_size, mass=mass)
+        self.shift = shift
 
     def focus(self, batch: Batch) -> Content:
         if batch.rationale is None:
@@ -53,7 +63,7 @@ class RationaleAttention(FocusedAttention):
                 "model/attention=rationale (model.given=rationale) attends to the words that decide, and these texts do not "
                 "say which: take data that mark them (data.rationale, or data.plant=token)"
             )
-        return batch.rationale
+        return shifted(batch.rationale, self.shift)
 
 
 class FirstAttention(FocusedAttention):

@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnprobe.core.metrics import SCORE, SHARE, Metric
+from attnprobe.core.metrics import SCORE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import beyond_chance, mean_of
@@ -25,6 +25,7 @@ from attnprobe.evidence.reading import (
 )
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import plausibility
+from attnprobe.measures import shifted
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, strengths
 from attnprobe.probes.leave_one_out import checked
@@ -36,10 +37,17 @@ MEASURES = {
     "f1_rationale": plausibility.precision_at_size,
     "auprc_rationale": plausibility.average_precision,
 }
+SHIFTS = {
+    "": (0, "against the gold links"),
+    "left_": (-1, "against those one place to the left"),
+    "right_": (1, "against those one place to the right"),
+}
+"""By how many places the gold links of an alignment are moved, and in words: attention may be off by one."""
 IOU = "iou_f1_rationale"
 """Of the rationale alone: what annotators mark need not be spans."""
 
 
+ASKED = "data with questions"
 SEVERAL = "data with several annotators"
 SOURCE = "DeYoung et al. 2020, section 4.1"
 METRICS = (
@@ -56,6 +64,10 @@ METRICS = (
            "over the annotators", only=SEVERAL),
     Metric("others_{measure}_{importance}", SCORE, "the same of the importance, against the same references",
            higher_is_better=True, only=SEVERAL),
+    *(Metric(f"{shift}alignment_error_{{importance}}", SHARE, f"alignment error rate, the top word being the step's one "
+             f"link; {off}", only=ASKED, source="Och & Ney 2003") for shift, (_, off) in SHIFTS.items()),
+    *(Metric(f"{shift}mass_beyond_chance_{{importance}}", Scale("share", -1, 1), f"its share on the gold words − their share "
+             f"of the text; {off}", higher_is_better=True, only=ASKED) for shift, (_, off) in SHIFTS.items()),
 )  # fmt: skip
 
 
@@ -67,6 +79,9 @@ class Plausibility(RankingProbe):
     Examples without a rationale get NaN, data sets without any no rows at all. Where several people marked each text
     (`data.annotators`), each annotator in turn is compared with what at least half of the others marked (`human_…`, the
     ceiling), and each importance with these same references (`others_…_X`), so that the two can be compared.
+
+    Where a text is asked about, as in data=transductions, the rationale is an alignment as well: `alignment_error_…` and
+    `mass_beyond_chance_…`, also with the gold links one place farther left or right.
     """
 
     name, metrics = "plausibility", METRICS
@@ -86,6 +101,13 @@ class Plausibility(RankingProbe):
             for metric, measure in MEASURES.items():
                 agreement = measure(values, rationale, content)
                 yield Measurement(f"{metric}_{name}", torch.where(given, agreement, torch.nan))
+            if subject.batch.question is not None:  # an alignment: a step asks for its source words
+                for shift, (places, _) in SHIFTS.items():
+                    gold = shifted(rationale, places) & content
+                    error = plausibility.alignment_error(values, gold, content)
+                    beyond = plausibility.mass_inside(values, gold, content) - plausibility.covered(gold, content)
+                    yield Measurement(f"{shift}alignment_error_{name}", torch.where(given, error, torch.nan))
+                    yield Measurement(f"{shift}mass_beyond_chance_{name}", torch.where(given, beyond, torch.nan))
             spans = plausibility.iou_f1(values, rationale, content)
             yield Measurement(f"{IOU}_{name}", torch.where(given, spans, torch.nan))
             if subject.batch.annotators is not None:
@@ -193,6 +215,10 @@ READING = Reading(
         Headline("mass_in_rationale_{importance}", "mass on the rationale, {title}"),
         Headline("f1_rationale_{importance}", "F1 of as many words as it has, {title}"),
         Headline("auprc_rationale_{importance}", "average precision, {title}"),
+        Headline("alignment_error_{importance}", "alignment error rate, {title}"),
+        Headline("left_alignment_error_{importance}", "  links one to the left, {title}"),
+        Headline("right_alignment_error_{importance}", "  links one to the right, {title}"),
+        Headline("mass_beyond_chance_{importance}", "mass on the gold words beyond chance, {title}"),
         Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
     ),
     mark="top_in_rationale_",

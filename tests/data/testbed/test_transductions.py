@@ -1,0 +1,106 @@
+"""Transductions against a plain loop over the sources alone, SCAN against commands of its paper."""
+
+import pytest
+
+from attnprobe.core.errors import UserError
+from attnprobe.data.sources import TransductionSource
+from attnprobe.data.testbed.transductions import (
+    ADJECTIVES,
+    DICTIONARY,
+    NOUNS,
+    TRANSDUCTIONS,
+    generate_transductions,
+    obeyed,
+)
+from tests.data.test_data_sets import composed
+
+
+def places_by_hand(kind, source):
+    """Which word each symbol is made from, told in another way than the generator does."""
+    places = list(range(len(source)))
+    if kind == "reverse":
+        return [len(source) - 1 - place for place in places]
+    if kind == "sort":
+        return [source.index(word) for word in sorted(source)]
+    if kind == "reordering":
+        taken = set()
+        for place in places[:-1]:
+            if place not in taken and source[place] in ADJECTIVES and source[place + 1] in NOUNS:
+                places[place], places[place + 1] = places[place + 1], places[place]
+                taken |= {place, place + 1}
+    return places
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TRANSDUCTIONS if kind != "scan"])
+def test_every_step_is_what_a_plain_loop_makes_of_the_source(kind):
+    moved = 0
+    for rows in generate_transductions(kind, 60, seed=1):
+        source = rows[0]["source"].split()
+        places = places_by_hand(kind, source)
+        target = [DICTIONARY[source[place]] if kind in ("lookup", "reordering") else source[place] for place in places]
+        assert [row["label"] for row in rows] == target
+        for step, (row, place) in enumerate(zip(rows, places, strict=True)):
+            assert row["prefix"].split() == ["go", *target[:step]]
+            assert row["rationale"] == [one == place for one in range(len(source))]
+        moved += places != list(range(len(source)))
+    assert (moved == 0) == (kind in ("copy", "lookup"))  # the null: without reordering every word stays
+
+
+@pytest.mark.parametrize(
+    ("command", "actions", "places"),
+    [
+        ("jump", "JUMP", [0]),
+        ("turn left twice", "TURN_LEFT TURN_LEFT", [1, 1]),
+        ("jump opposite left after walk", "WALK TURN_LEFT TURN_LEFT JUMP", [4, 2, 2, 0]),
+        ("walk right thrice", "TURN_RIGHT WALK TURN_RIGHT WALK TURN_RIGHT WALK", [1, 0] * 3),
+        ("turn around right", "TURN_RIGHT TURN_RIGHT TURN_RIGHT TURN_RIGHT", [2] * 4),
+        ("look and run around left", "LOOK " + "TURN_LEFT RUN " * 4, [0, *[4, 2] * 4]),
+    ],
+)
+def test_commands_of_scan_are_obeyed_as_published(command, actions, places):
+    assert obeyed(command.split()) == list(zip(actions.split(), places, strict=True))
+
+
+@pytest.mark.parametrize("kind", TRANSDUCTIONS)
+def test_a_counterfactual_differs_in_the_reason_alone_and_is_of_the_next_class(kind):
+    symbols, known = sorted(set(TRANSDUCTIONS[kind].dictionary.values())), 0
+    for row in (row for rows in generate_transductions(kind, 60, seed=2) for row in rows):
+        if row["counterfactual"] is None:
+            continue
+        known += 1
+        source, other = row["source"].split(), row["counterfactual"].split()
+        assert [a != b for a, b in zip(source, other, strict=True)] == row["rationale"]
+        before = row["prefix"].split()[1:]
+        following = symbols[(symbols.index(row["label"]) + 1) % len(symbols)]
+        target = [symbol for symbol, _ in TRANSDUCTIONS[kind].make(other)]
+        assert target[: len(before) + 1] == [*before, following]
+    assert known > 100
+
+
+def test_the_rows_of_a_source_are_in_one_split_and_a_seed_gives_the_same_rows():
+    splits = TransductionSource("scan", 60, 20, 20, seed=3).load()
+    sources = [set(split["source"]) for split in splits.values()]
+    assert [len(one) for one in sources] == [60, 20, 20]
+    assert len(set.union(*sources)) == 100
+    again = TransductionSource("scan", 60, 20, 20, seed=3).load()
+    assert all(again[name].to_dict() == split.to_dict() for name, split in splits.items())
+    assert TransductionSource("scan", 60, 20, 20, seed=4).load()["train"]["source"] != splits["train"]["source"]
+
+
+def test_too_few_sources_and_impossible_lengths_are_refused():
+    with pytest.raises(UserError, match=r"copy has fewer than 300 distinct sources.*data\.source\.longest"):
+        TransductionSource("copy", 200, 50, 50, shortest=1, longest=1).load()
+    with pytest.raises(UserError, match=r"data\.source\.longest=2: expected 4 or more"):
+        TransductionSource("copy", longest=2)
+
+
+def test_every_step_becomes_an_example_with_its_place():
+    data = composed("transductions", "data.source.kind=reverse", "data.source.train_size=60")
+    data.setup()
+    split = data.splits["train"]
+    batch = split[list(range(12))]
+    for row, number in enumerate(batch.example_id.tolist()):
+        words, asked = split.tokens(number), split.question(number)
+        (place,) = batch.rationale[row].nonzero()[:, 0].tolist()
+        assert place - 1 == len(words) - len(asked)  # the prefix has one word more than steps were made
+        assert split.classes[batch.labels[row]] == words[place - 1]
