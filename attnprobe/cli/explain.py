@@ -53,7 +53,8 @@ def explain(arguments: Sequence[str]) -> None:
             print(f"what the tests say: {run.sentence}")
         if asked.html is not None:
             head = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
-            head += '<meta name="viewport" content="width=device-width"><title>attnprobe explain</title>'
+            head += '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+            head += "<title>attnprobe explain</title>"
             title = escape(visible(f"{run.directory.name}: {len(texts)} of your texts"))
             body = f"<main><h1>{title}</h1>{explanation._repr_html_()}</main>"
             page = f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'

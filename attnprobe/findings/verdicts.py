@@ -115,7 +115,7 @@ def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
         return None
     right, wrong = shares["right"], shares.get("wrong")
     of_wrong = (
-        "; on wrong attention that is unknown, since a state that has read the context may decide where its word does not"
+        "; on wrong attention it is unknown: a state may decide where its word does not"
         if wrong is None
         else f", on wrong attention in {_rate(*wrong)}"
     )

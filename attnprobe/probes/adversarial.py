@@ -350,8 +350,8 @@ Pinter list their best adversaries. Attentions on different words altogether hav
 
 
 def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Histogram of the largest JSD from the model's attention among attentions that keep the prediction: found by the
-    gradient adversary, exact (or a certified lower bound), and the certified upper bound where it is not exact.
+    """How far an attention with the same prediction may be from the model's, in JSD. Filled: what the gradient search
+    found. Lines: the true largest one, or the limits that are proved for it.
 
     Jain & Wallace's figure 7, with the truth next to the search: 40 bins from 0 to 0.7 nats, ln 2 marked.
     """
@@ -387,8 +387,7 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
 
 def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Each dot is a text. Higher: another attention would do as well. The largest JSD against the largest attention
-    weight, a panel per predicted class where they are few; boxes are quartiles and median, whiskers the 5th and 95th
-    percentiles.
+    weight. Boxes are quartiles and median, whiskers the 5th and 95th percentiles.
 
     Jain & Wallace's figure 8, with what the gradient adversary found (left boxes) beside the optimum (right ones).
     """
@@ -434,8 +433,8 @@ def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | Non
 
 
 def exclusivity_by_epsilon(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the texts for which no attention farther than a JSD of 0.2, 0.4 (the claim's) or 0.6 nats keeps the
-    prediction, along the tolerance ε, with Wilson's 95 % intervals: how much of the answer is the choice of either number."""
+    """Share of the texts for which no attention farther than 0.2, 0.4 (the claim's) or 0.6 nats keeps the prediction.
+    Along ε, with 95 % intervals: how much does the choice of either number matter?"""
     own = (results["probe"] == "adversarial") & (results["metric"] == "optimum_jsd_within")
     panels = pivot.facets(results[own])
     figure, axes = grid(len(panels), panel_height=1.75)
@@ -516,14 +515,11 @@ READING = Reading(
     order=20,
     title="Adversarial attention: how different can it be with the same prediction?",
     about=(
-        "For each text, the largest Jensen-Shannon divergence (JSD, 0 to ln 2 = 0.69 nats) between the model's "
-        "attention and any other attention whose prediction is the same within a small total variation distance ε. The "
-        "paper's search is compared with the true maximum (two classes) or with bounds; the share solved exactly is among "
-        "the numbers. "
-        "Where the decoder is not linear (questions) nothing but the search looks for it, and the bound is that of any "
-        "attention at all, whatever it predicts: a tighter one would need linear limits of that decoder, which are not "
-        "computed. Near ln 2, an attention on wholly other words would do as well. That such an attention exists "
-        "does not mean that a model would learn it (Wiegreffe & Pinter 2019): compare it with the spread over seeds."
+        "How far can another attention be and keep the prediction? The prediction may move by ε (TVD). How far is said in "
+        "nats of JSD: 0 is the same attention, and near ln 2 = 0.69 wholly other words would do as well. The paper's search "
+        "stands beside the true maximum (two classes), or beside bounds. The share solved exactly is among the numbers. "
+        "Where the decoder is not linear there is only the search, and a bound that any attention keeps. That such an "
+        "attention exists does not mean that a model would learn it (Wiegreffe & Pinter 2019): see the spread over seeds."
     ),
     claims=CLAIMS,
     maps=(

@@ -51,7 +51,7 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     """How exact the numbers are, over several runs, in words.
 
     >>> checked([{"removals_checked": 64, "largest_error": 3e-7}, {"removals_checked": 64, "largest_error": 1e-9}])
-    'Leave-one-out checked itself: 128 removals were encoded again in full, the largest difference in TVD was 3e-7.'
+    'Leave-one-out checked itself: 128 removals were encoded again in full. The largest difference in TVD was 3e-7.'
     """
 
     def total(name: str) -> int:
@@ -64,7 +64,7 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     sentences = []
     if total("removals_checked"):
         sentences.append(
-            f"Leave-one-out checked itself: {total('removals_checked'):,} removals were encoded again in full, the largest "
+            f"Leave-one-out checked itself: {total('removals_checked'):,} removals were encoded again in full. The largest "
             f"difference in TVD was {largest('largest_error')}."
         )
     if total("texts_remeasured"):

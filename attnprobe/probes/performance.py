@@ -8,8 +8,8 @@ READING = Reading(
     title="How well the classifier does",
     about=(
         "Accuracy: the share of texts that the model gets right (of several labels: all of them). Macro F1 and the area "
-        "under the ROC curve are 1 at best too. They say nothing about attention; but the attention of a classifier that "
-        "has learnt little explains little, and two models compare only where they do about equally well."
+        "under the ROC curve are 1 at best too. They say nothing about attention. But where a model has learnt little, its "
+        "attention explains little. And two models compare only where they do about equally well."
     ),
     headlines=(
         Headline("accuracy", "accuracy", published="accuracy", proportion_of="examples"),

@@ -107,9 +107,8 @@ READING = Reading(
     order=10,
     title="Permutation: does it matter which words get the weights?",
     about=(
-        "Each text's attention weights are shuffled over its words, many times; the number is the median total variation "
-        "distance between the predictions with shuffled and with the model's own weights, 0 (the prediction stays) to 1. "
-        "Near 0, the same prediction follows from attending to other words. Caution: in an LSTM "
+        "Each text's weights are shuffled over its words, many times. How far does the prediction move? The number is the "
+        "median TVD, from 0 (it stays) to 1. Near 0, attending to other words predicts the same. Caution: in an LSTM "
         "every state knows the whole sentence, so shuffling may change little even if attention is right. And an even "
         "attention has nothing to shuffle: see the largest weight."
     ),

@@ -195,12 +195,11 @@ READING = Reading(
     noted=checked,
     title="Skill: does what it points at decide?",
     about=(
-        "Erasing the most attended item moves a prediction under any attention, for a large weight is erased with it. So the "
-        "same trained model is asked again under its own weights in random order, and at its best. Skill is where its own "
-        "attention stands between the two: 0 is as good as meaningless, 1 as good as possible, below 0 is worse than "
-        "meaningless. At the level of states the item's state is erased and the other weights are renormalised; at the level "
-        "of words the word is deleted from the text, which is encoded again. With an encoder that reads context the two may "
-        "differ, and a heat map is read as the second."
+        "A large weight is erased with its item, so any attention moves the prediction. So the same model is asked again "
+        "with its own weights in random order, and at its best. Skill is where its attention stands between the two: 0 is as "
+        "good as meaningless, 1 as good as possible. For states, the item's state is erased and the rest renormalised. For "
+        "words, the word is deleted and the text read again. The two may differ where the encoder reads context. A heat map "
+        "is read as the second."
     ),
     claims=CLAIMS,
     headlines=tuple(

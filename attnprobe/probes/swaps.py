@@ -282,15 +282,13 @@ READING = Reading(
     order=4,
     title="Swapping: is the attention on the words that decide?",
     about=(
-        "Some words of a text change places with those of another text that the model decides differently: the words that "
-        "attention ranks first stay and all others are the other text's, or the other way round, and in an order by chance "
-        "no more of the prediction stays with either. Placement is what more stays with the attended words, as a share of "
-        "what the very same weights would keep on the words that matter most, which other random sets tell: where the weight "
-        "lies. "
-        "Reach is the same as a share of the best order's: how much of it; placement 1 with reach 0.3 is an attention in the "
-        "right places that is nearly even. The texts in between mix two texts, real words in their places and not always "
-        "grammar, and the attention reacts to them as it does in use. A single text's number is noisy, for the other text's "
-        "words speak too."
+        "Words of a text change places with those of another text that the model decides differently. The words that "
+        "attention ranks first stay, and all others are the other text's; or the other way round. In an order by chance "
+        "neither keeps more of the prediction. Placement says where the weight lies: what more stays with the attended "
+        "words, as a share of what the same weights would keep on the words that matter most. Which these are, other random "
+        "sets tell. Reach says how much of the weight: the same as a share of the best order's. Placement 1 with reach 0.3 is "
+        "in the right places and nearly even. The mixed texts have real words in their places and not always grammar. The "
+        "attention reacts to them as it does in use. A single text's number is noisy: the other text's words speak too."
     ),
     claims=(
         Claim(

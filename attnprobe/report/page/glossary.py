@@ -53,21 +53,20 @@ TERMS = (
     Term(
         "adversary", "Adversary, farthest attention", ("adversary", "adversaries", "farthest attention"),
         "Another attention whose prediction lies within TVD ε of the model's (ε = 0.01 unless set, 0.05 for questions). "
-        "The adversary is what a gradient search finds; the farthest attention is the one with the largest JSD, exact for"
-        " two classes and a linear decoder, else the best one known under a proved upper bound. That such an attention "
-        "exists for an example does not say that a model could have learnt it.",
+        "The adversary is what a gradient search finds. The farthest attention has the largest JSD. It is exact for two "
+        "classes and a linear decoder, else the best one known, below a proved bound. That it exists for a text does not "
+        "say that a model could have learnt it.",
     ),
     Term(
         "flipping", "Flipping set, regret", ("flipping set", "flipping sets", "regret"),
-        "Positions after whose removal (the rest renormalised) the decision is another one. The smallest such set is "
-        "found exactly; a ranking's regret is how many positions more it needs. “Never flips” is proved, up to rounding, "
-        "not given up on.",
+        "Places without which the decision is another one. The smallest such set is exact. A ranking's regret is how many "
+        "places more it needs. “Never flips” is proved, up to rounding.",
     ),
     Term(
         "importance", "Gradient, leave-one-out", ("leave-one-out", "Leave-one-out", "gradients", "gradient"),
-        "Gradient: the prediction's sensitivity to each word with the attention held fixed; leave-one-out: how far the "
-        "prediction moves (TVD) without the word. Gradients are shares that sum to 1. Neither is the truth about "
-        "importance: they are other measures of it.",
+        "Gradient: how much each word moves the prediction, with the attention held fixed. Leave-one-out: how far the "
+        "prediction moves (TVD) without the word. Gradients are shares that sum to 1. Neither is the truth: they are other "
+        "measures.",
     ),
     Term(
         "skill", "Skill", ("skill", "Skill"),
@@ -85,16 +84,14 @@ TERMS = (
     ),
     Term(
         "f1", "Macro F1, area under the ROC curve", ("macro F1", "area under the ROC curve"),
-        "F1 is the harmonic mean of precision and recall, macro its mean over the classes; the area under the ROC curve "
-        "is how often a text of a class gets a higher probability of it than another text. Both are 1 at best; guessing "
-        "has an area of 0.5.",
+        "F1 is the harmonic mean of precision and recall. Macro F1 is its mean over the classes. The area under the ROC curve "
+        "is how often a text of a class is ranked above one that is not. Both are 1 at best; guessing has an area of 0.5.",
     ),
     Term(
         "interval", "Interval", ("95 % intervals", "95 % interval"),
-        "The range that holds the true number in 95 of 100 such studies. Studentised bootstrap over examples (2,000 "
-        "resamples) for means and ratios, score intervals for shares; with several seeds over examples and seeds "
-        "together. Values that are nearly all 0, or ruled by a few examples, have an interval that is too narrow to "
-        "decide by: too rare to say.",
+        "The range that holds the true number in 95 of 100 such studies. Means and ratios have a bootstrap over the texts "
+        "(2,000 resamples). Shares have score intervals. With several seeds it is over texts and seeds. Values that are "
+        "nearly all 0, or ruled by a few texts, are too rare to say.",
     ),
     Term(
         "holm", "p (Holm)", (),
