@@ -286,8 +286,8 @@ READING = Reading(
         "attention ranks first stay, and all others are the other text's; or the other way round. In an order by chance "
         "neither keeps more of the prediction. Placement says where the weight lies: what more stays with the attended "
         "words, as a share of what the same weights would keep on the words that matter most. Which these are, other random "
-        "sets tell. Reach says how much of the weight: the same as a share of the best order's. Placement 1 with reach 0.3 is "
-        "in the right places and nearly even. The mixed texts have real words in their places and not always grammar. The "
+        "sets tell. Reach says how much of the weight: the same as a share of the best order's. Placement 1 with reach 0.3 "
+        "is in the right places and nearly even. The mixed texts have real words in their places and not always grammar. The "
         "attention reacts to them as it does in use. A single text's number is noisy: the other text's words speak too."
     ),
     claims=(

@@ -84,8 +84,8 @@ TERMS = (
     ),
     Term(
         "f1", "Macro F1, area under the ROC curve", ("macro F1", "area under the ROC curve"),
-        "F1 is the harmonic mean of precision and recall. Macro F1 is its mean over the classes. The area under the ROC curve "
-        "is how often a text of a class is ranked above one that is not. Both are 1 at best; guessing has an area of 0.5.",
+        "F1 is the harmonic mean of precision and recall. Macro F1 is its mean over the classes. The area under the ROC "
+        "curve is how often a text of a class is ranked above another. Both are 1 at best; guessing has an area of 0.5.",
     ),
     Term(
         "interval", "Interval", ("95 % intervals", "95 % interval"),

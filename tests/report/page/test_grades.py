@@ -13,7 +13,7 @@ from tests.report.page.conftest import EVERYTHING
 def test_a_grade_is_that_of_the_formula_and_a_hard_sentence_is_found():
     assert doctest.testmod(grades).failed == 0
     hard = "Notwithstanding considerable methodological heterogeneity, practitioners incorrectly characterise probabilities."
-    page = f"<p>It is easy to read this.</p><details><p>{hard}</p></details><pre><code>it is not a sentence at all</code></pre>"
+    page = f"<p>It is easy to read this.</p><details><p>{hard}</p></details><code>it is not a sentence at all</code>"
     (value, found, folded), (low, *_) = grades.graded(page)
     assert (found, folded) == (hard, True)
     assert value > 12 > low
