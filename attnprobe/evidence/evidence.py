@@ -23,7 +23,7 @@ from attnprobe.evidence.statistics import (
     wilson,
 )
 from attnprobe.results.numbers import EVERY
-from attnprobe.results.pivot import per_example, runs_in
+from attnprobe.results.pivot import ASKED, per_example, runs_in, text_of
 
 MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = VERDICTS = (
     "meets",
@@ -175,26 +175,27 @@ def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
 
 
 def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Series[float]":
-    """Each example's mean over the runs that have it, by split and example: several seeds are no further examples.
+    """Each text's mean over the runs and questions, by split and example: several seeds are no further examples.
 
     Args:
         rows: as `values_of` gives them.
         values: one for each row.
     """
-    return pd.Series(values).groupby([rows["split"].astype(str), rows["example_id"]]).mean()
+    return pd.Series(values).groupby([rows["split"].astype(str), text_of(rows)]).mean()
 
 
 def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "runs texts"]:
-    """The values of every run and example, by split and example; NaN where a run does not have an example.
+    """The values of every run and text, by split and text (of several questions about one their mean); NaN where a run does
+    not have a text.
 
     Args:
         rows: as `values_of` gives them.
         values: one for each row.
     """
-    if len(runs_in(rows)) <= 1:
+    if len(runs_in(rows)) <= 1 and not rows.attrs.get(ASKED):
         return values[None]  # they are in order
-    index = pd.MultiIndex.from_frame(rows[["run_id", "split", "example_id"]])
-    return pd.Series(values, index).unstack(["split", "example_id"]).to_numpy(np.float64)
+    texts = pd.Series(values).groupby([rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)]).mean()
+    return texts.unstack([1, 2]).to_numpy(np.float64)
 
 
 Ends = tuple[float, float]
@@ -236,7 +237,7 @@ def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
 
 
 def _pooled(rows: pd.DataFrame, values: np.ndarray) -> Any:
-    return values if len(runs_in(rows)) <= 1 else over_seeds(rows, values)
+    return values if len(runs_in(rows)) <= 1 and not rows.attrs.get(ASKED) else over_seeds(rows, values)
 
 
 def _over_examples(

@@ -11,7 +11,7 @@ from attnprobe.evidence.reading import Headline, ends_of, present
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.numbers import Numbers, numbers_of
-from attnprobe.results.pivot import REPEATS, RUN, by_run, distinct
+from attnprobe.results.pivot import ASKED, REPEATS, RUN, by_run, distinct, text_of
 
 FILES = {"Jain & Wallace 2019": "jain_wallace.csv", "Serrano & Smith 2019": "serrano_smith.csv"}
 REMARKS = {
@@ -100,6 +100,10 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
     if headline.by_class:
         predicted = run[run["metric"] == "predicted_class"].set_index("example_id")["value"].reindex(values.index)
         groups += [(f"class_{int(c)}", part) for c, part in values.groupby(predicted) if c >= 0]
+    if run.attrs.get(ASKED) and not headline.spread:  # the questions about one text count together
+        texts = pd.Series(text_of(run), run["example_id"])
+        texts = texts[~texts.index.duplicated()]
+        groups = [(group, part.groupby(texts.reindex(part.index)).mean()) for group, part in groups]
     low, high = ends_of(run, str(run["probe"].iloc[0]), headline.metric)
     if headline.transform is not None:
         bounded = bool(np.isfinite([low, high]).all())

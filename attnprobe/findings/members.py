@@ -13,7 +13,7 @@ from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import f1_of, over_pairs, resampled_runs
 from attnprobe.results.directory import MANIFEST, RunDirectory, examples_file, table_file
 from attnprobe.results.files import damaged
-from attnprobe.results.table import read_results, repeats_of
+from attnprobe.results.table import first_of_text, read_results, repeats_of
 
 SPLIT = "test"
 
@@ -105,7 +105,9 @@ def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
     given, said = membership(table["label"]), membership(table["prediction"])
     parts = np.stack([given & said, ~given & said, given & ~said], -1).astype(np.float64)
     parts = parts[:, 1:] if len(classes) == 2 else parts
-    return parts.reshape(len(parts), -1)
+    first = first_of_text(directory)  # the questions about one text are drawn together
+    texts = table["example_id"].map(lambda one: first.get(one, one)).to_numpy()
+    return pd.DataFrame(parts.reshape(len(parts), -1)).groupby(texts).sum().to_numpy()
 
 
 def f1_over_classes(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:

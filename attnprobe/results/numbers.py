@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
-from attnprobe.results.pivot import REPEATS, RUN, named
+from attnprobe.results.pivot import ASKED, REPEATS, RUN, named
 from attnprobe.results.table import (
     IMPORTANCES,
     RANGES,
@@ -52,7 +52,7 @@ class Numbers:
     @classmethod
     def together(cls, several: Iterable["Numbers"]) -> "Numbers":
         """All these numbers; of what they say of one importance the first counts."""
-        parts, attrs = list(several), {key: Told() for key in (IMPORTANCES, RANGES, REPEATS)}
+        parts, attrs = list(several), {key: Told() for key in (IMPORTANCES, RANGES, REPEATS, ASKED)}
         for key, merged in attrs.items():
             for name, said in (pair for one in parts for pair in one.attrs.get(key, {}).items()):
                 merged[name] = said | merged.get(name, type(said)())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import IDENTITY
@@ -16,6 +17,8 @@ CLASSES = "classes"
 """Key of a table's `attrs` with the names of its runs' classes."""
 REPEATS = "repeats"
 """Key of a table's `attrs` with the examples of each run whose text an earlier one has (`attnprobe.results.table`)."""
+ASKED = "asked"
+"""Key of a table's `attrs` with the examples of each run that ask something else of an earlier text → its first."""
 MAX_ATTENTION_EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 MAX_ATTENTION_BINS = ("[0, .25)", "[.25, .5)", "[.5, .75)", "[.75, 1]")
 """The bins of Jain & Wallace's figures 6 to 9; the last one is closed."""
@@ -34,6 +37,16 @@ def distinct(rows: pd.DataFrame) -> pd.DataFrame:
     for run, examples in rows.attrs.get(REPEATS, {}).items():
         rows = rows[~((rows["run_id"] == run) & rows["example_id"].isin(examples))]
     return rows
+
+
+def text_of(rows: pd.DataFrame) -> Int[np.ndarray, " rows"]:
+    """The example that stands for each row's text: several questions about one text (the steps of one transduction) are no
+    more independent than several seeds."""
+    texts = rows["example_id"].to_numpy().copy()
+    for run, first in rows.attrs.get(ASKED, {}).items():
+        own = (rows["run_id"] == run).to_numpy()
+        texts[own] = [first.get(one, one) for one in texts[own].tolist()]
+    return texts
 
 
 def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from attnprobe.results.directory import (
     table_file,
 )
 from attnprobe.results.files import damaged, write_groups
-from attnprobe.results.pivot import REPEATS
+from attnprobe.results.pivot import ASKED, REPEATS
 
 # Reading
 
@@ -172,7 +172,17 @@ def tested_files(run: RunDirectory) -> list[str]:
 
 def repeats_of(run: RunDirectory) -> frozenset[int]:
     """The test examples whose words, and question, an earlier one has as well: they say nothing new of other texts."""
-    known, again = set[int](), set[int]()
+    return _copies(run)[0]
+
+
+def first_of_text(run: RunDirectory) -> dict[int, int]:
+    """The test examples whose words an earlier one has, which is asked something else → the first of these: questions about
+    one text are resampled together."""
+    return _copies(run)[1]
+
+
+def _copies(run: RunDirectory) -> tuple[frozenset[int], dict[int, int]]:
+    known, again, first, asked = set[int](), set[int](), dict[int, int](), dict[int, int]()
     for split in (one for one in run.splits() if one not in UNTESTED):
         columns = [name for name in ("tokens", "question") if name in run.example_columns(split).names]
         for piece in run.example_pieces(split, columns) if columns else ():
@@ -181,8 +191,10 @@ def repeats_of(run: RunDirectory) -> frozenset[int]:
                 # a hash takes 8 bytes, whatever the text's length
                 if (said := hash(tuple(words))) in known:
                     again.add(number)
+                elif (of_text := first.setdefault(hash(words[0]), number)) != number:
+                    asked[number] = of_text
                 known.add(said)
-    return frozenset(again)
+    return frozenset(again), asked
 
 
 def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
@@ -194,7 +206,10 @@ def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
     repeats = Told(
         {one["run_id"]: again for one, run in zip(manifests, runs, strict=True) if (again := repeats_of(run))}
     )
-    return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats}
+    asked = Told(
+        {one["run_id"]: first for one, run in zip(manifests, runs, strict=True) if (first := first_of_text(run))}
+    )
+    return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats, ASKED: asked}
 
 
 def read_results(

@@ -7,13 +7,14 @@ import pytest
 from scipy import stats
 
 from attnprobe.core.errors import UserError
+from attnprobe.evidence.evidence import mean_of
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import interval, wilson
 from attnprobe.results.directory import COLUMNS, RunDirectory
 from attnprobe.results.files import write_json, write_table
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.pivot import per_example
-from attnprobe.results.table import Rows, read_results, repeats_of
+from attnprobe.results.table import Rows, first_of_text, read_results, repeats_of
 from tests.runs import seal
 
 IDENTITY = {
@@ -147,8 +148,42 @@ def test_values_that_are_equal_but_for_rounding_have_no_interval():
     assert low < mean < high
 
 
+def test_the_questions_about_one_text_are_resampled_together(tmp_path):
+    """Six questions about each of 40 texts, answered alike, are as much evidence as one about each: the same interval."""
+    generator = np.random.default_rng(0)
+    of_text = generator.random(40)
+    evidence, headlines = {}, {}
+    for name, asked in (("one", 1), ("six", 6), ("unasked", 6)):
+        count = 40 * asked
+        text = np.arange(count) // asked
+        words = [["text", str(one if name != "unasked" else number)] for number, one in enumerate(text)]
+        examples = {
+            "example_id": range(count),
+            "tokens": words,
+            "question": [["which", str(one)] for one in range(count)],
+        }
+        (tmp_path / name / "examples").mkdir(parents=True)
+        pq.write_table(
+            pa.table({key: list(value) for key, value in examples.items()}), tmp_path / name / "examples/test.parquet"
+        )
+        finished_run(tmp_path / name, permutation=table(("median_tvd", np.arange(count), of_text[text])))
+        assert first_of_text(RunDirectory(tmp_path / name)) == {
+            number: asked * (number // asked) for number in range(count) if number % asked and name == "six"
+        }
+        results = read_results(tmp_path / name)
+        evidence[name] = mean_of("median_tvd")(results)
+        found = compare(results).set_index("metric")
+        headlines[name] = found.loc["median_tvd", ["n", "mean", "low", "high"]].tolist()
+    assert evidence["six"] == evidence["one"]
+    assert headlines["six"] == headlines["one"]
+    assert evidence["one"].n == 40
+    widths = {name: one.high - one.low for name, one in evidence.items()}
+    assert widths["unasked"] < 0.5 * widths["one"]  # the null: six times as many texts
+
+
 def test_repeated_texts_are_one_text_in_every_interval(tmp_path):
-    """Words and question both count; the first of equal texts stands for all. Without repeats nothing is left out."""
+    """Words and question both count; the first of equal texts stands for all. Without repeats nothing is left out. Two
+    questions about one text are two rows, and one text in an interval."""
     tokens = [["good", "film"], ["good film"], ["good", "film"], ["dull"], ["good", "film"]]
     questions = [["who"], ["who"], ["who"], ["who"], ["why"]]
     for name, asked, repeats in (
@@ -172,6 +207,10 @@ def test_repeated_texts_are_one_text_in_every_interval(tmp_path):
         kept = [number for number in range(5) if number not in repeats]
         assert per_example(results, "permutation", ["median_tvd"])["example_id"].tolist() == [10 + one for one in kept]
         found = compare(results).set_index("metric")
-        assert found["n"][["median_tvd", "accuracy"]].tolist() == [len(kept)] * 2
-        assert found["mean"]["median_tvd"] == pytest.approx(np.mean(np.array([0.1, 0.2, 0.9, 0.3, 0.9])[kept]))
+        of_text = {}
+        for number in kept:
+            of_text.setdefault(tuple(tokens[number]), []).append((0.1, 0.2, 0.9, 0.3, 0.9)[number])
+        texts = [np.mean(one) for one in of_text.values()]
+        assert found["n"][["median_tvd", "accuracy"]].tolist() == [len(texts), len(kept)]
+        assert found["mean"]["median_tvd"] == pytest.approx(np.mean(texts))
         assert (found["low"]["accuracy"], found["high"]["accuracy"]) == wilson(0.6 * len(kept), len(kept))[1:]
