@@ -1,6 +1,6 @@
 """The runs of a study side by side: their numbers text by text, F1 over texts and seeds, and whether seeds attend alike."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,13 @@ def distinct_examples(run: RunDirectory, *columns: str) -> pd.DataFrame:
 
 
 Confusions = Mapping[int, Float[np.ndarray, "texts parts"]]
-"""Seed → what F1 is made of, text by text (`confusion`)."""
+"""Seed → what F1 (`confusion`) or balanced accuracy (`recalls`) is made of, text by text."""
+Score = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"]]
+"""The number that comes of the sums of these parts over texts."""
 
 
-def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
-    """True positives, false positives and false negatives of every text, in the order of their ids: of class 1, or of each
-    class in turn where these are not two.
+def decisions(run: Path) -> tuple[Bool[np.ndarray, "texts classes"], Bool[np.ndarray, "texts classes"], bool]:
+    """Of every text, in the order of their ids: its classes, those that the run says, and whether a text has one only.
 
     Raises:
         DamagedRun: the run does not say its classes.
@@ -102,12 +103,42 @@ def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
             return np.array([np.isin(classes, one) for one in column])
         return column.to_numpy()[:, None] == classes
 
-    given, said = membership(table["label"]), membership(table["prediction"])
+    several = len(table) and isinstance(table["label"].iloc[0], list | np.ndarray)
+    return membership(table["label"]), membership(table["prediction"]), not several
+
+
+def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
+    """True positives, false positives and false negatives of every text: of class 1, or of each class in turn where these are
+    not two."""
+    given, said, _ = decisions(run)
     parts = np.stack([given & said, ~given & said, given & ~said], -1).astype(np.float64)
-    parts = parts[:, 1:] if len(classes) == 2 else parts
-    first = first_of_text(directory)  # the questions about one text are drawn together
-    texts = table["example_id"].map(lambda one: first.get(one, one)).to_numpy()
-    return pd.DataFrame(parts.reshape(len(parts), -1)).groupby(texts).sum().to_numpy()
+    parts = parts[:, 1:] if given.shape[1] == 2 else parts
+    return by_text(run, parts.reshape(len(parts), -1))
+
+
+def recalls(run: Path) -> Float[np.ndarray, "texts parts"]:
+    """Of every text and each class in turn, whether the text is of it and found to be, and whether it is of it; of several
+    labels per text then the same of not having the label."""
+    given, said, exclusive = decisions(run)
+    pairs = [(given, said)] if exclusive else [(given, said), (~given, ~said)]
+    parts = np.concatenate([np.stack([of & found, of], -1) for of, found in pairs], 1)
+    return by_text(run, parts.astype(np.float64).reshape(len(parts), -1))
+
+
+def by_text(run: Path, parts: Float[np.ndarray, "examples parts"]) -> Float[np.ndarray, "texts parts"]:
+    """Sums over the questions about one text, which are drawn together."""
+    directory = RunDirectory(run)
+    first = first_of_text(directory)
+    texts = distinct_examples(directory)["example_id"].map(lambda one: first.get(one, one)).to_numpy()
+    return pd.DataFrame(parts).groupby(texts).sum().to_numpy()
+
+
+def balanced_accuracy(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
+    """Mean of the classes' recalls out of `recalls`, 0 to 1, over the classes that occur; a guess that never changes has
+    1 / classes."""
+    found, of = sums[..., ::2], sums[..., 1::2]
+    there = of > 0
+    return np.where(there, found / np.where(there, of, 1), 0).sum(-1) / there.sum(-1).clip(1)
 
 
 def f1_over_classes(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
@@ -115,24 +146,24 @@ def f1_over_classes(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, 
     return f1_of(sums.reshape(*sums.shape[:-1], -1, 3)).mean(-1)
 
 
-def performance(of: Confusions) -> Evidence:
-    """Mean F1, its interval over texts and seeds, 0 to 1."""
+def performance(of: Confusions, score: Score = f1_over_classes) -> Evidence:
+    """Mean score, its interval over texts and seeds, 0 to 1."""
     if not of:
         return Evidence(np.nan, np.nan, np.nan, 0)
     parts = np.stack(list(of.values()))
-    return Evidence(*resampled_runs(parts, f1_over_classes, low=0, high=1), n=parts.shape[1])
+    return Evidence(*resampled_runs(parts, score, low=0, high=1), n=parts.shape[1])
 
 
-def difference(of: Confusions, to: Confusions) -> Evidence:
-    """F1 of one model minus that of another, paired by seed and text, −1 to 1. One seed says nothing of another training:
-    there is no interval then."""
+def difference(of: Confusions, to: Confusions, score: Score = f1_over_classes) -> Evidence:
+    """The score of one model minus that of another, paired by seed and text, −1 to 1. One seed says nothing of another
+    training: there is no interval then."""
     paired = [np.concatenate([of[seed], to[seed]], 1) for seed in of if seed in to]
     if not paired:
         return Evidence(np.nan, np.nan, np.nan, 0)
 
     def gain(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
         half = sums.shape[-1] // 2
-        return f1_over_classes(sums[..., :half]) - f1_over_classes(sums[..., half:])
+        return score(sums[..., :half]) - score(sums[..., half:])
 
     parts = np.stack(paired)
     value, low, high = resampled_runs(parts, gain, low=-1, high=1)

@@ -6,12 +6,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import jensenshannon
+from sklearn.metrics import balanced_accuracy_score
 
 from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE
-from attnprobe.findings.members import compared, confusion, difference, f1_over_classes, halves, of_pairs, stability
+from attnprobe.findings.members import (
+    balanced_accuracy,
+    compared,
+    confusion,
+    difference,
+    f1_over_classes,
+    halves,
+    of_pairs,
+    recalls,
+    stability,
+)
 from attnprobe.findings.studies.wiegreffe import chosen_adversary
+from attnprobe.results.directory import RunDirectory
 from tests.report.studies.invented import EXAMPLES, invented_run
-from tests.runs import seal_again
+from tests.runs import seal, seal_again
 
 GUIDES = {
     "uniform": [0.60, 0.61, 0.62],
@@ -77,6 +89,30 @@ def test_the_difference_of_f1_is_paired_by_seed_and_text(tmp_path):
     assert (swapped.value, swapped.low, swapped.high) == pytest.approx(
         (-found.value, -found.high, -found.low), abs=5e-3
     )
+
+
+def test_balanced_accuracy_is_scikit_learns_and_a_constant_guess_gains_nothing(tmp_path):
+    draw = np.random.default_rng(0)
+    for classes in (2, 3):
+        label = draw.choice(classes, 300, p=[0.8, *[0.2 / (classes - 1)] * (classes - 1)])
+        said = draw.integers(classes, size=300)
+        for name, prediction in (("said", said), ("constant", np.zeros(300, int)), ("right", label)):
+            directory = tmp_path / f"{name}{classes}"
+            invented_run(directory, "base", 0, f1=0.8, texts=300)
+            path = directory / "examples/test.parquet"
+            pd.read_parquet(path).assign(label=label, prediction=prediction).to_parquet(path)
+            seal(directory, **RunDirectory(directory).manifest() | {"classes": [str(one) for one in range(classes)]})
+            found = balanced_accuracy(recalls(directory).sum(0))
+            assert found == pytest.approx(balanced_accuracy_score(label, prediction))
+            expected = {"constant": 1 / classes, "right": 1.0}.get(name, found)
+            assert found == pytest.approx(expected)
+    # several labels per text, by a plain loop over them
+    given, guessed = draw.random((40, 3)) < 0.3, draw.random((40, 3)) < 0.5
+    parts = np.concatenate([np.stack([a & b, a], -1) for a, b in ((given, guessed), (~given, ~guessed))], 1).reshape(
+        40, -1
+    )
+    alone = [balanced_accuracy_score(given[:, one], guessed[:, one]) for one in range(3)]
+    assert balanced_accuracy(parts.astype(float).sum(0)) == pytest.approx(np.mean(alone))
 
 
 def test_seeds_are_compared_with_every_order_of_the_others_weights():
