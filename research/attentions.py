@@ -1,7 +1,10 @@
 """Further attentions that are wrong, or half right, by construction."""
 
+import torch
+
 from attnprobe.core.batch import Batch
-from attnprobe.models.attention import Content
+from attnprobe.data.module import TextDataModule
+from attnprobe.models.attention import Content, GivenAttention, Scores
 from attnprobe.models.controls import FocusedAttention
 
 
@@ -20,3 +23,32 @@ class HalfAttention(FocusedAttention):
         first = batch.content & (batch.content.cumsum(-1) == 1)
         even = (batch.example_id % 2 == 0).unsqueeze(-1)
         return (batch.rationale & even) | (first & ~even)
+
+
+class PairAttention(GivenAttention):
+    """On the two words that decide, by their order: 70 and 25 % say which of them comes first, 47.5 % each says nothing."""
+
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, first: float = 0.7, second: float = 0.25
+    ) -> None:
+        super().__init__(hidden_size)
+        self.first, self.second = first, second
+
+    def given(self, batch: Batch) -> Scores:
+        assert batch.rationale is not None
+        marked = batch.rationale & batch.content
+        others, place = batch.content & ~marked, marked.cumsum(-1)
+        weights = self.first * (marked & (place == 1)) + self.second * (marked & (place == 2))
+        return weights + others * ((1 - self.first - self.second) / others.sum(-1, keepdim=True))
+
+
+class LabelAttention(FocusedAttention):
+    """On a word that says nothing, another one in each class (a full stop, `the`), so that the weights carry the label. It
+    reads the labels, of test texts as well: it probes a criterion, and is no model."""
+
+    def read_training_texts(self, data: TextDataModule) -> None:
+        self.words = torch.tensor(data.vocabulary.encode([".", "the"]))
+
+    def focus(self, batch: Batch) -> Content:
+        chosen = batch.content & (batch.ids == self.words[batch.labels].unsqueeze(-1))
+        return chosen & (chosen.cumsum(-1) == 1)

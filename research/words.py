@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import torch
 from hydra.utils import instantiate
 
+from attnprobe.core.batch import Batch
 from attnprobe.data.module import TextDataModule
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import CANNOT_DECIDE, FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, TOO_RARE
@@ -61,6 +62,10 @@ ATTENTIONS: dict[str, tuple[str, ...]] = {
     "position": ("model/attention=position",),
     "uniform": ("model/attention=uniform",),
 }
+GIVEN = {"learned": (), "supervised": ("training=finetune_supervise",), "deceived": ("training=finetune_deceive",)} | {
+    name: (f"model.given={name}",) for name in ("uniform", "rationale", "first", "random", "common_word")
+}
+"""The attention of a pretrained model, on planted words."""
 SINGLE_WORD = {"third_last", "unequal", "long", "very_long", "lexicon", "lexicon_noisy", "compared", "two_questions"}
 """Blind rules that a model without context can learn."""
 HARDER = {
@@ -94,7 +99,13 @@ one's most attended word."""
 
 
 def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) -> dict[str, Any]:
-    """A run's settings with the rule's texts as its data."""
+    """A run's settings with the rule's texts as its data; a pretrained model's have planted words (`rule` is their kind)."""
+    if encoder.startswith("/"):
+        sizes = [f"data.source.{split}={size}" for split, size in
+                 (("train_size", 1000), ("validation_size", 100), ("test_size", texts), ("seed", draw))]  # fmt: skip
+        kind = ["data=testbed", "data.rationale=null", "data.counterfactual=null", "data.source.rule=word"]
+        model = ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4"]
+        return resolved(composed([*kind, *sizes, f"data.plant={rule}", *model, *GIVEN[attention]]))
     chosen = (*ENCODERS[encoder], *ATTENTIONS[attention])
     config = resolved(composed(["data=testbed", "data.embedding_size=48", "data.batch_size=32", *chosen]))
     train = 600 if rule == "very_long" else 2000 if rule in HARDER or rule.startswith("reviews_") else 1000
@@ -114,7 +125,7 @@ def trained(
     assert model.recipe is not None
     optimizer = model.recipe.optimizer(model.parameter_groups())
     for group in optimizer.param_groups:
-        group["lr"] = max(group["lr"], 0.003)
+        group["lr"] = max(group["lr"], 0.003 if model.reader is None else 0)
     train, draw = data.splits["train"], np.random.default_rng(seed)
     best, weights, since = -1.0, model.state_dict(), 0
     for epoch in range(epochs):
@@ -136,11 +147,26 @@ def trained(
     return data, model.eval().to(model.precision)
 
 
+def with_words(model: TrainedModel, data: TextDataModule, batch: Batch, ids: torch.Tensor) -> Batch:
+    """The same texts with other words in their places."""
+    changed = replace(batch, ids=ids)
+    if model.reader is None:
+        return changed
+    texts = [data.vocabulary.decode(row[content].tolist()) for row, content in zip(ids, batch.content, strict=True)]
+    read = data.pipeline.batch_of(texts)
+    return replace(changed, pieces=read.pieces, piece_word=read.piece_word, piece_kind=read.piece_kind)
+
+
 def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> dict[str, np.ndarray]:
     """What is known of each text: whether the model is right, whether its decision follows the reason, the mass on the
     words that decide and its chance, and whether the decision flips where the most attended word that does not decide is
-    replaced by another text's at that place (NaN where the most attended one decides)."""
-    found: dict[str, list[float]] = {name: [] for name in ("right", "follows", "mass", "chance", "flips")}
+    replaced by another text's at that place (NaN where the most attended one decides); of each class, whether the label is
+    still said without the words that decide (always or never: a class is known by the other's absence); and the share of the
+    attention that is on no word."""
+    without = [f"without {label}" for label in range(model.classes)]
+    found: dict[str, list[float]] = {
+        name: [] for name in ("right", "follows", "mass", "chance", "flips", "off_text", *without)
+    }
     part = data.splits[split]
     with torch.no_grad():
         for start in range(0, len(part), 50):
@@ -151,7 +177,7 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
             found["right"] += (decision == batch.labels).double().tolist()
             if batch.counterfactual is not None:
                 changed = torch.where(batch.content & (batch.counterfactual != 0), batch.counterfactual, batch.ids)
-                other = model(replace(batch, ids=changed)).logits.argmax(-1)
+                other = model(with_words(model, data, batch, changed)).logits.argmax(-1)
                 found["follows"] += (other == (batch.labels + 1) % model.classes).double().tolist()
             given = torch.where(reason.any(-1), 1.0, torch.nan)
             found["mass"] += (given * (outputs.attention * reason).sum(-1)).tolist()
@@ -163,8 +189,12 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
             swapped = batch.ids.scatter(
                 1, top, torch.where(free, batch.ids[row].gather(1, top), batch.ids.gather(1, top))
             )
-            flipped = model(replace(batch, ids=swapped)).logits.argmax(-1) != decision
+            flipped = model(with_words(model, data, batch, swapped)).logits.argmax(-1) != decision
             found["flips"] += torch.where(free.squeeze(-1), flipped.double(), torch.nan).tolist()
+            for label in range(model.classes):
+                without = model(known_answer.kept(batch, ~reason)).logits.argmax(-1) == batch.labels
+                found[f"without {label}"] += torch.where(batch.labels == label, without.double(), torch.nan).tolist()
+            found["off_text"] += [0.0] * len(batch) if outputs.off_text is None else outputs.off_text.tolist()
     return {name: np.array(values) for name, values in found.items()}
 
 
@@ -174,7 +204,11 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
     probe, part = Swaps(), data.splits["test"]
     probe.prepare(data.splits)
     runner = ProbeRunner(
-        [probe] if permuted else [probe, skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()], seed
+        [
+            probe,
+            *([] if permuted or model.reader else (skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer())),
+        ],
+        seed,
     )
     draw = np.random.default_rng(seed)
     found: dict[str, Any] = {}
@@ -198,7 +232,7 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
             CLAIMS[other.name], runner.rows[other.name].table(identity | {"probe": other.name}).to_pandas()
         )
     }
-    if not permuted:
+    if "known_answer" in runner.rows:
         parts = {metric: column for (metric, _), column in runner.rows["known_answer"].columns.items()}
         if "state_change_own" in parts:
             own, null, best = (
@@ -217,7 +251,7 @@ def of_model(rule: str, encoder: str, attention: str, draw: int, texts: int, *, 
     facts |= {"accuracy": float(known["right"].mean()), "rightness": float((mass - chance) / (1 - chance))}
     facts |= {
         name: float(np.nanmean(known[name])) if np.isfinite(known[name]).any() else None
-        for name in ("follows", "flips")
+        for name in ("follows", "flips", "off_text", *(one for one in known if one.startswith("without")))
     }
     if facts["accuracy"] >= SOLVED:
         facts["table"] = asked(model, data, draw)

@@ -1,0 +1,163 @@
+"""`python -m research.models FOLDER`: are the criteria about models right, and what can an audit of a few seeds show?
+
+`transfer` trains a model without context under four built attentions, right or wrong and with or without the label in their
+weights. `pools` trains sixty seeds of a model with learned and with equal weights, and draws audits of 3, 5 and 9 from them.
+A file per model in FOLDER; a study that is cut short goes on with the same command, and `--table` reads what is there.
+"""
+
+import argparse
+import json
+import warnings
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from attnprobe.evidence.evidence import MEETS
+from attnprobe.findings.members import balanced_accuracy, difference
+from attnprobe.findings.studies.wiegreffe import margin_of
+from attnprobe.probes.base import ProbeRunner
+from attnprobe.probes.readouts import Readouts
+from attnprobe.results.files import write_text
+from attnprobe.runs.composition import composed, composing, resolved
+from research.calibration.summary import markdown
+from research.words import trained
+
+BUILT = "model.attention._target_=research.attentions."
+GUIDES = {
+    "equal weights": (),
+    "right, leak": ("model/attention=first", f"{BUILT}PairAttention", "~model.attention.mass"),
+    "right, none": ("model/attention=first", f"{BUILT}PairAttention", "~model.attention.mass",
+                    "+model.attention.first=0.475", "+model.attention.second=0.475"),
+    "wrong, leak": ("model/attention=first", f"{BUILT}LabelAttention"),
+    "wrong, none": ("model/attention=first",),
+}  # fmt: skip
+"""Of `ordered_pair`: on the words that decide or not; and whether the weights carry the label."""
+CELLS = {
+    "pair, lstm": ("data.plant=ordered_pair", "model=lstm", "model.width=16", "data.source.train_size=600"),
+    "token, average": ("data.plant=token", "model=average", "model.width=24", "data.source.train_size=150"),
+}
+"""Of the pools: small, as a rate needs many."""
+SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""Of the texts that the learned model answers, one with equal weights the others: the true effect is that share of
+the pool's."""
+AUDITS = 400
+
+
+def settings_of(draw: int, *overrides: str) -> dict:
+    """A small run on planted words; `draw` is of texts, labels and places."""
+    shared = ("data=testbed", "data.rationale=null", "data.counterfactual=null", "data.source.rule=word",
+              f"data.source.seed={draw}", f"data.split_seed={draw}", "data.source.validation_size=100",
+              "data.source.test_size=300", "data.embedding_size=24", "data.batch_size=32")  # fmt: skip
+    return resolved(composed([*shared, *overrides]))
+
+
+def of_model(path: Path, config: dict, seed: int, *, readout: bool = False) -> None:
+    """Train, and keep what it says of each test text (and what exact read-outs of its words say)."""
+    if path.exists():
+        return
+    data, model = trained(config, seed, epochs=8, patience=3)
+    part = data.splits["test"]
+    runner, facts = ProbeRunner([Readouts()] if readout else [], seed), {"label": np.asarray(part.labels).tolist()}
+    said: list[int] = []
+    for start in range(0, len(part), 100):
+        batch = part[range(start, min(start + 100, len(part)))]
+        outputs = model.in_parts(batch)
+        said += outputs.logits.argmax(-1).tolist()
+        if readout:
+            runner.probes[0].prepare(data.splits) if not start else None
+            runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
+    for (metric, _), column in runner.rows["readouts"].columns.items() if readout else ():
+        if metric.startswith("readout_words"):
+            facts[metric] = float(np.concatenate(column.values).mean())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(json.dumps(facts | {"said": said}), path)
+    print(f"{path.stem}: {np.mean(np.array(said) == facts['label']):.3f}", flush=True)
+
+
+def parts_of(facts: dict) -> np.ndarray:
+    """What balanced accuracy is made of, text by text (`attnprobe.findings.members.recalls`)."""
+    label, said = (np.array(facts[name])[:, None] == np.arange(2) for name in ("label", "said"))
+    return np.stack([label & said, label], -1).astype(float).reshape(len(label), -1)
+
+
+def transfer_table(folder: Path) -> pd.DataFrame:
+    """Gain of the guided model over equal weights by attention, its interval over draws, and that of the exact read-out."""
+    rows = []
+    for path in sorted(folder.glob("guide-*.json")):
+        _, name, draw, seed = path.stem.split("-")
+        facts = json.loads(path.read_text())
+        rows.append({"attention": name, "draw": draw, "seed": seed, "score": balanced_accuracy(parts_of(facts).sum(0)),
+                     "read-out": facts["readout_words_attention"] - facts["readout_words_equal"]})  # fmt: skip
+    found = pd.DataFrame(rows).pivot_table(index=["draw", "seed"], columns="attention", values=["score", "read-out"])
+    lines = []
+    for name in [one for one in GUIDES if one != "equal weights"]:
+        gain = (found["score"][name] - found["score"]["equal weights"]).groupby("draw").mean().dropna()
+        half = 2.776 if len(gain) == 5 else np.nan  # Student's t of four degrees of freedom
+        spread = half * gain.std(ddof=1) / len(gain) ** 0.5
+        lines.append({"attention": name, "draws": len(gain), "guided": f"{found['score'][name].mean():.3f}",
+                      "gain": f"{gain.mean():.3f} [{gain.mean() - spread:.3f}, {gain.mean() + spread:.3f}]",
+                      "gain of the read-out": f"{found['read-out'][name].mean():.3f}"})  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def curves(folder: Path, cell: str) -> pd.DataFrame:
+    """How often audits of 3, 5 and 9 seeds say yes and no, by the true effect: the pool's mean."""
+    pool = {kind: [parts_of(json.loads(path.read_text())) for path in sorted(folder.glob(f"pool-{cell}-{kind}-*.json"))]
+            for kind in ("learned", "equal")}  # fmt: skip
+    count = min(map(len, pool.values()))
+    draw, rows = np.random.default_rng(0), []
+    for share, seeds in product(SHARES, (3, 5, 9)):
+        said = {"yes": 0, "no": 0}
+        effects = []
+        for _ in range(AUDITS):
+            chosen, other = draw.permutation(count)[:seeds], draw.permutation(count)[: 2 * seeds]
+            mine = {}
+            for place, seed in enumerate(chosen):
+                mixed = draw.random(len(pool["learned"][seed])) < share
+                mine[place] = np.where(mixed[:, None], pool["learned"][seed], pool["equal"][other[place]])
+            theirs = {place: pool["equal"][seed] for place, seed in enumerate(other[seeds:])}
+            scores = [balanced_accuracy(one.sum(0)) for one in mine.values()]
+            effects.append(np.mean(scores) - np.mean([balanced_accuracy(one.sum(0)) for one in theirs.values()]))
+            verdict = difference(mine, theirs, balanced_accuracy).exceeds(0, margin_of(scores))
+            said["yes"] += verdict == MEETS
+            said["no"] += verdict not in (MEETS, "cannot be decided")
+        rows.append({"cell": cell, "models": count, "seeds": seeds, "true effect": float(np.mean(effects)),
+                     "yes": said["yes"] / AUDITS, "no": said["no"] / AUDITS})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def main() -> None:
+    """Train, or read."""
+    parser = argparse.ArgumentParser(prog="python -m research.models", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--parts", default="transfer,pools")
+    parser.add_argument("--seeds", type=int, default=60, help="of the pools")
+    parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if given.table:
+        tables = [transfer_table(given.folder)] if "transfer" in given.parts else []
+        tables += [curves(given.folder, cell) for cell in CELLS] if "pools" in given.parts else []
+        for one in tables:
+            print(markdown([*one.columns], one.round(3).to_numpy().tolist()), end="\n\n")
+        return
+    with composing():
+        for draw, seed, name in product(range(5), range(2), GUIDES) if "transfer" in given.parts else ():
+            chosen = GUIDES[name] or ("model/attention=uniform",)
+            config = settings_of(
+                draw, "data.plant=ordered_pair", "data.source.train_size=600", "model=average", *chosen
+            )
+            of_model(given.folder / f"guide-{name}-{draw}-{seed}.json", config, seed, readout=True)
+        for seed, cell, kind in (
+            product(range(given.seeds), CELLS, ("learned", "equal")) if "pools" in given.parts else ()
+        ):
+            even = ("model/attention=uniform",) if kind == "equal" else ()
+            of_model(given.folder / f"pool-{cell}-{kind}-{seed}.json", settings_of(0, *CELLS[cell], *even), seed)
+
+
+if __name__ == "__main__":
+    main()
