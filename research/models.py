@@ -119,7 +119,7 @@ def curves(folder: Path, cell: str) -> pd.DataFrame:
                 mixed = draw.random(len(pool["learned"][seed])) < share
                 mine[place] = np.where(mixed[:, None], pool["learned"][seed], pool["equal"][other[place]])
             theirs = {place: pool["equal"][seed] for place, seed in enumerate(other[seeds:])}
-            scores = [balanced_accuracy(one.sum(0)) for one in mine.values()]
+            scores = [float(balanced_accuracy(one.sum(0))) for one in mine.values()]
             effects.append(np.mean(scores) - np.mean([balanced_accuracy(one.sum(0)) for one in theirs.values()]))
             verdict = difference(mine, theirs, balanced_accuracy).exceeds(0, margin_of(scores))
             said["yes"] += verdict == MEETS

@@ -609,7 +609,7 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
         difference(balanced["base"], balanced[other], balanced_accuracy)
         for other in ("uniform", "trained", "adversary")
     )
-    margin = margin_of([balanced_accuracy(one.sum(0)) for one in members.recalls("base").values()])
+    margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in members.recalls("base").values()])
     claim = statement(
         "attention_guides", "transfer", "The base's attention helps a model without context more than uniform attention does",
         "section 3.4", f"balanced accuracy, guided by the base − uniform; up to {margin:g} is no relevant difference", "for",
