@@ -1,0 +1,223 @@
+"""What the swap test costs beside leave-one-out, and what fewer passes would cost it.
+
+    python -m benchmarks.word_swaps [--encoder FOLDER] [--words 20 200] [--texts 24] [--repeats 3] [--threads 1]
+
+Trains an LSTM (with --encoder fine-tunes that checkpoint) on texts of so many common words, of which one in ten
+tells the class, and times both probes on the same test texts, in turn, as a run calls them. A pass is a text that the whole
+model reads; leave-one-out of an LSTM computes only what changes, so that it has none. Times are of the processor. Memory is the largest resident set
+while a probe works, less that before it.
+
+    python -m benchmarks.word_swaps --budgets [--draws 0,1]
+
+trains small models of the development rules of research/rules.py, with attention that is right or wrong, and asks each with
+more and fewer passes.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from statistics import median
+from threading import Event, Thread
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from attnprobe import load_run
+from attnprobe.__main__ import CONFIGURATION
+from attnprobe.core.batch import Batch
+from attnprobe.models.base import Model
+from attnprobe.probes.base import Probe, ProbeRunner
+from attnprobe.probes.leave_one_out import LeaveOneOut
+from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
+from attnprobe.runs.composition import composing
+from attnprobe.runs.run import run
+from benchmarks.timing import processor
+from research.words import WRONG, RIGHT, answers, settings_of, trained
+
+COMMON = (
+    "the of and to in is that it was for on are as with his they at be this from have or by one had not but what all were "
+    "when we there can an your which their said if do will each about how up out them then she many some so these would"
+).split()
+TELLING = (("good", "great", "fine"), ("bad", "poor", "awful"))
+BUDGETS = {  # passes with reach: 6 of pairs, 2 of sets, bounds
+    "50": {"pairs": 4, "sets": 16, "bounds": 4},
+    "100": {"pairs": 4, "sets": 36, "bounds": 4},
+    "200": {"pairs": 8, "sets": 72, "bounds": 8},
+    "400": {},
+    "800": {"pairs": 32, "sets": 288, "bounds": 32},
+}
+DEVELOPMENT = ("token", "redundant3", "third", "bos", "majority", "xor", "five")
+
+
+def texts(words: int, count: int, seed: int) -> list[dict[str, Any]]:
+    """Rows of so many words; one in ten is of its label's class."""
+    draw, rows = Random(seed), []
+    for number in range(count):
+        label = number % 2
+        text = draw.choices(COMMON, k=words)
+        for place in draw.sample(range(words), max(1, words // 10)):
+            text[place] = draw.choice(TELLING[label])
+        rows.append({"text": " ".join(text), "label": ("one", "other")[label]})
+    return rows
+
+
+def finished(folder: Path, words: int, examined: int, encoder: Path | None) -> Path:
+    """A run on such texts."""
+    for name, count, seed in (("train", 400, 0), ("validation", 40, 1), ("test", examined, 2)):
+        folder.mkdir(parents=True, exist_ok=True)
+        made = texts(words, count, seed)
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
+    chosen = ["data=files", f"data.path={folder}", "data.text=text", "data.label=label", "probe=[skill]", "training.epochs=3"]
+    if encoder is not None:
+        chosen += ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.epochs=1"]
+    with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
+        return run(compose("config", overrides=[*chosen, f"output={folder / 'runs'}", "figures=false"]))
+
+
+def resident() -> float:
+    """Memory of this process now, in MB."""
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * 4096 / 1e6
+
+
+def watched(job: Any) -> tuple[float, float]:
+    """Seconds of processor time of a job, and by how much the process grew meanwhile, in MB."""
+    before, most, done = resident(), [0.0], Event()
+
+    def look() -> None:
+        while not done.wait(0.02):
+            most[0] = max(most[0], resident() - before)
+
+    watcher = Thread(target=look)
+    watcher.start()
+    start = process_time()
+    job()
+    seconds = process_time() - start
+    done.set()
+    watcher.join()
+    return seconds, most[0]
+
+
+def measured(probe: Probe, model: Model, splits: Any, parts: Sequence[Batch]) -> float:
+    """Run a probe on these texts; passes a text."""
+    read = 0
+
+    def count(module: Model, given: tuple[Batch], outputs: object) -> None:
+        nonlocal read
+        read += len(given[0])
+
+    probe.prepare(splits)
+    runner = ProbeRunner([probe], 0)
+    handle = model.register_forward_hook(count)
+    try:
+        for batch in parts:
+            with torch.no_grad():
+                outputs = model.in_parts(batch)
+            runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, 0)
+    finally:
+        handle.remove()
+    return read / sum(len(batch) for batch in parts)
+
+
+def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list[str]:
+    """A line per probe."""
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load_run(finished(Path(folder), words, examined, encoder))
+        data = instantiate(loaded.config["data"], seed=0)
+        data.setup("fit")
+        if loaded.classifier.reader is not None:
+            data.read_pieces(loaded.classifier.reader)
+    model, split = loaded.classifier, data.splits["test"]
+    parts = [split[range(start, min(start + 64, len(split)))] for start in range(0, len(split), 64)]
+    found: dict[str, list[tuple[float, float]]] = {"leave_one_out": [], "swaps": []}
+    passes = {}
+    for _ in range(repeats):
+        for probe in (LeaveOneOut(), Swaps()):
+            def job(probe: Probe = probe) -> None:
+                passes[probe.name] = measured(probe, model, data.splits, parts)
+
+            found[probe.name].append(watched(job))
+    lines = []
+    for name, all_of in found.items():
+        seconds = sorted(1000 * one / len(split) for one, _ in all_of)
+        lines.append(
+            f"| {'MiniLM' if encoder else 'LSTM'} | {words} | {name} | {passes[name]:.0f} | {median(seconds):.0f} "
+            f"({seconds[0]:.0f} to {seconds[-1]:.0f}) | {max(grown for _, grown in all_of):.0f} |"
+        )
+    return lines
+
+
+def separation(draws: Sequence[int]) -> pd.DataFrame:
+    """What each number of passes says of right and wrong attentions."""
+    rows = []
+    with composing():
+        for draw in draws:
+            for rule in DEVELOPMENT:
+                for encoder in ("lstm", "transformer"):
+                    for attention in ("rationale", "first_70", "common_70", "learned"):
+                        rows += asked_with_all(rule, encoder, attention, draw)
+    return pd.DataFrame(rows)
+
+
+def asked_with_all(rule: str, encoder: str, attention: str, draw: int) -> list[dict[str, Any]]:
+    """A row per budget; none where the model does not solve its task, or its attention is in between."""
+    data, model = trained(settings_of(rule, encoder, attention, draw, 100), draw)
+    known = answers(model, data)
+    mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
+    rightness = (mass - chance) / (1 - chance)
+    if known["right"].mean() < 0.9 or WRONG < rightness < RIGHT:
+        return []
+    part, rows = data.splits["test"], []
+    for name, settings in BUDGETS.items():
+        probe = Swaps(**settings)
+        probe.prepare(data.splits)
+        runner = ProbeRunner([probe], draw)
+        for start in range(0, len(part), 50):
+            batch = part[range(start, min(start + 50, len(part)))]
+            runner.on_test_batch_end(None, model, {"outputs": model.in_parts(batch)}, batch, start)
+        columns = {metric: column for (metric, _), column in runner.rows["swaps"].columns.items()}
+        evidence = placement_of(*(np.concatenate(columns[one].values)[None] for one in PARTS))
+        said = "open"
+        if evidence.unasked or evidence.rare:
+            said = "not asked"
+        elif evidence.low > SMALLEST or evidence.high <= SMALLEST:
+            said = "yes" if evidence.low > SMALLEST else "no"
+        rows.append(
+            {"passes": name, "rightness": "right" if rightness >= RIGHT else "wrong", "said": said, "value": evidence.value,
+             "width": evidence.high - evidence.low, "rule": rule, "encoder": encoder, "attention": attention}
+        )  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--encoder", type=Path, help="folder of a checkpoint")
+    parser.add_argument("--words", type=int, nargs="+", default=[20, 200])
+    parser.add_argument("--texts", type=int, default=24)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--budgets", action="store_true")
+    parser.add_argument("--draws", default="0,1")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    if given.budgets:
+        table = separation([int(one) for one in given.draws.split(",")])
+        counted = table.groupby(["passes", "rightness", "said"]).size().unstack(fill_value=0)
+        print(counted, table.groupby(["passes", "rightness"])[["value", "width"]].median(), sep="\n")
+        return
+    print(f"{processor()}, {given.threads} thread(s), {given.texts} texts, medians of {given.repeats}\n")
+    print("| model | words | probe | passes | ms a text | MB |\n|---|---|---|---|---|---|")
+    for words in given.words:
+        print(*costs(words, given.texts, given.encoder, given.repeats), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
