@@ -2,10 +2,10 @@
 
     python -m benchmarks.word_swaps [--encoder FOLDER] [--words 20 200] [--texts 24] [--repeats 3] [--threads 1]
 
-Trains an LSTM (with --encoder fine-tunes that checkpoint) on texts of so many common words, of which one in ten
-tells the class, and times both probes on the same test texts, in turn, as a run calls them. A pass is a text that the whole
-model reads; leave-one-out of an LSTM computes only what changes, so that it has none. Times are of the processor. Memory is the largest resident set
-while a probe works, less that before it.
+Trains an LSTM (with --encoder fine-tunes that checkpoint) on texts of so many common words, of which one in ten tells the
+class, and times both probes on the same test texts, in turn, as a run calls them. A pass is a text that the whole model
+reads; leave-one-out of an LSTM computes only what changes. Times are of the processor. Memory is by how much the process
+grows while a probe works.
 
     python -m benchmarks.word_swaps --budgets [--draws 0,1]
 
@@ -29,6 +29,7 @@ import pandas as pd
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from attnprobe import load_run
 from attnprobe.__main__ import CONFIGURATION
@@ -40,12 +41,9 @@ from attnprobe.probes.swaps import PARTS, SMALLEST, Swaps, placement_of
 from attnprobe.runs.composition import composing
 from attnprobe.runs.run import run
 from benchmarks.timing import processor
-from research.words import WRONG, RIGHT, answers, settings_of, trained
+from research.words import RIGHT, WRONG, answers, settings_of, trained
 
-COMMON = (
-    "the of and to in is that it was for on are as with his they at be this from have or by one had not but what all were "
-    "when we there can an your which their said if do will each about how up out them then she many some so these would"
-).split()
+COMMON = sorted(ENGLISH_STOP_WORDS)
 TELLING = (("good", "great", "fine"), ("bad", "poor", "awful"))
 BUDGETS = {  # passes with reach: 6 of pairs, 2 of sets, bounds
     "50": {"pairs": 4, "sets": 16, "bounds": 4},
@@ -75,7 +73,14 @@ def finished(folder: Path, words: int, examined: int, encoder: Path | None) -> P
         folder.mkdir(parents=True, exist_ok=True)
         made = texts(words, count, seed)
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
-    chosen = ["data=files", f"data.path={folder}", "data.text=text", "data.label=label", "probe=[skill]", "training.epochs=3"]
+    chosen = [
+        "data=files",
+        f"data.path={folder}",
+        "data.text=text",
+        "data.label=label",
+        "probe=[skill]",
+        "training.epochs=3",
+    ]
     if encoder is not None:
         chosen += ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.epochs=1"]
     with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
@@ -98,11 +103,12 @@ def watched(job: Any) -> tuple[float, float]:
     watcher = Thread(target=look)
     watcher.start()
     start = process_time()
-    job()
-    seconds = process_time() - start
-    done.set()
-    watcher.join()
-    return seconds, most[0]
+    try:
+        job()
+        return process_time() - start, most[0]
+    finally:
+        done.set()
+        watcher.join()
 
 
 def measured(probe: Probe, model: Model, splits: Any, parts: Sequence[Batch]) -> float:
@@ -140,6 +146,7 @@ def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list
     passes = {}
     for _ in range(repeats):
         for probe in (LeaveOneOut(), Swaps()):
+
             def job(probe: Probe = probe) -> None:
                 passes[probe.name] = measured(probe, model, data.splits, parts)
 

@@ -325,8 +325,8 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
 
     A classifier that may be guessing: *Do not read*. Else it goes by erasure at the level of words. No: *No*. Not decided:
     *Not shown*. Yes: *With care*, and *Read it* where the track record of that verdict is known, at least half of the weight
-    is on such words, in at least half of the texts, equal weights predict something else, another seed attends to the same
-    words, and no other question is answered with no.
+    is on such words, in at least half of the texts, every class has such words, equal weights predict something else, another
+    seed attends to the same words, and no other question is answered with no.
 
     Args:
         card: the rows of one model, as `judge` gives them.
@@ -359,11 +359,13 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
     asked: dict[str, float] = dict(zip(others["claim"], others["threshold"], strict=True))
     thin = min(detail.get(one, 1.0) for one in ("weight_reaches", "most_texts_are_pointed_at")) < MOSTLY
     idle = detail.get("weights_move_the_prediction", np.inf) < asked.get("weights_move_the_prediction", 0)
+    bare = detail.get("every_class_has_such_words", 1.0) < MOSTLY
     seed = lines["stability", "model"].answer
     against = [LINES.get(line, line[0]) for line, row in lines.items() if row.answer == REFUTED]
     on = "only leans towards" if thin else "is mostly on"
     doubts = (
         ("but equal weights would predict the same", idle),
+        ("but one class goes by no words", bare),
         ("but another seed attends elsewhere", seed == REFUTED),
         (f"but “{''.join(against[:1])}”: no", bool(against)),
         ("but this test is unproven on such models", not word.ticked),

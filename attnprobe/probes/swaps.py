@@ -260,6 +260,17 @@ def _pointing(gain: np.ndarray, scale: np.ndarray, bound: np.ndarray) -> np.ndar
     return np.where(has, own > np.nanmean(best) / 2, np.nan)
 
 
+def _barest_class(table: pd.DataFrame) -> Evidence | None:
+    """Share of the texts with something to point at, in the predicted class that has the fewest of them."""
+    rows = values_of(table, "swap_bound", "predicted_class")
+    if rows is None:
+        return None
+    bound, decided = (by_run(rows, rows[name].to_numpy()) for name in ("swap_bound", "predicted_class"))
+    has = np.where(np.isnan(bound), np.nan, bound > LEAST_BOUND).mean(0)
+    shares = [Evidence.of_share(has[decided[0] == number]) for number in np.unique(decided[0])]
+    return min((one for one in shares if one.n), key=lambda one: one.value, default=None)
+
+
 def by_class(results: pd.DataFrame) -> pd.DataFrame:
     """Placement among the texts of each predicted class, per data set and model."""
     rows = []
@@ -309,6 +320,13 @@ READING = Reading(
             statement="In most texts the words that attention ranks first keep the prediction",
             measure=share_of(*PARTS, value=_pointing),
             quantity="share of the texts with something to point at in which the gain is more than half of the mean scale",
+        ),
+        Claim(
+            name="every_class_has_such_words", criterion="erasure", level="word", source=SOURCE, threshold=0.5,
+            statement="In every predicted class most texts have words that decide",
+            measure=Measure(("swap_bound", "predicted_class"), _barest_class),
+            quantity=f"share of the texts whose words together move the prediction by more than {LEAST_BOUND:g}, in the "
+            "class with the fewest",
         ),
         Claim(
             name="weights_move_the_prediction", criterion="erasure", level="word", source=SOURCE, threshold=LEAST_EFFECT,

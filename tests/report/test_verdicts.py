@@ -131,6 +131,7 @@ def test_a_chip_goes_by_the_words():
         ({"weight_reaches": 0.3}, CARE, "leans"),
         ({"most_texts_are_pointed_at": 0.4}, CARE, "leans"),
         ({"weights_move_the_prediction": 0.002}, CARE, "equal weights"),
+        ({"every_class_has_such_words": 0.2}, CARE, "one class"),
         ({"stability": WITHIN}, CARE, "elsewhere"),
         ({"stability": ACROSS}, CARE, "open"),
         ({"stability": None}, CARE, "untested"),
@@ -234,7 +235,7 @@ def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
         assert track_record(*asked, table=table).words == NONE
     assert track_record("erasure", "word", "lstm", "c", table=table.iloc[:1]).words == NONE
     alone = track_record("erasure", "state", "lstm", "c", table=records((40, 38), None, "state"))
-    assert "95 % [83, 99] of 40; on wrong attention that is unknown" in alone.words
+    assert "95 % [83, 99] of 40; on wrong attention it is unknown" in alone.words
     assert lines([finding(ACROSS)])[5].track_record == ""  # nothing was decided
 
 
