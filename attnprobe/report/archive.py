@@ -8,7 +8,15 @@ from pathlib import Path
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import STUDY
-from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, named_places
+from attnprobe.results.directory import (
+    CONFIG,
+    MANIFEST,
+    RunDirectory,
+    directories_with,
+    find_runs,
+    is_run_name,
+    named_places,
+)
 from attnprobe.results.files import write_atomically
 from attnprobe.results.writer import OwnFolder, own_target
 
@@ -79,7 +87,8 @@ def files_of(places: list[str], page: Path) -> Iterator[tuple[str, Path]]:
     names = numbered_names(runs)
     for directory in runs:
         run = RunDirectory(directory)
-        kept = [name for name in run.manifest()["files"] if name == CONFIG or name.startswith("tables/")]
+        listed = filter(is_run_name, run.manifest()["files"])
+        kept = [name for name in listed if name == CONFIG or name.startswith("tables/")]
         for name in (MANIFEST, *kept):
             yield f"runs/{names[directory]}/{name}", run / name if name == MANIFEST else run.file(name)
     studies = directories_with(STUDY, places)
@@ -88,9 +97,9 @@ def files_of(places: list[str], page: Path) -> Iterator[tuple[str, Path]]:
 
 
 def numbered_names(directories: list[Path]) -> dict[Path, str]:
-    """Each directory's own name, with a number before it where several share one."""
-    names = [directory.name for directory in directories]
+    """Each directory's own name, with _ for what is not printed, and a number before it where several share one."""
+    names = ["".join(one if one.isprintable() and one != "\\" else "_" for one in path.name) for path in directories]
     return {
-        directory: directory.name if names.count(directory.name) == 1 else f"{place}-{directory.name}"
-        for place, directory in enumerate(directories, start=1)
+        directory: name if names.count(name) == 1 else f"{place}-{name}"
+        for place, (directory, name) in enumerate(zip(directories, names, strict=True), start=1)
     }

@@ -33,7 +33,6 @@ from attnprobe.results.manifest import Manifest, Record, Training, check_types
 
 # The columns of the long tables.
 
-
 WHOLE_SPLIT = -1
 """`example_id` of a number that is about the whole split (accuracy, a count) and not about one example."""
 
@@ -53,7 +52,6 @@ SITE = "site"
 SITED = SCHEMA.append(pa.field(SITE, pa.dictionary(pa.int32(), pa.string())))
 """With a last column that says which of a model's attentions a number is about (`attnprobe.models.base.Model.sites`): only
 tables of several sites are written with it, and where it is absent every number is about the model's own."""
-
 
 MANIFEST = "manifest.json"
 MARKER = ".attnprobe"
@@ -76,8 +74,8 @@ PIECE = 1024
 NAMES = re.compile(
     r"manifest\.json|training\.json|config\.yaml|model\.safetensors|vocabulary\.json|pipeline\.json|playground\.parquet"
     r"|findings\.parquet"
-    r"|(tables|examples)/[^/\\:]+\.parquet|figures/[^/\\:]+\.(pdf|png|svg)"
-    r"|training/(metrics\.csv|hparams\.yaml|events\.out\.tfevents\.[^/\\:]+)"
+    r"|(tables|examples)/[^/\\:\0-\x1f]+\.parquet|figures/[^/\\:\0-\x1f]+\.(pdf|png|svg)"
+    r"|training/(metrics\.csv|hparams\.yaml|events\.out\.tfevents\.[^/\\:\0-\x1f]+)"
 )
 
 
@@ -87,7 +85,7 @@ def is_run_name(name: str) -> bool:
     >>> is_run_name("tables/a.parquet"), is_run_name("../a"), is_run_name("thesis.docx"), is_run_name("tables/../a.parquet")
     (True, False, False, False)
     """
-    return NAMES.fullmatch(name) is not None and "\0" not in name
+    return NAMES.fullmatch(name) is not None
 
 
 def table_file(probe: str) -> str:

@@ -22,7 +22,6 @@ from attnprobe.core.errors import UserError
 # Files that somebody else may have written: read in bounded time and memory, and as plain data. Whatever is wrong with one
 # ends in one `UserError` that names it. A file that is not there raises `FileNotFoundError`: that often means something.
 
-
 MAX_JSON = 256 << 20
 """Bytes. A manifest lists the classes, which may be all the words of a language: some megabytes."""
 MAX_YAML = 1 << 20
@@ -142,12 +141,10 @@ def inside(directory: Path, name: str, source: Path) -> Path:
 
 # What a file holds, in 64 hexadecimal digits; and JSON files that carry their own.
 
-
 SEAL = "checksum"
 """The key under which a sealed JSON file holds the SHA-256 of the rest of it."""
 SETTLED = 2_000_000_000
 """Nanoseconds. A file that changed more recently than this may change again within the same tick of its time stamp."""
-
 
 _known: dict[tuple[int, ...], str] = {}
 

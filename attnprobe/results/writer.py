@@ -54,7 +54,6 @@ WORKSHOPS = ("", CHECKPOINTS, CURVES, "figures/", JOURNAL)
 """What is in `STAGING` beside prepared files."""
 LOCK = f"{MARKER}.lock"
 
-
 MARKS = (b'<meta name="generator" content="attnprobe', b"written by attnprobe")
 """What stands at the beginning or the end of a page or archive that attnprobe wrote."""
 MARKED = 4096
@@ -86,7 +85,8 @@ class OwnFolder:
     `last`: those that the last call wrote whose list was closed."""
 
     def __init__(self, path: Path, page: Path | None = None) -> None:
-        """`page`: what it stands beside. Where that is attnprobe's and there is no list, an earlier version wrote both."""
+        """`page`: what it stands beside. Where that is attnprobe's and there is no list, an earlier version wrote both. A
+        file that was changed since its list was closed is a `UserError`."""
         self.path, self.written = path, list[str]()
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _left_as_it_is(path, "is no folder")
@@ -95,7 +95,11 @@ class OwnFolder:
             own = read_sealed(path / LISTED)
         elif page is not None and page.exists():
             own["files"] = [one.name for one in path.glob("[!.]*")]
-        self.known, self.last = set(own["files"]), list(own["last"])
+        self.known, self.last, self.records = set(own["files"]), list(own["last"]), dict(own.get("records", {}))
+        for name, record in self.records.items():
+            with suppress(DamagedRun):  # it is gone, or what is there is refused when it is written
+                if record_of(path / name) != record:
+                    raise _left_as_it_is(path / name, "was changed since attnprobe wrote it")
 
     def __truediv__(self, name: str) -> Path:
         """The path of a file that is going to be written; a `UserError` where one is that attnprobe did not write, or a link,
@@ -103,20 +107,22 @@ class OwnFolder:
         path = self.path / name
         if os.path.lexists(path) and (name not in self.known or not stat.S_ISREG(path.lstat().st_mode)):
             raise _left_as_it_is(path)
-        if name not in self.known:
+        if name not in self.known or not self.written:  # from now on the files are not those of the records
             self.known.add(name)
-            self._list()
+            self._list({})
         self.written.append(name)
         return path
 
     def close(self) -> None:
         """Note which files this call wrote."""
         self.last = self.written
-        self._list()
+        there = (name for name in self.written if os.path.lexists(self.path / name))
+        self._list(self.records | {name: record_of(self.path / name) for name in there})
 
-    def _list(self) -> None:
+    def _list(self, records: Mapping[str, Record]) -> None:
         about = "Files here that attnprobe wrote and may replace, and those that its last call wrote."
-        write_sealed({"about": about, "files": sorted(self.known), "last": self.last}, self.path / LISTED)
+        content = {"about": about, "files": sorted(self.known), "last": self.last, "records": records}
+        write_sealed(content, self.path / LISTED)
 
 
 class OwnRunDirectory(RunDirectory):

@@ -1,15 +1,18 @@
 """A part of the campaign; the whole of it is `make faults`."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from attnprobe.core.errors import UserError
 from tests.faults.campaign import unclear
 from tests.faults.operations import Fault
 from tests.faults.processes import Ending
-from tests.faults.states import state, without_times
+from tests.faults.states import counted, state, without_times
+from tests.runs import seal
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -20,16 +23,38 @@ ROOT = Path(__file__).parent.parent.parent
     ("scenario", "kinds"),
     [
         ("run", ("kill", "full", "interrupt_twice")),
+        ("add with figures", ("kill", "terminate", "interrupt", "full")),
         ("remeasure", ("kill",)),
         ("sweep", ("kill", "full", "terminate")),
     ],
 )
 def test_no_bad_moment(scenario, kinds):
-    """Each fault at one operation: the run, its probes measured again, a pool's jobs."""
+    """Each fault at one operation: the run, a probe with its figures added, its probes measured again, a pool's jobs."""
     command = [sys.executable, "-m", "tests.faults", "--points", "1", "--scenario", scenario, "--kind", *kinds]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ": 0 wrong, 0 unclear" in done.stdout
+
+
+def test_a_run_that_cannot_be_read_is_noticed(tmp_path, monkeypatch):
+    seal(tmp_path)
+    monkeypatch.delitem(sys.modules, "tests.faults.reading", raising=False)
+    monkeypatch.setattr(sys, "argv", ["reading", str(tmp_path)])
+    with pytest.raises(UserError, match=r"config\.yaml is damaged: the manifest does not list it"):
+        runpy.run_module("tests.faults.reading", run_name="__main__")
+
+
+def test_what_is_prepared_and_not_true_does_not_count(tmp_path):
+    for folder in (tmp_path / "run", tmp_path / "run" / ".attnprobe.new"):
+        (folder / "tables").mkdir(parents=True)
+        (folder / "tables" / "a.parquet").write_text(folder.name)
+        (folder / "manifest.json").write_text('{"tables": {"a": {"settings": null}}}')
+    assert {name for name, _, _ in counted(tmp_path)} == {"run/tables/a.parquet"}
+    before = state(tmp_path)
+    (tmp_path / "run" / ".findings.parquet.17.partial").write_text("half")  # made of the tables by whoever reads them
+    assert state(tmp_path) == before
+    (tmp_path / "run" / ".config.yaml.17.partial").write_text("half")
+    assert state(tmp_path) != before
 
 
 def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):

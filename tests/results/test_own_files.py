@@ -1,11 +1,14 @@
 """What a user named is written where nothing is, or what an earlier call wrote; anything else stays as it is."""
 
+import hashlib
 import os
+import zipfile
 
 import pytest
 
 from attnprobe.cli.main import main
 from attnprobe.core.errors import UserError
+from attnprobe.report.archive import numbered_names
 from attnprobe.results.files import write_text
 from attnprobe.results.writer import LISTED, OwnFolder, own_target
 from tests.report.conftest import invented_run
@@ -60,6 +63,50 @@ def test_what_is_ours_is_replaced_and_a_folder_knows_what_the_last_call_wrote(tm
     (tmp_path / "files" / LISTED).write_text("{}", encoding="utf-8")
     with pytest.raises(UserError):
         OwnFolder(tmp_path / "files")
+
+
+def test_what_was_changed_since_the_list_was_closed_is_left_as_it_is(tmp_path):
+    def written(name, text, *, closes=True):
+        folder = OwnFolder(tmp_path / "files")
+        write_text(text, folder / name)
+        if closes:
+            folder.close()
+
+    written("a.tex", "first")
+    written("b.tex", "second")
+    written("a.tex", "third", closes=False)  # killed: nobody knows whose it is, and the next call goes on
+    written("a.tex", "fourth")
+    (tmp_path / "files" / "a.tex").write_text("edited", encoding="utf-8")
+    for name in ("a.tex", "b.tex"):
+        with pytest.raises(UserError, match=r"a\.tex was changed since attnprobe wrote it: it was left as it is"):
+            written(name, "fifth")
+    assert (tmp_path / "files" / "a.tex").read_text(encoding="utf-8") == "edited"
+    (tmp_path / "files" / "a.tex").unlink()
+    written("a.tex", "sixth")
+
+
+def test_an_archive_of_a_run_whose_name_has_two_lines_can_be_checked(tmp_path, capsys):
+    for name in ("a\nb", "a\\b"):
+        invented_run(tmp_path / "runs", probes=("performance",)).rename(tmp_path / name)
+    main(
+        [
+            "report",
+            *(str(tmp_path / name) for name in ("a\nb",)),
+            "-o",
+            str(tmp_path / "p.html"),
+            "--archive",
+            str(tmp_path / "p.zip"),
+        ]
+    )
+    with zipfile.ZipFile(tmp_path / "p.zip") as zipped:
+        sums = dict(reversed(line.split("  ")) for line in zipped.read("SHA256SUMS").decode().splitlines())
+        assert all(hashlib.sha256(zipped.read(name)).hexdigest() == digest for name, digest in sums.items())
+        assert {"runs/a_b/manifest.json", "runs/a_b/config.yaml"} <= {*sums}
+    assert list(numbered_names([tmp_path / "a\nb", tmp_path / "a\\b", tmp_path / "c"]).values()) == [
+        "1-a_b",
+        "2-a_b",
+        "c",
+    ]
 
 
 def test_a_report_replaces_its_own_page_and_figures_and_no_other(tmp_path, capsys):

@@ -127,11 +127,11 @@ def write_report(
         UserError: no finished run there, or one run twice; or attnprobe did not write what is in the place of a file.
     """
     own_target(output)
+    folder = OwnFolder(output.with_name(f"{output.stem}_files"), output)
     tell("reading runs")
     runs, skipped = read_sound_runs(places)
     with paper_style():
         studies, unread = find_studies(places)
-    folder = OwnFolder(output.with_name(f"{output.stem}_files"), output)
     tell("numbers and their intervals")
     groups, numbers = grouped(runs), together(runs)
     probes, compared = present(numbers), compare(numbers)
