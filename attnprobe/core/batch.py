@@ -93,6 +93,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def lengths(self) -> Int[Tensor, "batch"]:
+        """How much of each text a model reads, markers included: its pieces, or its tokens."""
+        return self.mask.sum(1) if self.piece_word is None else (self.piece_word != -2).sum(1)
+
     def changed(self, change: Callable[[Axis, Tensor], Tensor]) -> "Batch":
         """The same batch with every column changed, each given with its axis."""
         parts: dict[str, Any] = {}
@@ -125,8 +130,9 @@ class Batch:
         return alone.changed(lambda axis, column: column.gather(1, source) if axis is Axis.TOKENS else column)
 
     def cut(self, width: int) -> "Batch":
-        """The first `width` tokens of every text: without what is padding in all of these examples."""
-        return self.changed(lambda axis, tensor: tensor[:, :width] if axis is Axis.TOKENS else tensor)
+        """The first `width` tokens of every text, and its pieces: without what is padding in all of these examples."""
+        widths = {Axis.TOKENS: width, Axis.PIECES: int(self.lengths.max())}
+        return self.changed(lambda axis, tensor: tensor[:, : widths[axis]] if axis in widths else tensor)
 
 
 @dataclass

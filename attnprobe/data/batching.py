@@ -172,10 +172,11 @@ def shard(batches: list[list[int]], rank: int, world_size: int) -> list[list[int
 
 
 def short_enough(
-    order: Int[np.ndarray, " rows"], lengths: Int[np.ndarray, " rows"], size: int, most: int = MOST_POSITIONS
+    lengths: Int[np.ndarray, " rows"], size: int | None = None, most: int = MOST_POSITIONS
 ) -> list[list[int]]:
-    """Cut an order of rows, shortest first, into batches of at most `size` rows and, padding included, `most` positions
-    (a single row may exceed it)."""
+    """Rows, shortest first, in batches of at most `size` rows and, padding included, `most` positions (a single row may
+    exceed it); `lengths` are without the markers."""
+    order = np.argsort(lengths, kind="stable")
     batches: list[list[int]] = []
     for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
         if not batches or len(batches[-1]) == size or (len(batches[-1]) + 1) * (length + 2) > most:
@@ -226,7 +227,7 @@ class SortedSampler(Sampler[list[int]]):
     """Evaluation batches, shortest texts first: deterministic, each row exactly once."""
 
     def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int):
-        batches = short_enough(np.argsort(lengths, kind="stable"), lengths, batch_size)
+        batches = short_enough(lengths, batch_size)
         # kept as long as the loader: as numbers, not as objects
         self.batches = [np.array(batch) for batch in batches]
 

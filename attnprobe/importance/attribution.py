@@ -69,10 +69,10 @@ class Explained:
         """One text without padding."""
         width = int(self.batch.mask[number].sum())
         chosen = slice(number, number + 1)
-        inputs, baseline = self.inputs[chosen], self.baseline[chosen]
-        if self.batch.pieces is None:  # pieces keep their padding
-            inputs, baseline = inputs[:, :width], baseline[:, :width]
-        return Explained(self.model, self.batch.rows(chosen).cut(width), inputs, baseline, self.classes[chosen])
+        batch = self.batch.rows(chosen).cut(width)
+        parts = self.model.word_of(batch).shape[1]
+        inputs, baseline = self.inputs[chosen, :parts], self.baseline[chosen, :parts]
+        return Explained(self.model, batch, inputs, baseline, self.classes[chosen])
 
     def keeping(self, kept: Float[Tensor, "rows words"]) -> Float[Tensor, "rows"]:
         """The number for this one text, each word kept (1), replaced by the baseline (0), or between."""

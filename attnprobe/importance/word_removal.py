@@ -1,17 +1,19 @@
 """What a model predicts once words are gone, for each way in which they can be made to go. All on ids: no text is put
 together and tokenised again."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnprobe.core.batch import Axis, Batch, Outputs, probabilities
 from attnprobe.core.errors import UserError
-from attnprobe.core.readout import Readout
+from attnprobe.data.batching import short_enough
 from attnprobe.data.vocabulary import PADDING
+from attnprobe.importance.base import Subject
 from attnprobe.models.base import Model
 
 OPERATORS = {
@@ -22,6 +24,8 @@ OPERATORS = {
     "attention": "its attention is set to 0, and the rest renormalised; its state stays",
 }
 """Ways in which a word goes."""
+AT_ONCE = 8192
+"""Parts of changed texts that go through a model at a time."""
 
 
 def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], classifier: Model) -> None:
@@ -59,8 +63,7 @@ def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch token
     """The same with the pieces of these words gone as well, the others moved up."""
     if batch.pieces is None or batch.piece_word is None or batch.piece_kind is None:
         return shorter
-    word = batch.piece_word
-    of_gone = gone.gather(1, word.clamp(min=0)) & (word >= 0)
+    word, of_gone = batch.piece_word, _parts_of(batch, gone)
     order = of_gone.long().argsort(dim=1, stable=True)
     filled = of_gone.gather(1, order)
     moved = word - torch.where(word >= 0, gone.long().cumsum(-1).gather(1, word.clamp(min=0)), 0)
@@ -72,21 +75,44 @@ def without_pieces(shorter: Batch, batch: Batch, gone: Bool[Tensor, "batch token
     )
 
 
+def _parts_of(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch parts"]:
+    """Which parts, tokens or pieces, are of words that are gone."""
+    if batch.piece_word is None:
+        return gone
+    return gone.gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word >= 0)
+
+
+KnownTexts = dict[tuple[int, bytes], Float[Tensor, "classes"]]
+"""What is predicted of a batch's texts without some words, by the number of the text, the operator and the words."""
+
+
+def known_texts(subject: Subject) -> KnownTexts:
+    """Those of a batch: each changed text is read once, whoever asks for it."""
+    return {}
+
+
+def keys_of(
+    example: Int[Tensor, "texts"], gone: Bool[Tensor, "texts tokens"], operator: str
+) -> list[tuple[int, bytes]]:
+    """Under which changed texts are known."""
+    packed = np.packbits(gone.cpu().numpy(), axis=-1)
+    return [(row, operator.encode() + one.tobytes()) for row, one in zip(example.tolist(), packed, strict=True)]
+
+
 def predictions_keeping(
-    model: Model, batch: Batch, readout: Readout, keep: Bool[Tensor, "batch tokens"], operator: str
-) -> Float[Tensor, "batch classes"]:
+    subject: Subject, keep: Bool[Tensor, "*samples batch tokens"], operator: str
+) -> Float[Tensor, "*samples batch classes"]:
     """Class probabilities of the texts with some of their words gone.
 
     Args:
-        model: attends to words.
-        batch: the texts.
-        readout: of the model and these texts.
+        subject: whose model attends to words.
         keep: the words that stay; markers and padding always do.
         operator: one of `OPERATORS`.
 
     Returns:
         float64; NaN where no word is left and the operator needs one (`delete`, `attention`).
     """
+    model, batch, readout = subject.classifier, subject.batch, subject.readout
     needs_one = operator in ("delete", "attention")
     undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
     gone = batch.content & ~keep & ~undefined
@@ -95,8 +121,30 @@ def predictions_keeping(
             left = readout.attention.masked_fill(gone, 0)
             predicted = readout.predict(left / left.sum(-1, keepdim=True))
         else:
-            predicted = probabilities(outputs_without(model, batch, gone, operator).logits, model.task)
+            known, texts = subject.cached(known_texts), gone.reshape(-1, gone.shape[-1])
+            example = torch.arange(len(texts), device=texts.device) % len(batch)
+            asked = keys_of(example, texts, operator)
+            new = [place for key, place in dict(zip(asked, range(len(asked)), strict=True)).items() if key not in known]
+            for places in _by_length(batch, example[new], texts[new], operator):
+                some = [new[place] for place in places]
+                part = batch.rows(example[some])
+                part = part.cut(int(part.mask.sum(1).max()))
+                logits = outputs_without(model, part, texts[some][:, : part.ids.shape[1]], operator).logits
+                known.update(zip((asked[place] for place in some), probabilities(logits, model.task), strict=True))
+            predicted = torch.stack([known[key] for key in asked]).unflatten(0, gone.shape[:-1])
     return torch.where(undefined, torch.nan, predicted.double())
+
+
+def _by_length(
+    batch: Batch, example: Int[Tensor, "texts"], gone: Bool[Tensor, "texts tokens"], operator: str
+) -> Iterator[list[int]]:
+    """Places of changed texts that are read together: those of about the same length."""
+    if not len(example):
+        return
+    lengths = batch.lengths[example]
+    if operator == "delete":
+        lengths = lengths - _parts_of(batch.rows(example), gone).sum(1)
+    yield from short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE)
 
 
 def outputs_without(model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str) -> Outputs:

@@ -4,7 +4,7 @@ Words keep their places, and a text its length in words. What comes in is near t
 place as it is there. No mask, no gap, no text closes up.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
-from attnprobe.data.batching import TextSplit
+from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.models.base import Model
 
 FEWEST_DONORS = 20
@@ -51,9 +51,9 @@ class Donors:
     def of(cls, run: Callable[[Batch], Outputs], split: TextSplit, device: torch.device) -> "Donors":
         """The texts, once the model has read them all."""
         found = np.zeros(len(split), np.int64)
-        for rows in by_length(split, np.arange(len(split))):
+        for rows in short_enough(split.words.lengths, most=AT_ONCE):
             with torch.no_grad():
-                found[rows] = run(split[rows.tolist()].to(device)).logits.argmax(-1).cpu().numpy()
+                found[rows] = run(split[rows].to(device)).logits.argmax(-1).cpu().numpy()
         return cls(split, found)
 
 
@@ -184,16 +184,6 @@ class Swapper:
         (and the donor's words in the place of the chosen ones); −1 to 1."""
         kept, gone = self.probability(torch.cat([~chosen, chosen]), torch.cat([donor, donor])).chunk(2)
         return kept - gone
-
-
-def by_length(split: TextSplit, rows: Int[np.ndarray, " chosen"]) -> Iterator[Int[np.ndarray, " part"]]:
-    """The places of these rows in parts for a model to read, the shortest texts first; no part has much padding."""
-    lengths = split.words.lengths[rows]
-    order, start = np.argsort(lengths, kind="stable"), 0
-    while start < len(order):
-        size = max(1, AT_ONCE // (2 + int(lengths[order[start]])))
-        yield order[start : start + size]
-        start += size
 
 
 def in_single(model: Model) -> Callable[[Batch], Outputs]:

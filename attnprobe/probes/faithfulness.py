@@ -123,16 +123,13 @@ class Faithfulness(RankingProbe):
         self, subject: Subject, scores: Float[Tensor, "batch tokens"], operator: str, shares: Sequence[float]
     ) -> tuple[Float[Tensor, "batch 2 shares"], Tensor]:
         """p without and with only the top words, by share; and whether the decision flips without them."""
-        model, batch, readout = subject.classifier, subject.batch, subject.readout
-        decision = readout.prediction().argmax(-1, keepdim=True)
-        values, flips = [], []
-        for share in shares:
-            top = word_removal.top_words(scores, batch.content, share)
-            without = word_removal.predictions_keeping(model, batch, readout, batch.content & ~top, operator)
-            alone = word_removal.predictions_keeping(model, batch, readout, top, operator)
-            values.append(torch.cat([without.gather(-1, decision), alone.gather(-1, decision)], -1))
-            flips.append((without.argmax(-1, keepdim=True) != decision) & ~without.isnan().any(-1, keepdim=True))
-        return torch.stack(values, -1), torch.cat(flips, -1)
+        content = subject.batch.content
+        decision = subject.readout.prediction().argmax(-1, keepdim=True)
+        top = torch.stack([word_removal.top_words(scores, content, share) for share in shares])
+        predicted = word_removal.predictions_keeping(subject, torch.stack([content & ~top, top]), operator)
+        values = predicted.gather(-1, decision.expand(*predicted.shape[:-1], 1)).squeeze(-1)
+        flips = (predicted[0].argmax(-1) != decision.squeeze(-1)) & ~predicted[0].isnan().any(-1)
+        return values.permute(2, 0, 1), flips.t()
 
     def _summaries(self, drops: Float[Tensor, "batch 2 shares"], step: Float[Tensor, "shares"]) -> dict[str, Tensor]:
         chosen = torch.isin(step, step.new_tensor(sorted(self.thresholds)))

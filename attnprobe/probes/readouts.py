@@ -19,12 +19,12 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Positive
-from attnprobe.data.batching import TextSplit
+from attnprobe.data.batching import TextSplit, short_enough
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
 from attnprobe.evidence.reading import Headline, Reading
 from attnprobe.exact.nulls import even
-from attnprobe.importance.word_swaps import by_length, in_single
+from attnprobe.importance.word_swaps import AT_ONCE, in_single
 from attnprobe.probes.base import Measurement, Probe, Subject
 
 KINDS = ("words_attention", "words_equal", "states_attention", "states_equal")
@@ -116,7 +116,7 @@ def _features(
     """Of each kind one row of features per text."""
     words: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {"words_attention": [], "words_equal": []}
     states: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {"states_attention": [], "states_equal": []}
-    for some in by_length(split, rows):
+    for some in map(np.array, short_enough(split.words.lengths[rows], most=AT_ONCE)):
         with torch.no_grad():
             outputs = run(split[rows[some].tolist()].to(device))
         weights = {"attention": outputs.attention.double(), "equal": even(outputs.content).double()}

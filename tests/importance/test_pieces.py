@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from attnprobe.core.errors import UserError
+from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject, built_in
 from attnprobe.importance.word_removal import deleted, predictions_keeping
 from attnprobe.probes.faithfulness import Faithfulness
@@ -69,7 +70,7 @@ def test_deleted_words_are_gone_with_their_pieces(subject):
     keep = subject.batch.content.clone()
     first = keep.long().argmax(-1)
     keep[0, first[0] + 1] = keep[1, first[1]] = keep[1, first[1] + 3] = False
-    found = predictions_keeping(subject.classifier, subject.batch, subject.readout, keep, "delete")
+    found = predictions_keeping(subject, keep, "delete")
     other = batch_of(subject.classifier, ["the was unable", "long dull of people"])
     torch.testing.assert_close(found, subject.classifier.predict(other).double(), atol=1e-6, rtol=0)
 
@@ -85,7 +86,7 @@ def test_zeroed_words_have_zero_vectors(subject, theirs):
     keep, row = subject.batch.content.clone(), 0
     place = int(keep[row].nonzero()[-1])  # unable, of two pieces
     keep[row, place] = False
-    found = predictions_keeping(subject.classifier, subject.batch, subject.readout, keep, "zeros")[row]
+    found = predictions_keeping(subject, keep, "zeros")[row]
     pieces, word = of_row(subject, row)
     assert (word == place).sum() > 1
     vectors = theirs.get_input_embeddings()(pieces).detach()
@@ -100,3 +101,27 @@ def test_a_mask_is_refused_where_the_tokenizer_has_none(subject, monkeypatch):
     monkeypatch.setattr(subject.classifier, "mask", None)
     with pytest.raises(UserError, match="operators: mask: this model's tokenizer has no mask token"):
         probe.refuse(subject.classifier)
+
+
+def test_each_changed_text_is_read_once_whoever_asks_and_without_padding(subject, monkeypatch):
+    """Leave-one-out and faithfulness ask for many of the same texts; the reference reads every one alone."""
+    fresh = Subject(subject.classifier, subject.batch, subject.outputs, subject.readout)
+    read, forward = [], subject.classifier.forward
+
+    def watched(batch):
+        assert (batch.piece_word != -2).any(0).all()
+        read.extend(tuple(row[kind != -2].tolist()) for row, kind in zip(batch.pieces, batch.piece_word, strict=True))
+        return forward(batch)
+
+    monkeypatch.setattr(subject.classifier, "forward", watched)
+    names = ["leave_one_out", "attention", "random", "gradient_input"]
+    list(Faithfulness(importances=names, operators=["delete"]).measure(fresh, Draws(0, "faithfulness")))
+    assert len(read) == len(set(read)) > 10
+    content = subject.batch.content
+    keep = content & (torch.rand(3, *content.shape, generator=torch.Generator().manual_seed(0)) > 0.5)
+    keep[..., 1] = True
+    for operator in ("delete", "mask", "zeros"):
+        together = predictions_keeping(fresh, keep, operator)
+        for number, one in enumerate(keep):
+            alone = Subject(subject.classifier, subject.batch, subject.outputs, subject.readout)
+            torch.testing.assert_close(together[number], predictions_keeping(alone, one, operator), atol=1e-6, rtol=0)

@@ -103,7 +103,7 @@ def test_texts_without_a_word_are_undefined_where_one_is_needed():
     subject = subject_of(lengths=[3])
     nothing = torch.zeros_like(subject.batch.content)
     for operator in OPERATORS:
-        found = predictions_keeping(subject.classifier, subject.batch, subject.readout, nothing, operator)
+        found = predictions_keeping(subject, nothing, operator)
         assert bool(found.isnan().all()) == (operator in ("delete", "attention"))
 
 

@@ -12,9 +12,11 @@ from torch.nn import functional as F
 from attnprobe.core.batch import Batch, Outputs, Task, prediction_distance, probabilities
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Dropout
+from attnprobe.data.batching import short_enough
 from attnprobe.importance.base import Importance, Note, Subject
 from attnprobe.importance.leave_one_out.changed_states import Removed
 from attnprobe.importance.leave_one_out.recombine import Recombination, short_cut
+from attnprobe.importance.word_removal import KnownTexts, keys_of, known_texts
 from attnprobe.models.base import Model, Unit
 
 TOLERANCE = 1e-6
@@ -71,6 +73,7 @@ def leave_one_out(
     tolerance: float = TOLERANCE,
     chunk: int = CHUNK,
     shortcut: bool = True,
+    known: KnownTexts | None = None,
 ) -> Removals:
     """Remove each content token in turn, encode what is left, attend and decode again; markers and question stay.
 
@@ -85,6 +88,7 @@ def leave_one_out(
             in float32 whatever the model's precision, in less than half the time. 0 approximates nothing.
         chunk: most hidden states that are worked on at a time (a single text may exceed it).
         shortcut: False encodes every shortened text.
+        known: gets what is predicted of each text that was encoded from the start.
 
     Raises:
         UserError: the model attends to something else than single tokens.
@@ -101,7 +105,7 @@ def leave_one_out(
         tolerances = sorted({tolerance, 0.0}, reverse=True) if shortcut else []
         ways = (short_cut(classifier, one) for one in tolerances)
         for way in (*(way for way in ways if way is not None), None):
-            distance, flips, skipped = _measured(classifier, batch, outputs, way, chunk)
+            distance, flips, skipped = _measured(classifier, batch, outputs, way, chunk, known)
             sampled, error = 0, 0.0
             if way is None:
                 break
@@ -116,7 +120,12 @@ def leave_one_out(
 
 
 def _measured(
-    classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int
+    classifier: Model,
+    batch: Batch,
+    outputs: Outputs,
+    way: Recombination | None,
+    chunk: int,
+    known: KnownTexts | None,
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
     """Distances, flips (see `Removals`), and the difference of states that was skipped for each (0 where none was)."""
     content = batch.content
@@ -126,6 +135,9 @@ def _measured(
     left = content.sum(1) > 1
     for example, removed, logits, difference in _without_each(classifier, batch, outputs, way, chunk):
         other, base = probabilities(logits.double(), classifier.task), original[example]
+        if known is not None and way is None:
+            gone = F.one_hot(removed, content.shape[1]).bool()
+            known.update(zip(keys_of(example, gone, getattr(classifier, "removal", "delete")), other, strict=True))
         apart = prediction_distance(other, base, classifier.task)
         if classifier.task is Task.MULTI_LABEL:
             flipped = ((other > 0.5) != (base > 0.5)).any(-1)
@@ -141,26 +153,26 @@ def _without_each(
     classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int
 ) -> Iterator[Removed]:
     """Every content token removed once, but for a text's only one where texts are encoded: nothing would be left."""
+    if way is None:
+        for example, removed, logits in reencoded(classifier, batch, *_removable(batch), chunk):
+            yield Removed(example, removed, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
+        return
     for rows in _groups(batch.content, chunk):
         width = int(batch.mask[rows].sum(1).max())
-        part, states = batch.rows(rows).cut(width), outputs.rows(rows).cut(width)
-        if way is not None:
-            shortened = way.removed(part, states)
-            yield shortened._replace(example=rows[shortened.example])
-        else:
-            for example, removed, logits in reencoded(classifier, part, *_removable(part), chunk):
-                yield Removed(rows[example], removed, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
+        shortened = way.removed(batch.rows(rows).cut(width), outputs.rows(rows).cut(width))
+        yield shortened._replace(example=rows[shortened.example])
 
 
 def reencoded(
     classifier: Model, batch: Batch, example: Int[Tensor, "texts"], removed: Int[Tensor, "texts"], chunk: int
 ) -> Iterator[tuple[Int[Tensor, "some"], Int[Tensor, "some"], Float[Tensor, "some classes"]]]:
     """By definition: `(example, removed, logits)` of the texts of `example`, each without its token at `removed`, a few at a
-    time: as many as have no more than `chunk` positions together."""
-    size = max(1, chunk // batch.ids.shape[1])
-    for rows, places in zip(example.split(size), removed.split(size), strict=True):
-        if len(rows):
-            yield rows, places, classifier(classifier.without(batch, rows, places)).logits
+    time, the shortest first: as many as have no more than `chunk` positions together."""
+    lengths = batch.lengths[example].cpu().numpy()
+    for some in short_enough(lengths - 2, most=chunk) if len(example) else ():
+        rows, places = example[some], removed[some]
+        text = classifier.without(batch, rows, places)
+        yield rows, places, classifier(text.cut(int(text.mask.sum(1).max()))).logits
 
 
 def _removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
@@ -187,10 +199,9 @@ def _checked(
     evenly = ((torch.arange(sample // 2) + 0.5) * len(example) / (sample // 2)).long().to(example.device)
     chosen = torch.cat([largest, evenly]).unique()
     example, removed = example[chosen], removed[chosen]
-    width = int(batch.mask[example].sum(1).max())
     original = probabilities(outputs.logits.detach().double(), classifier.task)
     errors = []
-    for rows, places, logits in reencoded(classifier, batch.cut(width), example, removed, chunk):
+    for rows, places, logits in reencoded(classifier, batch, example, removed, chunk):
         exact = prediction_distance(probabilities(logits.double(), classifier.task), original[rows], classifier.task)
         errors.append((distance[rows, places] - exact).abs())
     return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())
@@ -256,8 +267,9 @@ class LeaveOneOut(Importance):
     def removals(self, subject: Subject) -> Removals:
         """The batch's predictions without each token."""
         return leave_one_out(
-            subject.classifier, subject.batch, subject.outputs, tolerance=self.tolerance, chunk=self.chunk
-        )
+            subject.classifier, subject.batch, subject.outputs, tolerance=self.tolerance, chunk=self.chunk,
+            known=subject.cached(known_texts),
+        )  # fmt: skip
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         return subject.cached(self.removals).distance

@@ -107,7 +107,8 @@ def _attention(
     result, weights = own(module, query, key, value, attention_mask, **settings)
     if now is None:
         return result, weights
-    values = value.repeat_interleave(weights.shape[1] // value.shape[1], 1)  # heads may share their values
+    shared = weights.shape[1] // value.shape[1]  # heads may share their values
+    values = value if shared == 1 else value.repeat_interleave(shared, 1)
     used = now.weights(weights, module, values)
     if used is not weights:
         result = (used @ values).transpose(1, 2).contiguous()
