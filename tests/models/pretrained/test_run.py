@@ -1,12 +1,17 @@
 """Whole runs of pretrained classifiers, from a file of texts to the tables."""
 
 import csv
+from html import unescape
 
+import numpy as np
 import pytest
 import torch
 
 from attnprobe.core.errors import UserError
-from attnprobe.report.terminal import data_notes
+from attnprobe.findings.groups import read_run
+from attnprobe.findings.table import findings_of
+from attnprobe.report.page.build import write_report
+from attnprobe.report.terminal import answer_lines, data_notes
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.launching import objective
@@ -95,6 +100,24 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     assert list(explained["tokens"][0]) == ["the", "film", "was", "unable", "to", "see"]
     assert abs(sum(explained["attention"][0]) - 1) < 1e-5
     assert len(explained["leave_one_out"][0]) == 6
+
+
+@pytest.mark.parametrize(("given", "share"), [("first", 0.95), ("random", None)])
+def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(texts, tmp_path, given, share):
+    settings = [
+        f"model.path={checkpoint('gpt2', LABELS)}",
+        "training=none",
+        f"model.given={given}",
+        "probe=[permutation]",
+    ]
+    directory = run(config(texts, tmp_path, *settings))
+    examples, read = read_examples(directory), read_run(directory)
+    first = np.mean([weights[0] for weights in examples["attention"]])
+    assert (first == pytest.approx(share, abs=1e-3)) if share else first < 0.5
+    page = unescape(write_report(directory, tmp_path / "report.html").read_text(encoding="utf-8"))
+    terminal = " ".join(" ".join(answer_lines(findings_of(read), read.quality, read.attention_on)).split())
+    for shown in (page, terminal):
+        assert ("95% of what is on words is on the first one" in shown) == (given == "first")
 
 
 def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_path, capsys):
