@@ -52,3 +52,12 @@ class LabelAttention(FocusedAttention):
     def focus(self, batch: Batch) -> Content:
         chosen = batch.content & (batch.ids == self.words[batch.labels].unsqueeze(-1))
         return chosen & (chosen.cumsum(-1) == 1)
+
+
+class OtherWordAttention(FocusedAttention):
+    """On the first word that does not decide: wrong, and without a trace of the label (the first word itself may decide)."""
+
+    def focus(self, batch: Batch) -> Content:
+        assert batch.rationale is not None
+        others = batch.content & ~batch.rationale
+        return others & (others.cumsum(-1) == 1)

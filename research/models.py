@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import MEETS
 from attnprobe.findings.members import balanced_accuracy, difference
 from attnprobe.findings.studies.wiegreffe import margin_of
+from attnprobe.probes import readouts
 from attnprobe.probes.base import ProbeRunner
-from attnprobe.probes.readouts import Readouts
 from attnprobe.results.files import write_text
 from attnprobe.runs.composition import composed, composing, resolved
 from research.calibration.summary import markdown
@@ -32,7 +33,8 @@ GUIDES = {
     "right, none": ("model/attention=first", f"{BUILT}PairAttention", "~model.attention.mass",
                     "+model.attention.first=0.475", "+model.attention.second=0.475"),
     "wrong, leak": ("model/attention=first", f"{BUILT}LabelAttention"),
-    "wrong, none": ("model/attention=first",),
+    "wrong, none": ("model/attention=first", f"{BUILT}OtherWordAttention"),
+    "first word": ("model/attention=first",),
 }  # fmt: skip
 """Of `ordered_pair`: on the words that decide or not; and whether the weights carry the label."""
 CELLS = {
@@ -55,25 +57,27 @@ def settings_of(draw: int, *overrides: str) -> dict:
 
 
 def of_model(path: Path, config: dict, seed: int, *, readout: bool = False) -> None:
-    """Train, and keep what it says of each test text (and what exact read-outs of its words say)."""
+    """Train, and keep what it says of each test text, and what exact read-outs of its words and states reach and show."""
     if path.exists():
         return
     data, model = trained(config, seed, epochs=8, patience=3)
-    part = data.splits["test"]
-    runner, facts = ProbeRunner([Readouts()] if readout else [], seed), {"label": np.asarray(part.labels).tolist()}
-    said: list[int] = []
+    part, probe = data.splits["test"], readouts.Readouts()
+    probe.prepare(data.splits)
+    runner, said = ProbeRunner([probe] if readout else [], seed), []
     for start in range(0, len(part), 100):
         batch = part[range(start, min(start + 100, len(part)))]
         outputs = model.in_parts(batch)
         said += outputs.logits.argmax(-1).tolist()
-        if readout:
-            runner.probes[0].prepare(data.splits) if not start else None
-            runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
-    for (metric, _), column in runner.rows["readouts"].columns.items() if readout else ():
-        if metric.startswith("readout_words"):
-            facts[metric] = float(np.concatenate(column.values).mean())
+        runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
+    facts = {"label": np.asarray(part.labels).tolist(), "said": said}
+    if readout:
+        rows = runner.rows["readouts"]
+        facts |= {metric: float(np.concatenate(column.values).mean()) for (metric, _), column in rows.columns.items()}
+        identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "") | {"seed": seed}
+        numbers = rows.table(identity | {"probe": "readouts"}).to_pandas()
+        facts |= {one.claim.name: one.verdict for one in put_to_test(readouts.READING.claims, numbers)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(json.dumps(facts | {"said": said}), path)
+    write_text(json.dumps(facts), path)
     print(f"{path.stem}: {np.mean(np.array(said) == facts['label']):.3f}", flush=True)
 
 
@@ -156,7 +160,12 @@ def main() -> None:
             product(range(given.seeds), CELLS, ("learned", "equal")) if "pools" in given.parts else ()
         ):
             even = ("model/attention=uniform",) if kind == "equal" else ()
-            of_model(given.folder / f"pool-{cell}-{kind}-{seed}.json", settings_of(0, *CELLS[cell], *even), seed)
+            of_model(
+                given.folder / f"pool-{cell}-{kind}-{seed}.json",
+                settings_of(0, *CELLS[cell], *even),
+                seed,
+                readout=not even,
+            )
 
 
 if __name__ == "__main__":

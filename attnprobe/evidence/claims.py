@@ -23,7 +23,7 @@ CRITERIA = {
     "agreement": "does attention agree with other measures of importance?",
     "exclusivity": "does no very different attention give the same prediction?",
     "erasure": "does removing what it points at matter most?",
-    "transfer": "does it help another model?",
+    "leak": "do the weights carry the label?",
     "plausibility": "does it point at what a human calls the reason?",
 }
 """The properties that the published tests are about; there is never one score of all."""

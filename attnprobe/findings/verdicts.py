@@ -145,7 +145,7 @@ LINES = {
     ("exclusivity", "state"): "no other attention would do",
     ("erasure", "state"): "top state decides",
     ("erasure", "word"): "on the words that decide",
-    ("transfer", "model"): "of use to another model",
+    ("leak", "model"): "weights carry the label",
     ("plausibility", "word"): "on the words that people mark",
 }
 """Criterion and level of every line of a card → what a yes says, in a few words."""
@@ -159,11 +159,13 @@ TESTED_BY = {
     ("exclusivity", "state"): "probe=[adversarial]",
     ("erasure", "state"): "probe=[skill]",
     ("erasure", "word"): "probe=[swaps]",
-    ("transfer", "model"): "+experiment=wiegreffe",
+    ("leak", "model"): "+experiment=wiegreffe",
     ("plausibility", "word"): "probe=[plausibility]",
 }
 """The setting that adds the test of each line: the reason of a row that was not tested."""
 NEEDS_MARKS = "data.rationale=COLUMN"
+NEUTRAL = ("leak",)
+"""Criteria that speak neither for the attention nor against it: right and wrong weights may carry the label, or not."""
 
 
 MECHANISMS = {
@@ -281,7 +283,7 @@ def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
         others = "yes to wrong attention as well" if verdict == MEETS else "no to right attention as well"
         verdict, reason = NOT_INFORMATIVE, f"for {record.shown_on} the test says {others}"
     # what trained models do as a whole is measured, not inferred: it needs no record
-    ticked = verdict == MEETS and (record.supports or claim.level == "model")
+    ticked = verdict == MEETS and (record.supports or (claim.level == "model" and claim.criterion not in NEUTRAL))
     return {"verdict": verdict, "reason": reason, "p": p, "track_record": cited, "primary": True, "ticked": ticked}
 
 
@@ -361,7 +363,9 @@ def answer_of(card: pd.DataFrame, *, guessing: str = "", mechanism: str = "") ->
     idle = detail.get("weights_move_the_prediction", np.inf) < asked.get("weights_move_the_prediction", 0)
     bare = detail.get("every_class_has_such_words", 1.0) < MOSTLY
     seed = lines["stability", "model"].answer
-    against = [LINES.get(line, line[0]) for line, row in lines.items() if row.answer == REFUTED]
+    against = [
+        LINES.get(line, line[0]) for line, row in lines.items() if row.answer == REFUTED and line[0] not in NEUTRAL
+    ]
     on = "only leans towards" if thin else "is mostly on"
     doubts = (
         ("but equal weights would predict the same", idle),

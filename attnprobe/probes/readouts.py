@@ -1,4 +1,4 @@
-"""Is attention needed, and does it help another model? Convex read-outs of its words and states, with nothing retrained."""
+"""Is attention needed, and do its weights carry the label? Convex read-outs of words and states; nothing is retrained."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -182,7 +182,7 @@ READING = Reading(
     claims=(
         _claim("states_by_weight_tell_more", "necessity", "The model's states, weighted, tell the label better than the same "
                "states alike", "states"),
-        _claim("words_by_weight_tell_more", "transfer", "Words by their weight tell the label better than words alike, to a "
+        _claim("words_by_weight_tell_more", "leak", "Words by their weight tell the label better than words alike, to a "
                "model without context", "words"),
     ),
     headlines=tuple(

@@ -134,5 +134,5 @@ def test_the_claims_are_differences_of_balanced_accuracies():
     ).assign(
         probe="readouts", data="d", model="m", run_id="r", split="test", seed=0, experiment="e", step=np.nan, site=""
     )
-    number = next(one for one in READING.claims if one.criterion == "transfer").measure(table)
+    number = next(one for one in READING.claims if one.criterion == "leak").measure(table)
     assert number.value == pytest.approx(balanced("attention") - balanced("equal"))

@@ -83,7 +83,7 @@ def test_the_studys_statements_have_numbers_and_words(finished):
     ((reading,), skipped) = find_studies(finished.parent)
     assert not skipped
     assert [f.claim.criterion for f in reading.findings] == [
-        "necessity", "stability", "stability", "transfer", "transfer", "exclusivity",
+        "necessity", "stability", "stability", "leak", "leak", "exclusivity",
     ]  # fmt: skip
     for finding in reading.findings:
         assert f"{abs(finding.evidence.value):.3f}"[:4] in reading.readings[finding.claim.name] or finding.evidence.n

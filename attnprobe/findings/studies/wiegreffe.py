@@ -58,7 +58,7 @@ TESTS = ("uniform", "seeds", "guide", "adversary")
 
 @dataclass(frozen=True)
 class Wiegreffe(Study):
-    """Is attention needed (uniform), stable (seeds), of use to another model (guide), and can a model trained to that end
+    """Is attention needed (uniform), stable (seeds), carrying the label (guide), and can a model trained to that end
     escape it (adversary)? Sections 3.2, 3.3, 3.4 and 4 of the paper.
 
     The base is the command line's model. Every F1 is compared over the same seeds.
@@ -583,7 +583,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
     reading.figures.append(("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}")))
 
 
-# Is attention of use to another model? (Wiegreffe & Pinter 2019, section 3.4, table 3)
+# Do the weights carry the label, so that they guide another model? (Wiegreffe & Pinter 2019, section 3.4, table 3)
 
 
 GUIDES = {
@@ -611,7 +611,7 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     )
     margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in members.recalls("base").values()])
     claim = statement(
-        "attention_guides", "transfer", "The base's attention helps a model without context more than uniform attention does",
+        "attention_guides", "leak", "The base's attention tells a model without context more of the label than equal weights",
         "section 3.4", f"balanced accuracy, guided by the base − uniform; up to {margin:g} is no relevant difference", "for",
         smallest=margin, primary=True,
     )  # fmt: skip
@@ -623,7 +623,7 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     )
     add(reading, claim, gain, words)
     claim = statement(
-        "adversary_guides_worse", "transfer", "The trained adversary's attention guides worse than the base's",
+        "adversary_guides_worse", "leak", "The trained adversary's attention guides worse than the base's",
         "section 3.4", f"balanced accuracy, guided by the base − by the adversary; up to {margin:g} is no relevant "
         "difference", "for", smallest=margin,
     )  # fmt: skip
@@ -652,7 +652,7 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     members = Members(directory, content)
     data, model = str(content["data"]), str(content["model"])
     reading = StudyReading(
-        title=f"{data}, {model}: is attention needed, stable, transferable, and can it be escaped?",
+        title=f"{data}, {model}: is attention needed, stable, does it carry the label, and can it be escaped?",
         about=(
             "Wiegreffe & Pinter's four tests. F1 is of class 1 on the test split (macro F1 with more than two classes); "
             "guidance is judged by balanced accuracy, as F1 of one class rewards a model that always says this class; "

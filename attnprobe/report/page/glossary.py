@@ -135,9 +135,9 @@ MEANS = {
         "another text's",
         "that it says how much each word decides",
     ),
-    ("transfer", "model"): (
-        "a model without context learns more with this attention imposed",
-        "that a person would find it plausible",
+    ("leak", "model"): (
+        "a model without context tells the label better with this attention imposed than with equal weights",
+        "that the attention is on words that decide: wrong weights that tell the label do as well",
     ),
     ("plausibility", "word"): (
         "more attention lies on the marked words than by chance",
