@@ -184,6 +184,40 @@ def two_questions(draw: Random, label: int) -> Row:
     return with_words(text, places, [f"first{label // 2}", f"second{label % 2}"]), label, set(places)
 
 
+def recall(keys: int) -> Make:
+    """Each key once, with a value of its own; the value of the key that is asked for (`deciding`) decides."""
+
+    def make(draw: Random, label: int) -> Row:
+        text, places = placed(draw, draw.randint(8, 14), keys)
+        order, values = draw.sample(range(keys), keys), draw.sample(range(keys), keys)
+        asked = draw.randrange(keys)
+        values = [(value - values[asked] + label) % keys for value in values]
+        said = [f"key{key}_{value}" for key, value in zip(order, values, strict=True)]
+        return with_words(text, places, said), label, {places[asked]}
+
+    return make
+
+
+def order_marked(draw: Random, label: int) -> Row:
+    """As order_of_two, with `the` and a full stop in every text, which say nothing."""
+    text, places = placed(draw, draw.randint(8, 14), 4)
+    draw.shuffle(places)
+    cues = sorted(places[:2])
+    return with_words(text, [*cues, *places[2:]], [f"cue{label}", f"cue{1 - label}", "the", "."]), label, set(cues)
+
+
+def built(tokens: list[str], label: int, deciding: set[int]) -> dict[str, list[float]]:
+    """Four attentions of order_marked: right or not, and telling the label by where they lie or not."""
+    first, second = sorted(deciding)
+    leak = tokens.index((".", "the")[label])
+    focus = {"right_leak": {first: 0.7, second: 0.25}, "right_none": {first: 0.475, second: 0.475},
+             "wrong_leak": {leak: 0.95}, "wrong_none": {0: 0.95}}  # fmt: skip
+    return {
+        name: [on.get(place, (1 - sum(on.values())) / (len(tokens) - len(on))) for place in range(len(tokens))]
+        for name, on in focus.items()
+    }
+
+
 RULES: dict[str, tuple[Make, int, float]] = {
     # rule: how a row is made, classes, label noise
     "token": (tokens_of(), 2, 0.0),
@@ -202,6 +236,12 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "absence": (absence, 2, 0.0),
     "count2": (counted, 2, 0.0),
     "five": (tokens_of(classes=5), 5, 0.0),
+    # of the study of the open questions
+    "twins": (tokens_of(2, lexicon=2), 2, 0.0),
+    "majority5": (vote(5, 15), 2, 0.0),
+    "order_marked": (order_marked, 2, 0.0),
+    "recall2": (recall(2), 2, 0.0),
+    "recall4": (recall(4), 4, 0.0),
     # none of these was looked at before thresholds and sizes were fixed
     "third_last": (at_place(-3), 2, 0.0),
     "negated": (negated, 2, 0.0),
@@ -216,7 +256,7 @@ RULES: dict[str, tuple[Make, int, float]] = {
     "conjunction": (conjunction, 2, 0.0),
     "two_questions": (two_questions, 4, 0.0),
 }
-BLIND = [*RULES][16:]
+BLIND = [*RULES][21:]
 """Rules of the blind batch, with those of the testbed's reviews."""
 
 
@@ -227,10 +267,11 @@ class RuleSource(Source):
         rule: one of `RULES`.
         train_size, test_size: rows; the validation split has as many as the test split.
         seed: of the draw of the texts.
+        longer: how many times as long as drawn the texts are made, by words that say nothing.
     """
 
-    def __init__(self, rule: str, train_size: int = 1000, test_size: int = 200, seed: int = 0) -> None:
-        self.rule, self.seed = rule, seed
+    def __init__(self, rule: str, train_size: int = 1000, test_size: int = 200, seed: int = 0, longer: int = 1) -> None:
+        self.rule, self.seed, self.longer = rule, seed, longer
         self.sizes = dict(zip(SPLITS, (train_size, test_size, test_size), strict=True))
 
     def load(self) -> Splits:
@@ -255,8 +296,16 @@ class RuleSource(Source):
             other, _, _ = make(Random(name), (label + 1) % classes)
             lot = Random(f"{name}:noise")
             wrong = split == "train" and lot.random() < noise
+            more = filler(Random(f"{name}:more"), (self.longer - 1) * len(tokens))
+            places = sorted(Random(f"{name}:places").sample(range(len(tokens) + len(more)), len(tokens)))
+            deciding = {places[place] for place in deciding}
+            for text in (tokens, other):
+                rest, own = iter(more), dict(zip(places, [*text], strict=True))
+                text[:] = [own[place] if place in own else next(rest) for place in range(len(own) + len(more))]
+            asked = {"question": tokens[min(deciding)].partition("_")[0]} if self.rule.startswith("recall") else {}
             rows.append(
-                {
+                (built(tokens, label, deciding) if self.rule == "order_marked" else asked)
+                | {
                     "text": " ".join(tokens),
                     "label": (label + 1) % classes if wrong else label,
                     "rationale": [place in deciding for place in range(len(tokens))],

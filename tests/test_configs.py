@@ -85,7 +85,9 @@ def test_every_data_set_is_built(stem):
 
 
 STUDIES = [
-    stem for stem in stems("experiment") if stem.startswith(("wiegreffe", "audit", "calibration", "methods", "sanity"))
+    stem
+    for stem in stems("experiment")
+    if stem.startswith(("wiegreffe", "audit", "calibration", "methods", "sanity", "questions"))
 ]
 """Experiments of several runs, which tests/studies carries out."""
 
@@ -119,8 +121,8 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "attention", sorted(set(stems("model/attention")) - {"imposed"})
-)  # tests/models/test_attention
+    "attention", sorted(set(stems("model/attention")) - {"imposed", "column"})
+)  # tests/models/test_attention, tests/models/test_controls
 def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(attention, tmp_path):
     probes = [] if attention == "additive" else ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
     settings = (f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, *probes, f"output={tmp_path}")

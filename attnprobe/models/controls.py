@@ -66,6 +66,29 @@ class RationaleAttention(FocusedAttention):
         return shifted(batch.rationale, self.shift)
 
 
+class ColumnAttention(GivenAttention):
+    """What a column of the data says (`data.per_word`), made to sum to 1: any attention that can be written beside the words.
+
+    Attributes:
+        column: its name there.
+    """
+
+    def __init__(self, hidden_size: int, query_size: int | None = None, column: str = "") -> None:
+        super().__init__(hidden_size)
+        self.column = column
+
+    def given(self, batch: Batch) -> Scores:
+        if self.column not in batch.extra:
+            raise UserError(
+                f"model.attention.column={self.column}: expected a column of data.per_word, one weight per word; there are "
+                f"{', '.join(batch.extra) or 'none'}. Name it with data.per_word={{NAME: COLUMN}}"
+            )
+        weights = torch.where(batch.content, batch.extra[self.column], 0.0).nan_to_num(0.0)
+        even = batch.content / batch.content.sum(-1, keepdim=True)  # texts without it
+        total = weights.sum(-1, keepdim=True)
+        return torch.where(total > 0, weights / torch.where(total > 0, total, 1), even)
+
+
 class FirstAttention(FocusedAttention):
     """Knows no word: `mass` lies on the first word of every text."""
 

@@ -14,6 +14,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.importance.gradients import gradients
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.models.controls import (
+    ColumnAttention,
     CommonWordAttention,
     ConstantDecoder,
     FirstAttention,
@@ -286,3 +287,16 @@ def test_a_scale_of_nothing_is_uniform_and_one_below_is_refused():
     torch.testing.assert_close(found, batch.content / batch.content.sum(-1, keepdim=True))
     with pytest.raises(UserError, match=r"model.attention.scale=-1.0: expected .* at least 0"):
         LexiconAttention(4, scale=-1.0)
+
+
+def test_a_column_of_the_data_is_imposed_as_it_is():
+    batch = toy_batch([3, 2, 2])
+    batch.extra["mine"] = torch.full(batch.ids.shape, torch.nan)
+    batch.extra["mine"][0, 1:4] = torch.tensor([0.0, 3.0, 1.0])
+    batch.extra["mine"][1, 1:3] = torch.tensor([0.5, 0.5])
+    given = ColumnAttention(6, column="mine").given(batch)
+    torch.testing.assert_close(given[0, 1:4], torch.tensor([0.0, 0.75, 0.25]))
+    torch.testing.assert_close(given[1:, 1:3], torch.full((2, 2), 0.5))  # even where a text has none
+    assert (given[~batch.content] == 0).all()
+    with pytest.raises(UserError, match=r"column=other: expected a column of data\.per_word.*there are mine"):
+        ColumnAttention(6, column="other").given(batch)

@@ -127,3 +127,30 @@ def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
     others = [one[one["claim"] != "weight_is_on_deciding_words"].reset_index(drop=True) for one in (before, after)]
     pd.testing.assert_frame_equal(*others)
     assert pa.Table.equals(pq.read_table(path).schema.empty_table(), known.schema.empty_table())
+
+
+def test_texts_are_made_longer_around_the_words_that_decide():
+    short, long = (RuleSource("twins", 30, 10, seed=3, longer=factor).rows("train") for factor in (1, 4))
+    for one, other in zip(short, long, strict=True):
+        words, more = one["text"].split(), other["text"].split()
+        assert len(more) == 4 * len(words)
+        marked = [word for word, deciding in zip(more, other["rationale"], strict=True) if deciding]
+        assert marked == [word for word, deciding in zip(words, one["rationale"], strict=True) if deciding]
+        iterator = iter(more)
+        assert all(word in iterator for word in words)  # in their order
+
+
+def test_recall_asks_for_one_of_several_keys_and_four_attentions_are_built_as_said():
+    for row in RuleSource("recall4", 40, 10, seed=0).rows("train"):
+        values = dict(word.split("_") for word in row["text"].split() if word.startswith("key"))
+        assert sorted(values.values()) == ["0", "1", "2", "3"]
+        assert values[row["question"]] == str(row["label"])
+    for row in RuleSource("order_marked", 40, 10, seed=0).rows("train"):
+        words = row["text"].split()
+        first, second = (place for place, deciding in enumerate(row["rationale"]) if deciding)
+        assert (row["right_leak"][first], row["right_leak"][second]) == (0.7, 0.25)
+        assert row["right_none"][first] == row["right_none"][second] == 0.475
+        assert words[int(np.argmax(row["wrong_leak"]))] == (".", "the")[row["label"]]
+        assert all(
+            sum(row[name]) == pytest.approx(1) for name in ("right_leak", "right_none", "wrong_leak", "wrong_none")
+        )

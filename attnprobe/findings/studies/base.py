@@ -33,6 +33,7 @@ STUDY = "study.json"
 READERS = {
     "audit": "attnprobe.findings.studies.audit",
     "wiegreffe": "attnprobe.findings.studies.wiegreffe",
+    "questions": "attnprobe.findings.studies.questions",
     "calibration": "research.calibration.study",
     "methods": "research.methods",
     "sanity": "research.sanity",

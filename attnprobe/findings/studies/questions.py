@@ -1,0 +1,534 @@
+"""The four open questions of the literature as one study over a grid: is attention needed, what does the encoder do to its
+meaning, does it transfer, and does complexity ease adversaries? (docs/results/open_questions.md)"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from attnprobe.core.errors import UserError
+from attnprobe.core.sanitise import quoted
+from attnprobe.evidence.statistics import RESAMPLES, holm, p_value, wilson
+from attnprobe.findings.members import measured
+from attnprobe.findings.studies.base import Compose, Done, Member, Plan, Study, StudyReading
+from attnprobe.plots.grid import around, grid, title
+
+LEARNED, UNIFORM = "learned", "uniform"
+ATTENTIONS = {LEARNED: (), UNIFORM: ("model/attention=uniform",)}
+"""Attention → how it differs; any other is a column of the data (`data.per_word`), imposed as it is."""
+CENTRE = {"widths": [32], "texts": [1000], "lengths": [1], "attentions": [LEARNED, UNIFORM]}
+"""What a block of the grid has where it says nothing."""
+BOUNDS = {"recall2": 0.750, "recall4": 0.604}
+"""The best accuracy of equal weights and an additive decoder: E[longest increasing subsequence] / m of a permutation."""
+MARGINS = {
+    "Q1a": 0.02, "Q1b": 0.15, "Q1b bound": 0.02, "Q1c": 0.03, "Q2a": 0.1, "Q2b": 0.1, "Q3 leak": 0.1, "Q3 none": 0.02,
+    "Q4a length": 0.03, "Q4a width": 0.02, "Q4b": 0.01,
+}  # fmt: skip
+SOLVED = 0.95
+"""Accuracy from which a learned model counts as one that solved its task."""
+
+
+class Cell(NamedTuple):
+    """One cell of the grid; `length` is by how much the texts are longer than they are drawn."""
+
+    family: str
+    encoder: str
+    width: int
+    texts: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Questions(Study):
+    """Trains every cell of a grid with learned and with equal weights, once per draw of the data and seed; then adversaries
+    of some. A cell is left out where the encoder cannot represent the family. Replicates come one after the other, each with
+    all cells, so that a study that is cut short is even at any time.
+
+    Attributes:
+        families, encoders: name → how the data, the model are described on the command line; `{width}`, `{half}` and
+            `{quarter}` stand for the cell's width.
+        blocks: crossed products that the grid is made of: `families`, `encoders`, and where they differ from the centre
+            `widths`, `texts`, `lengths`, `attentions`.
+        adversaries: blocks whose learned models are imitated, with `weights` (λ) beside.
+        without_context: encoders that see one word at a time, and `single`, the families that they are given.
+        draws: seeds of the data; `seeds`: of the training, within each draw.
+        margins: of the hypotheses (`MARGINS`), tightened after a pilot and never loosened.
+        settings: what all members share.
+    """
+
+    name: ClassVar[str] = "questions"
+    families: Mapping[str, Sequence[str]]
+    encoders: Mapping[str, Sequence[str]]
+    blocks: Sequence[Mapping[str, Any]]
+    adversaries: Sequence[Mapping[str, Any]] = ()
+    without_context: Sequence[str] = ()
+    single: Sequence[str] = ()
+    draws: Sequence[int] = (0,)
+    seeds: Sequence[int] = (0,)
+    margins: Mapping[str, float] = None  # type: ignore[assignment]
+    settings: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "margins", {**MARGINS, **(self.margins or {})})
+        for block in (*self.blocks, *self.adversaries):
+            for setting, known in (("families", self.families), ("encoders", self.encoders)):
+                if not block.get(setting) or not set(block[setting]) <= set(known):
+                    raise UserError(
+                        f"study.blocks: {setting}={block.get(setting)}: expected some of {', '.join(known)}"
+                    )
+        if not self.draws or not self.seeds:
+            raise UserError(
+                "study.draws or study.seeds is empty: expected seeds of the data and of trainings, as [0,1]"
+            )
+        for name, margin in self.margins.items():
+            strictest = name in ("Q1b", "Q1c", "Q2a", "Q3 leak", "Q4a length", "Q4b")
+            if name not in MARGINS or (margin < MARGINS[name] if strictest else margin > MARGINS[name]):
+                raise UserError(
+                    f"study.margins: {name}={margin}: expected one of {', '.join(MARGINS)}, at least as strict as "
+                    f"{MARGINS.get(name, 'these')}"
+                )
+
+    def plan(self, compose: Compose, measure: Callable[..., Any]) -> Plan:
+        """The contrasts and margins, written before the first run."""
+        margins = ", ".join(f"{name} {margin:g}" for name, margin in self.margins.items())
+        runs = (len(self.cells(self.blocks)) + len(self.cells(self.adversaries))) * len(self.draws) * len(self.seeds)
+        return Plan(
+            words=f"{runs} runs; draws {list(self.draws)}, seeds {list(self.seeds)}; sealed before the first: "
+            + " ".join(
+                f"{name}: {statement} (refuted if {falsifier})." for name, (statement, falsifier) in STATED.items()
+            )
+            + f" Margins: {margins}."
+        )
+
+    def cells(self, blocks: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, str | float]]:
+        """Every cell of these blocks once, in order, with its attention or weight λ."""
+        found: dict[tuple[Cell, str | float], None] = {}
+        for block in blocks:
+            own = {**CENTRE, **block}
+            own["attentions"] = own.get("weights", own["attentions"])
+            names = ("families", "encoders", "widths", "texts", "lengths", "attentions")
+            for *cell, attention in product(*(own[name] for name in names)):
+                if cell[1] not in self.without_context or cell[0] in self.single:
+                    found[Cell(*cell), attention] = None
+        return list(found)
+
+    def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
+        """All trainings, then the adversaries of some. The command line's own seed and model play no part."""
+        replicates = list(product(self.draws, self.seeds))
+        yield [
+            self.member(cell, str(attention), *one) for one in replicates for cell, attention in self.cells(self.blocks)
+        ]
+        teachers = {(one.member.role, one.member.seed): one.directory for one in done}
+        imitated = []
+        for (draw, one), (cell, weight) in product(replicates, self.cells(self.adversaries)):
+            teacher = teachers.get((role_of(cell, LEARNED, draw), one))
+            if teacher is None:
+                raise UserError(f"study.adversaries: {cell} is in no block: there is no learned model to imitate")
+            member = self.member(cell, "adversary", draw, one)
+            changes = (
+                "training=adversary", f"training.recipe.objective.weight={weight}", f"teacher={quoted(str(teacher))}",
+                f"model.name={cell.encoder}_adversary_{weight:g}", "probe=[teacher]",
+            )  # fmt: skip
+            kept = (setting for setting in member.overrides if not setting.startswith("probe"))  # of other probes
+            imitated.append(Member(member.role, one, (*kept, *changes), float(weight)))
+        if imitated:
+            yield imitated
+
+    def member(self, cell: Cell, attention: str, draw: int, seed: int) -> Member:
+        """One training."""
+        sizes = {"width": cell.width, "half": cell.width // 2, "quarter": cell.width // 4}
+        imposed = ("model/attention=column", f"model.attention.column={attention}")
+        return Member(
+            role_of(cell, attention, draw),
+            seed,
+            (
+                *self.settings, *self.families[cell.family], *(one.format(**sizes) for one in self.encoders[cell.encoder]),
+                f"data.source.train_size={cell.texts}", f"data.source.longer={cell.length}", f"data.source.seed={draw}",
+                f"data.name={cell.family}", f"model.name={cell.encoder}_{attention}",
+                *(() if attention == "adversary" else ATTENTIONS.get(attention, imposed)),
+            ),
+        )  # fmt: skip
+
+
+def role_of(cell: Cell, attention: str, draw: int) -> str:
+    """`token-lstm-32-1000-1-learned-0`."""
+    return "-".join(map(str, (*cell, attention, draw)))
+
+
+STATED = {
+    "Q1a": (
+        "without a question attention is not needed, given texts",
+        "learned minus equal weights is beyond the margin",
+    ),
+    "Q1b": ("for recall from a question it is", "the gain is below the margin, or equal weights are above their bound"),
+    "Q1c": ("it saves texts where evidence is rare", "the gain falls by no more than the margin as texts are added"),
+    "Q2a": ("context moves attention off the word", "rightness about words without context is not ahead by the margin"),
+    "Q2b": ("but not off the states that know", "rightness about states differs by the margin between encoders"),
+    "Q3": (
+        "transfer follows what weights leak of the label, not rightness",
+        "a leaking attention does not gain, or another does",
+    ),
+    "Q4a": ("with frozen states length eases adversaries and width does not", "the slopes are not so"),
+    "Q4b": ("with training width eases them", "the smallest change of the prediction falls by no more than the margin"),
+}
+"""Hypothesis → what it says, and what refutes it."""
+
+
+# One number per model and text, as numerator and denominator; a number of a cell is the ratio of their sums.
+
+
+Texts = Float[np.ndarray, "texts 2"]
+
+
+def of_run(run: Path) -> dict[str, Texts]:
+    """Quantity → its summands in one run, by text; what the run was not asked is left out."""
+    found: dict[str, pd.DataFrame] = {}
+
+    def add(name: str, probe: str, metrics: Sequence[str], parts: Callable[..., tuple[Any, Any]]) -> None:
+        try:
+            wide = measured(run, probe, metrics)
+        except UserError:  # this kind of model has no such number
+            return
+        if len(wide):
+            above, below = parts(*(wide[one] for one in metrics))
+            found[name] = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
+
+    plain = partial(lambda one: (one, 1.0))
+    add("accuracy", "known_answer", ["correct"], plain)
+    add("word", "known_answer", ["mass_on_rationale", "chance"], lambda mass, chance: (mass, 1 - chance))
+    add("state", "known_answer", [f"state_change_{kind}" for kind in ("own", "null", "best")],
+        lambda own, null, best: (own - null, best - null))  # fmt: skip
+    add("jsd", "adversarial", ["optimum_jsd"], plain)
+    add("gain", "readouts", ["readout_words_attention", "readout_words_equal", "readout_weight"],
+        lambda own, equal, weight: (weight * (own - equal), 1.0))  # fmt: skip
+    add("far", "teacher", ["jsd"], plain)
+    add("tvd", "teacher", ["tvd"], plain)
+    return {name: one.to_numpy(np.float64) for name, one in found.items()}
+
+
+def resampling(draws: int, seeds: int, texts: int) -> Float[np.ndarray, "resamples draws seeds texts"]:
+    """How often each text of each model is in each resample of draws, of seeds within each draw, and of the draw's texts (the
+    same for its seeds); the first row counts everything once."""
+    random = np.random.default_rng(0)
+    weights = np.zeros((RESAMPLES + 1, draws, seeds, texts), np.float32)
+    weights[0] = 1
+    for row in weights[1:]:
+        for draw in random.integers(0, draws, draws):
+            of_seeds = np.bincount(random.integers(0, seeds, seeds), minlength=seeds)
+            row[draw] += np.outer(of_seeds, np.bincount(random.integers(0, texts, texts), minlength=texts))
+    return weights
+
+
+Resampled = Float[np.ndarray, " resamples"]
+"""A number, and after it what it is in each resample."""
+
+
+class Grid:
+    """The numbers of all members, by quantity, cell and attention (or λ), resampled together.
+
+    Args:
+        directory: the study's; content: of its `study.json`.
+        solved_only: models that did not solve their task, and what is paired with them, are left out.
+    """
+
+    def __init__(self, directory: Path, content: Mapping[str, Any]) -> None:
+        settings = content["settings"]
+        self.draws, self.seeds = list(settings["draws"]), list(settings["seeds"])
+        self.found: dict[tuple[str, Cell, str], Float[np.ndarray, "draws seeds texts 2"]] = {}
+        runs = []
+        for one in content["members"]:
+            family, encoder, *numbers, attention, draw = one["role"].split("-")
+            cell = Cell(family, encoder, *map(int, numbers))
+            kind = attention if one["parameter"] is None else f"{one['parameter']:g}"
+            runs.append(
+                (cell, kind, self.draws.index(int(draw)), self.seeds.index(one["seed"]), directory / one["directory"])
+            )
+        texts = 0
+        for cell, kind, draw, seed, run in runs:
+            for name, parts in of_run(run).items():
+                texts = max(texts, len(parts))
+                empty = np.zeros((len(self.draws), len(self.seeds), texts, 2))
+                self.found.setdefault((name, cell, kind), empty)[draw, seed, : len(parts)] = parts
+        self.weights = resampling(len(self.draws), len(self.seeds), texts)
+        self.solved = {
+            cell: parts[..., 0].sum(-1) >= SOLVED * parts[..., 1].sum(-1)
+            for (name, cell, kind), parts in self.found.items()
+            if (name, kind) == ("accuracy", LEARNED)
+        }
+
+    def of(self, name: str, cell: Cell, kind: str, solved_only: bool = False) -> Resampled | None:
+        """One quantity of a cell; None where there is none."""
+        if (parts := self.found.get((name, cell, kind))) is None:
+            return None
+        if solved_only and cell in self.solved:
+            parts = parts * self.solved[cell][:, :, None, None]
+        sums = np.einsum("rdst,dstk->rk", self.weights[..., : parts.shape[2]], parts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return sums[:, 0] / np.where(sums[:, 1] == 0, np.nan, sums[:, 1])
+
+    def cells(self, name: str, **fixed: Any) -> list[Cell]:
+        """The cells with a learned model that has this quantity and these knobs (one value, or several)."""
+        wanted = {knob: one if isinstance(one, tuple) else (one,) for knob, one in fixed.items()}
+        return [
+            cell for (quantity, cell, kind) in self.found
+            if (quantity, kind) == (name, LEARNED) and all(getattr(cell, knob) in one for knob, one in wanted.items())
+        ]  # fmt: skip
+
+
+# The hypotheses: each is a few contrasts, all of which have to hold; one that is refuted refutes it.
+
+
+class Contrast(NamedTuple):
+    """One number against its margin. `side`: it should be `above` the margin, `below` it, or `within` it on both sides."""
+
+    label: str
+    number: Resampled
+    side: str
+    margin: float
+
+    def judged(self) -> tuple[str, float, float, float, float]:
+        """(holds, refuted or open; number, low, high; p of the decision)."""
+        value = float(self.number[0])
+        low, high = (
+            np.nanquantile(self.number[1:], [0.025, 0.975]) if np.isfinite(self.number[1:]).any() else (np.nan,) * 2
+        )
+        if np.isnan(value) or np.isnan(low):
+            return "open", value, np.nan, np.nan, np.nan
+        p = {one: p_value(value, low, high, one) for one in (self.margin, -self.margin)}
+        if self.side == "within":
+            outside = low > self.margin or high < -self.margin
+            said = "holds" if -self.margin < low and high < self.margin else "refuted" if outside else "open"
+            return said, value, low, high, max(p.values()) if said == "holds" else min(p.values())
+        over, under = low > self.margin, high <= self.margin
+        good, bad = (over, under) if self.side == "above" else (under, over)
+        return ("holds" if good else "refuted" if bad else "open"), value, low, high, p[self.margin]
+
+
+def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = False) -> dict[str, list[Contrast]]:
+    """Hypothesis → its contrasts, as far as their cells were run."""
+    made: dict[str, list[Contrast]] = {name: [] for name in STATED}
+
+    def of(name: str, cell: Cell, kind: str = LEARNED) -> Resampled:
+        number = found.of(name, cell, kind, solved_only)
+        return np.full(len(found.weights), np.nan) if number is None else number
+
+    def mean(name: str, **fixed: Any) -> Resampled | None:
+        several = [number for cell in found.cells(name, **fixed) if np.isfinite((number := of(name, cell))[0])]
+        return np.nanmean(several, 0) if several else None
+
+    def add(name: str, label: str, number: Resampled | None, side: str, margin: str = "") -> None:
+        if number is not None and np.isfinite(number[0]):
+            made[name].append(Contrast(label, number, side, margins[margin or name]))
+
+    def advantage(cell: Cell) -> Resampled:
+        return of("accuracy", cell) - of("accuracy", cell, UNIFORM)
+
+    def apart(name: str, one: Mapping[str, Any], other: Mapping[str, Any], **fixed: Any) -> Resampled | None:
+        pairs = [
+            (of(name, cell), of(name, cell._replace(**other)))
+            for cell in found.cells(name, **one, **fixed)
+            if cell._replace(**other) in found.cells(name)
+        ]
+        differences = [b - a for a, b in pairs if np.isfinite(a[0] + b[0])]
+        return np.nanmean(differences, 0) if differences else None
+
+    for cell in found.cells("accuracy", texts=4000):
+        if cell.family not in BOUNDS:
+            add("Q1a", " ".join(map(str, cell)), advantage(cell), "within")
+    for cell in found.cells("accuracy", family=tuple(BOUNDS), width=32, texts=1000, length=1):
+        add("Q1b", f"{cell.family} {cell.encoder}", advantage(cell), "above")
+        over = of("accuracy", cell, UNIFORM) - BOUNDS[cell.family]
+        add("Q1b", f"{cell.family} {cell.encoder}, equal weights over their bound", over, "below", "Q1b bound")
+    for cell in found.cells("accuracy", family="token", texts=250, length=4):
+        if (many := cell._replace(texts=4000)) in found.cells("accuracy"):
+            add("Q1c", cell.encoder, advantage(cell) - advantage(many), "above")
+    plain = {"family": ("token", "twins", "majority5"), "width": 32, "texts": 1000, "length": 1}
+    without, context = mean("word", encoder="average", **plain), mean("word", encoder=("lstm", "transformer2"), **plain)
+    if without is not None and context is not None:
+        add("Q2a", "words, average minus LSTM and transformer", without - context, "above")
+    base = mean("state", encoder="average", **plain)
+    for encoder in dict.fromkeys(cell.encoder for cell in found.cells("state", **plain) if cell.encoder != "average"):
+        own = mean("state", encoder=encoder, **plain)
+        if own is not None and base is not None:
+            add("Q2b", f"states, {encoder} minus average", own - base, "within")
+    for name, cell, kind in found.found:
+        if name == "gain" and kind.endswith(("_leak", "_none")):
+            leaks = kind.endswith("_leak")
+            label = f"{kind.replace('_', ', ').replace('none', 'no leak')}: {cell.encoder}"
+            add("Q3", label, of(name, cell, kind), "above" if leaks else "below", "Q3 leak" if leaks else "Q3 none")
+    longer = apart("jsd", {"length": 1}, {"length": 4})
+    wider = apart("jsd", {"width": 8}, {"width": 128})
+    add("Q4a", "nats per doubling of length", None if longer is None else longer / 2, "above", "Q4a length")
+    add("Q4a", "nats per doubling of width", None if wider is None else wider / 4, "within", "Q4a width")
+    least = {cell: smallest_change(found, cell) for cell in found.solved}
+    for cell, narrow in least.items():
+        wide = least.get(cell._replace(width=128))
+        if cell.width == 8 and narrow is not None and wide is not None:
+            add("Q4b", f"{cell.family} {cell.encoder}, width 8 minus 128", narrow - wide, "above")
+    return made
+
+
+def smallest_change(found: Grid, cell: Cell, far: float = 0.4) -> Resampled | None:
+    """The smallest TVD of the adversaries of a cell whose mean JSD is at least `far` nats; None where none is."""
+    kinds = [kind for (name, own, kind) in found.found if name == "far" and own == cell]
+    changes = [found.of("tvd", cell, kind) for kind in kinds if found.found["far", cell, kind][..., 0].sum()
+               >= far * found.found["far", cell, kind][..., 1].sum()]  # fmt: skip
+    return min((one for one in changes if one is not None), key=lambda one: one[0], default=None)
+
+
+def verdicts(made: Mapping[str, list[Contrast]]) -> pd.DataFrame:
+    """A row per hypothesis: its verdict, and its weakest contrast. All contrasts have to hold (an intersection-union test,
+    whose p is the largest), one that is refuted refutes; p by Holm over the hypotheses, from 0.05 on the verdict is open."""
+    rows = []
+    for name, several in made.items():
+        statement, falsifier = STATED[name]
+        row: dict[str, Any] = {"": name, "hypothesis": statement, "refuted if": falsifier, "contrasts": len(several)}
+        judged = [(one, *one.judged()) for one in several]
+        refuted = [one for one in judged if one[1] == "refuted"]
+        # the one that decides: refuted most surely (of so many that were looked at), else held least surely
+        chosen = min(refuted, key=lambda one: one[5], default=None) or max(
+            judged, key=lambda one: np.nan_to_num(one[5], nan=2.0), default=None
+        )
+        if chosen is None:
+            rows.append(row | {"verdict": "not run"})
+            continue
+        contrast, _, value, low, high, p = chosen
+        said = "refuted" if refuted else "holds" if all(one[1] == "holds" for one in judged) else "open"
+        sign = {"above": ">", "below": "≤", "within": "±"}[contrast.side]
+        rows.append(row | {
+            "verdict": said, "p": min(1.0, p * len(judged)) if refuted else p, "decided by": contrast.label,
+            "asked": f"{sign} {contrast.margin:g}", "number": value, "low": low, "high": high,
+        })  # fmt: skip
+    table = pd.DataFrame(rows)
+    if "p" in table:
+        table["p"] = holm(table["p"].tolist())
+        table.loc[~(table["p"] < 0.05) & table["verdict"].isin(["holds", "refuted"]), "verdict"] = "open"
+    return table
+
+
+# The page.
+
+
+def read(directory: Path, content: dict[str, Any]) -> StudyReading:
+    """Eight verdicts, four figures, and the share of models that solved their task."""
+    found, margins = Grid(directory, content), {**MARGINS, **content["settings"]["margins"]}
+    table, strict = (verdicts(contrasts(found, margins, solved_only)) for solved_only in (False, True))
+    table["solved models only"] = strict["verdict"]
+    said = table["verdict"].value_counts()
+    runs, first = len(content["members"]), content["members"][0]
+    shown = {"accuracy": LEARNED, "accuracy ": UNIFORM, "word": LEARNED, "state": LEARNED}
+    solved = [
+        {**cell._asdict(), "models": one.size, "solved": int(one.sum())}
+        | dict(zip(("share", "low", "high"), wilson(int(one.sum()), one.size), strict=True))
+        | {
+            ("equal weights" if kind == UNIFORM else name): ratio(found.of(name.strip(), cell, kind))
+            for name, kind in shown.items()
+        }
+        for cell, one in found.solved.items()
+    ]
+    figures = (
+        (
+            "gain",
+            "Accuracy of learned minus equal weights by the number of training texts, a panel per encoder.",
+            advantages,
+        ),
+        ("states", "Rightness about words against rightness about states, a dot per cell.", rightness),
+        ("transfer", "What a model without context gains by the weights of four built attentions.", transfer),
+        ("distance", "The farthest attention with the same prediction (nats), by length and width.", distances),
+    )
+    return StudyReading(
+        title="Four open questions: is attention needed, what is its meaning, does it transfer, what eases adversaries?",
+        about=(
+            f"{runs} small models on texts whose rule is known: {len(found.draws)} draws of the data × {len(found.seeds)} "
+            "seeds. "
+            f"Intervals resample draws, seeds and texts; p by Holm over the hypotheses. {content['plan']}"
+        ),
+        data=first["role"].split("-")[0],
+        model=first["role"].split("-")[1],
+        directory=directory,
+        findings=[],
+        runs=[directory / first["directory"]],
+        tables={
+            "Hypotheses, each with the contrast that decides it and its 95 % interval": table,
+            "Models that solved their task (accuracy of 0.95), by cell": pd.DataFrame(solved),
+        },
+        figures=[(f"questions_{name}", caption, draw(found)) for name, caption, draw in figures],
+        answer="Of eight hypotheses " + ", ".join(f"{count} {verdict}" for verdict, count in said.items()) + ".",
+    )
+
+
+def ratio(number: Resampled | None) -> float:
+    """The number itself."""
+    return float("nan") if number is None else float(number[0])
+
+
+def advantages(found: Grid) -> Figure:
+    """Δ against the number of texts."""
+    encoders = list(dict.fromkeys(cell.encoder for cell in found.solved))
+    figure, axes = grid(max(1, len(encoders)), panel_height=1.4)
+    for panel, encoder in zip(axes, encoders, strict=False):
+        families = dict.fromkeys(cell.family for cell in found.solved if cell.encoder == encoder)
+        for number, family in enumerate(families):
+            cells = sorted(one for one in found.cells("accuracy", family=family, encoder=encoder, width=32, length=1))
+            own = [
+                (cell.texts, ratio(found.of("accuracy", cell, LEARNED)) - ratio(found.of("accuracy", cell, UNIFORM)))
+                for cell in cells
+            ]
+            if own:
+                panel.plot(*zip(*own, strict=True), "o-", ms=3, lw=1, color=f"C{number}", label=family)
+        panel.set_xscale("log")
+        title(panel, encoder)
+    around(figure, x="training texts", y="learned − equal weights", handles=axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
+Dot = tuple[Cell, float, Resampled | None]
+"""Whose, its x, and its y with an interval."""
+
+
+def dots(x: str, y: str, several: Sequence[Dot], ticks: Sequence[str] = ()) -> Figure:
+    """One panel, a colour per encoder; longer texts are squares."""
+    figure, axes = grid(1, panel_height=2.2)
+    encoders, handles = list(dict.fromkeys(cell.encoder for cell, _, _ in several)), {}
+    for cell, place, number in several:
+        if number is not None and np.isfinite(number[0]):
+            low, high = np.nanquantile(number, [0.025, 0.975])
+            colour = f"C{encoders.index(cell.encoder)}"
+            axes[0].plot([place, place], [low, high], "-", color=colour, lw=0.8, alpha=0.5)
+            (handles[cell.encoder],) = axes[0].plot(
+                place, number[0], "s" if cell.length > 1 else "o", ms=3.5, color=colour, label=cell.encoder
+            )
+    if ticks:
+        axes[0].set_xticks(range(len(ticks)), ticks)
+    around(figure, x=x, y=y, handles=list(handles.values()))
+    return figure
+
+
+def rightness(found: Grid) -> Figure:
+    """Words against states."""
+    return dots("rightness about states", "rightness about words", [
+        (cell, ratio(found.of("state", cell, LEARNED)), found.of("word", cell, LEARNED)) for cell in found.cells("state")
+    ])  # fmt: skip
+
+
+def transfer(found: Grid) -> Figure:
+    """The 2 × 2 of right and leak."""
+    kinds = [f"{right}_{leak}" for right in ("right", "wrong") for leak in ("leak", "none")]
+    return dots("built attention", "gain of the guide", [
+        (cell, kinds.index(kind), found.of(name, cell, kind)) for name, cell, kind in found.found
+        if name == "gain" and kind in kinds
+    ], [kind.replace("_", ", ").replace("none", "no leak") for kind in kinds])  # fmt: skip
+
+
+def distances(found: Grid) -> Figure:
+    """Optimum JSD against width, by length."""
+    return dots("log₂ width (squares: texts four times as long)", "farthest attention (nats)", [
+        (cell, np.log2(cell.width), found.of("jsd", cell, LEARNED)) for cell in found.cells("jsd")
+    ])  # fmt: skip

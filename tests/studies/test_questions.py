@@ -1,0 +1,190 @@
+"""The study of the open questions: its grid, its statistics on planted numbers, and a tiny one from training to the page."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from attnprobe.core.errors import UserError
+from attnprobe.findings.studies.base import read_study
+from attnprobe.findings.studies.questions import (
+    MARGINS,
+    STATED,
+    Cell,
+    Contrast,
+    Grid,
+    Questions,
+    contrasts,
+    resampling,
+    verdicts,
+)
+from attnprobe.results.files import read_sealed
+from attnprobe.runs.studies import carry_out_study
+from tests.runs import composed
+
+FAMILIES = {"token": ["data=rules"], "order": ["data=rules", "data.source.rule=order_marked"]}
+ENCODERS = {"average": ["model=average", "model.width={width}"], "lstm": ["model=lstm", "model.width={half}"]}
+
+
+def study(**changes):
+    settings = {
+        "families": FAMILIES, "encoders": ENCODERS, "without_context": ["average"], "single": ["token"],
+        "blocks": [{"families": ["token", "order"], "encoders": ["average", "lstm"]}],
+    }  # fmt: skip
+    return Questions(**settings | changes)
+
+
+def test_a_grid_is_the_union_of_its_blocks_less_what_an_encoder_cannot_represent():
+    both = study(blocks=[*study().blocks, {"families": ["token"], "encoders": ["lstm"], "texts": [1000, 250]}])
+    cells = both.cells(both.blocks)
+    expected = {
+        (family, encoder, 32, texts, 1, attention)
+        for family, encoder, texts, attention in itertools.product(
+            FAMILIES, ENCODERS, (1000, 250), ("learned", "uniform")
+        )
+        if not (encoder == "average" and family == "order")
+        and (texts == 1000 or (family, encoder) == ("token", "lstm"))
+    }
+    assert len(cells) == len(expected)
+    assert {(*cell, attention) for cell, attention in cells} == expected
+    (stage,) = study(draws=[3, 4], seeds=[7]).stages(0, "lstm", [])
+    assert len(stage) == 12
+    assert {one.seed for one in stage} == {7}
+    lstm = next(one for one in stage if one.role == "order-lstm-32-1000-1-uniform-4")
+    assert {"model.width=16", "data.source.seed=4", "model/attention=uniform"} <= set(lstm.overrides)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"margins": {"Q1a": 0.05}}, r"study\.margins: Q1a=0\.05: expected .* at least as strict as 0\.02"),
+        ({"margins": {"Q2a": 0.05}}, r"study\.margins: Q2a=0\.05: expected .* at least as strict as 0\.1"),
+        (
+            {"blocks": [{"families": ["tokens"], "encoders": ["lstm"]}]},
+            r"families=\['tokens'\]: expected some of token",
+        ),
+        ({"seeds": []}, r"study\.draws or study\.seeds is empty"),
+    ],
+)
+def test_margins_are_never_loosened_and_names_are_checked(changes, words):
+    assert study(margins={"Q1a": 0.01}).margins["Q1a"] == 0.01
+    with pytest.raises(UserError, match=words):
+        study(**changes)
+
+
+def interval(values):
+    found = Grid.__new__(Grid)
+    found.weights, found.found, found.solved = resampling(*values.shape), {}, {}
+    found.found["accuracy", Cell("token", "lstm", 32, 1000, 1), "learned"] = np.stack(
+        [values, np.ones_like(values)], -1
+    )
+    return found.of("accuracy", Cell("token", "lstm", 32, 1000, 1), "learned")
+
+
+def test_draws_seeds_and_texts_are_resampled_each_within_the_other():
+    """The spread of each level alone is what theory says of a bootstrap of so many; nothing varies, nothing spreads."""
+    random = np.random.default_rng(0)
+    shape = (5, 4, 50)
+    of_draws, of_seeds, of_texts = (
+        random.normal(size=(5, 1, 1)),
+        random.normal(size=(5, 4, 1)),
+        random.normal(size=(5, 1, 50)),
+    )
+    of_seeds -= of_seeds.mean(1, keepdims=True)
+    of_texts -= of_texts.mean(2, keepdims=True)
+    for values, variance in (
+        (of_draws, of_draws.var() / 5),
+        (of_seeds, of_seeds.var(1).mean() / 4 / 5),
+        (of_texts, of_texts.var(2).mean() / 50 / 5),
+    ):
+        number = interval(np.broadcast_to(values, shape).copy())
+        assert number[0] == pytest.approx(values.mean())
+        assert number[1:].var() == pytest.approx(variance, rel=0.25)
+    assert np.ptp(interval(np.full(shape, 0.5))) < 1e-6
+
+
+def planted(numbers, shape=(4, 2, 60)):
+    """A grid in which (quantity, cell, attention) has these means, with a little noise."""
+    found, random = Grid.__new__(Grid), np.random.default_rng(1)
+    found.weights, found.found = resampling(*shape), {}
+    for key, mean in numbers.items():
+        noise = random.normal(0, 0.01, shape)
+        found.found[key] = np.stack([mean + noise - noise.mean(), np.ones(shape)], -1)
+    found.solved = {
+        cell: np.ones(shape[:2], bool) for name, cell, kind in numbers if (name, kind) == ("accuracy", "learned")
+    }
+    return found
+
+
+def world(gain, off, leak, longer, wider):
+    """All numbers that the hypotheses are about, of a world in which these effects are as large as said."""
+    made = {}
+    for family, encoder in itertools.product(("token", "twins", "majority5"), ("average", "lstm", "transformer2")):
+        cell = Cell(family, encoder, 32, 1000, 1)
+        made["word", cell, "learned"] = 0.9 - (0 if encoder == "average" else off)
+        made["state", cell, "learned"] = 0.8
+    for texts, more in ((250, gain), (4000, 0.0)):
+        for length in (1, 4):
+            cell = Cell("token", "average", 32, texts, length)
+            made["accuracy", cell, "learned"] = 0.99
+            made["accuracy", cell, "uniform"] = 0.99 - more
+    for family, bound in (("recall2", 0.75), ("recall4", 0.604)):
+        cell = Cell(family, "lstm", 32, 1000, 1)
+        made["accuracy", cell, "learned"], made["accuracy", cell, "uniform"] = bound + gain, bound
+    for kind in ("right_leak", "right_none", "wrong_leak", "wrong_none"):
+        made["gain", Cell("order", "lstm", 32, 1000, 1), kind] = leak if kind.endswith("leak") else 0.0
+    for width, length in ((32, 1), (32, 4), (8, 1), (128, 1)):
+        cell = Cell("order", "lstm", width, 1000, length)
+        made["jsd", cell, "learned"] = 0.3 + longer * np.log2(length)
+        made["accuracy", cell, "learned"] = 0.99
+        for weight, far in (("0.005", 0.2), ("0.03", 0.5)):
+            made["far", cell, weight] = far
+            made["tvd", cell, weight] = 0.1 - (wider if width == 128 else 0)
+    return made
+
+
+def test_planted_effects_are_found_and_their_absence_refutes():
+    found = planted(world(gain=0.25, off=0.4, leak=0.3, longer=0.1, wider=0.05))
+    assert verdicts(contrasts(found, MARGINS)).set_index("")["verdict"].to_dict() == dict.fromkeys(STATED, "holds")
+    nothing = verdicts(contrasts(planted(world(gain=0, off=0, leak=0, longer=0, wider=0)), MARGINS)).set_index("")
+    expected = dict.fromkeys(STATED, "refuted") | {"Q1a": "holds", "Q2b": "holds"}
+    assert nothing["verdict"].to_dict() == expected
+    assert verdicts(contrasts(planted({}), MARGINS))["verdict"].eq("not run").all()
+    # models that did not solve their task are left out on request
+    found.solved = {cell: np.zeros_like(one) for cell, one in found.solved.items()}
+    assert verdicts(contrasts(found, MARGINS, solved_only=True)).set_index("")["verdict"]["Q1a"] == "not run"
+
+
+def test_holm_over_the_hypotheses_can_leave_one_open():
+    random = np.random.default_rng(2)
+    number = np.concatenate([[0.022], 0.022 + random.normal(0, 0.010, 2000)])
+    alone = {"Q1c": [Contrast("one", number, "above", 0.0)]}
+    assert verdicts(alone)["verdict"].tolist() == ["holds"]
+    weak = {name: [Contrast("one", number, "above", 0.0)] for name in STATED}
+    assert set(verdicts(weak)["verdict"]) == {"open"}
+
+
+TINY = (
+    "+experiment=questions", "study.draws=[100]", "study.seeds=[0]", "study.adversaries=[]",
+    "study.blocks=[{families: [token], encoders: [average], texts: [250]}]",
+)  # fmt: skip
+
+
+def test_a_tiny_study_is_sealed_before_it_begins_and_resumed(tmp_path):
+    command = [*TINY, f"output={tmp_path}"]
+    plans = []
+    directory = carry_out_study(command, lambda overrides: composed(*overrides), on_plan=plans.append)
+    for name, (statement, _) in STATED.items():
+        assert f"{name}: {statement}" in plans[0].words
+    assert "Q2a 0.1" in plans[0].words
+    content = read_sealed(directory / "study.json")
+    assert content["plan"] == plans[0].words
+    tables = read_study(directory).tables
+    again = carry_out_study(command, lambda overrides: composed(*overrides))
+    assert again == directory
+    for caption, table in read_study(again).tables.items():
+        assert table.equals(tables[caption])
+    verdict, cells = tables.values()
+    assert set(verdict["verdict"]) == {"not run"}  # the cells that the hypotheses are about were not
+    assert cells[["family", "encoder", "models"]].to_numpy().tolist() == [["token", "average", 1]]
+    assert 0.5 < cells["accuracy"].item() <= 1
