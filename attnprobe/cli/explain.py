@@ -20,6 +20,9 @@ def explain(arguments: Sequence[str]) -> None:
     made.add_argument("run", metavar="RUN", help="directory of a finished run")
     made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
     made.add_argument("--file", type=Path, metavar="FILE", help="more texts, one a line, UTF-8")
+    made.add_argument(
+        "--text2", action="append", metavar="TEXT", help="second text (or question) of each, where the run reads pairs"
+    )
     made.add_argument("--html", type=Path, metavar="FILE.html", help="write heat maps into a page")
     made.add_argument(
         "--trusted", action="append", default=[], metavar="PACKAGE", help="your package, for models of your own"
@@ -43,7 +46,7 @@ def explain(arguments: Sequence[str]) -> None:
         if asked.html is not None:
             own_target(asked.html)
         run = load_run(asked.run, trusted=asked.trusted)
-        explanation = run.explain(texts)
+        explanation = run.explain(texts, asked.text2)
         known, reader = set(run.vocabulary.words), run.pipeline.pieces
         if reader is not None:
             known = (spelled := set().union(*explanation["tokens"])) - reader.unknown(sorted(spelled))
@@ -72,7 +75,8 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
     strange = ["words" not in row and word not in known for word in row["tokens"]]
     words = told_apart(row["tokens"])
     shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order[:MOST]]
-    lines = [f"text: {row['text']}", f"  predicted: {sure}", f"  attention: {', '.join(shown)}"]
+    second = [f"  read with: {row['question']}"] if "question" in row else []
+    lines = [f"text: {row['text']}", *second, f"  predicted: {sure}", f"  attention: {', '.join(shown)}"]
     if "flipping_set" in row:
         erased = [word for word, erase in zip(words, row["flipping_set"], strict=True) if erase]
         lines.append(

@@ -131,7 +131,7 @@ class TextPipeline:
             given = "no questions" if questions is None else repr(questions)[:60]
             raise UserError(
                 f"this run reads every text with a question (or a second text): expected questions=[…], a list of "
-                f"{len(texts)}, one per text, but got {given}"
+                f"{len(texts)}, one per text (attnprobe explain: --text2 TEXT for each), but got {given}"
             )
         words = [self.rules.words(question) for question in questions]
         if empty := [number for number, question in enumerate(words) if not question]:

@@ -246,7 +246,7 @@ def question_text(example: pd.Series) -> str:
     asked = example.get("question")
     if asked is None:
         return ""
-    return cut("asked: " + (asked if isinstance(asked, str) else " ".join(map(str, asked))))
+    return cut("read with: " + (asked if isinstance(asked, str) else " ".join(map(str, asked))))
 
 
 # A text laid out in lines of the figure

@@ -81,11 +81,11 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
             f"{run.path} already holds {state} with other settings ({differing(trained, settings)}): choose another "
             f"run_dir, or on_finished=replace to lose the old one"
         )
-    before, now = trained.get("inputs", {}), records_of(settings.data().input_files())
-    if changed := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
+    before, now = trained.get("inputs", {}), records_of(settings.input_files())
+    if changed := sorted(name for name in before if before[name] != now.get(name)):
         raise UserError(
-            f"{run.path} was trained on other data under the same name: the content of {changed[0]} has changed since. "
-            f"Train again with on_finished=replace, or elsewhere with output=…"
+            f"{run.path} was made of other files under the same name: the content of {changed[0]} has changed since. "
+            f"Make it again with on_finished=replace, or elsewhere with output=…"
         )
     if manifest is None:
         return asked

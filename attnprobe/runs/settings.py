@@ -25,6 +25,8 @@ from attnprobe.runs.validation import TOP, check, check_saved
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
+CHECKPOINT_FILES = (".safetensors", ".json", ".txt", ".model")
+"""What a network and its tokenizer are read from."""
 
 REFERENCE = re.compile(
     r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"
@@ -61,6 +63,13 @@ class Settings:
         """The data, not loaded yet."""
         data: TextDataModule = instantiate(self.config["data"], seed=self.config["seed"])
         return data
+
+    def input_files(self) -> dict[str, Path]:
+        """The files that decide what is measured, by the setting that names each: the data's, and a checkpoint's."""
+        files, path = self.data().input_files(), self.config["model"].get("path")
+        folder = Path("" if path is None else str(path))
+        checkpoint = sorted(folder.iterdir()) if path is not None and folder.is_dir() else []
+        return files | {f"model.path/{one.name}": one for one in checkpoint if one.suffix in CHECKPOINT_FILES}
 
     @property
     def training(self) -> dict[str, Any]:

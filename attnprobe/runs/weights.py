@@ -77,7 +77,7 @@ def train(
     trained = {
         "chosen_epoch": epoch,
         "data_fingerprint": data_fingerprint,
-        "inputs": records_of(data.input_files()),
+        "inputs": records_of(settings.input_files()),
         "training": settings.training,
         "training_fingerprint": fingerprint(settings.training),
         "curve": curve,

@@ -78,6 +78,10 @@ OF_PIECES = (
 """Those of a model that reads pieces."""
 
 
+OTHER_TEXT = {"first": "Second text", "second": "First text"}
+"""What was read beside the text whose attention is shown, by `data.attend_to`; of data without pairs it is a question."""
+
+
 class Block(NamedTuple):
     """Content of the page as text: base64 of a gzip file. `type`: a typed array of the browser, or `JSON`."""
 
@@ -361,6 +365,7 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
             for source in columns
         ],
         "hierarchical": "words" in table.column_names,
+        "other_text": OTHER_TEXT.get(run.manifest.get("training", {}).get("data", {}).get("attend_to"), "Question"),
         "pieces": add_pieces(browser, one, some, kept, stretches) if one.pieces else None,
     }
 

@@ -1,16 +1,20 @@
 """Classifiers that read two texts as a pair, against `transformers` alone."""
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from attnprobe.cli.explain import explain
 from attnprobe.core.errors import UserError
 from attnprobe.data.columns import Columns
 from attnprobe.data.pieces import PieceReader
-from attnprobe.findings.groups import read_run
+from attnprobe.findings.groups import grouped, read_run
 from attnprobe.importance.word_swaps import Swapper
+from attnprobe.report.page.browser import browse
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
@@ -125,6 +129,32 @@ def test_a_run_on_pairs_says_where_the_attention_is(tmp_path):
     assert len(explained["attention"][0]) == 5
     with pytest.raises(UserError, match=r"expected questions=\[…\], a list of 1"):
         loaded.explain(["the film was"])
+
+
+def test_the_other_text_has_its_name_and_a_checkpoint_that_changed_in_place_is_noticed(tmp_path, capsys):
+    path, folder = tmp_path / "pairs.csv", tmp_path / "checkpoint"
+    rows = [(f"the film {WORDS[n % 6]} {WORDS[n % 5]}", f"people {WORDS[n % 7]}", "np"[n % 2]) for n in range(12)]
+    path.write_text("\n".join(map(",".join, [("a", "b", "label"), *rows])))
+    shutil.copytree(checkpoint("bert", ("n", "p")), folder)
+    config = composed(
+        "model=pretrained", f"model.path={folder}", "training=none", "data=files", f"data.path={path}", "data.text=a",
+        "data.text2=b", "data.attend_to=second", f"output={tmp_path / 'runs'}", "trainer.accelerator=cpu",
+        "figures=false", "probe=[permutation]",
+    )  # fmt: skip
+    directory = run(config)
+    (told,) = browse(grouped([read_run(directory)])).index["runs"]
+    assert told["other_text"] == "First text"
+    explain([str(directory), "the film was", "--text2", "was fine"])
+    shown = capsys.readouterr().out
+    assert "text: the film was\n  read with: was fine" in shown
+    with pytest.raises(SystemExit):
+        explain([str(directory), "the film was"])
+    assert "--text2 TEXT" in capsys.readouterr().err
+    assert run(config, sweep=True) == directory
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: one + 0.25 for name, one in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"the content of model.path/model.safetensors has changed since"):
+        run(config, sweep=True)
 
 
 def test_a_second_text_and_a_question_exclude_each_other():

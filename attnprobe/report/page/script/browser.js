@@ -247,7 +247,7 @@ function factsOf(examples, row) {
     ),
   ];
   const question = examples.question(row);
-  if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, "Question: "), visible(question)));
+  if (question) parts.push(element("p", { className: "asked", dir: "auto" }, element("b", {}, `${examples.run.other_text}: `), visible(question)));
   const from = examples.columns.first_words?.[row];
   if (from !== undefined && index.words) {
     const second = examples.words(row).slice(from).map(visible).join(" ");
