@@ -29,8 +29,8 @@ WORDS = {"criterion", "test", "number", "text"}
 """Columns of words, which begin at the left."""
 
 
-def compare(arguments: Sequence[str]) -> None:
-    """Show what changed, and judge it."""
+def compare_parser() -> Parser:
+    """The arguments of the command."""
     made = Parser("compare", usage="attnprobe compare A B [options]", epilog=EPILOG)
     made.add_argument("first", metavar="A", help="what there was")
     made.add_argument("second", metavar="B", help="what there is now")
@@ -43,7 +43,12 @@ def compare(arguments: Sequence[str]) -> None:
         "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
         help="end with status 3 if this holds, such as 'change.correct < -0.02'; may be repeated",
     )  # fmt: skip
-    asked = made.parse_args(arguments)
+    return made
+
+
+def compare(arguments: Sequence[str]) -> None:
+    """Show what changed, and judge it."""
+    asked = compare_parser().parse_args(arguments)
     with answering():
         from attnprobe.findings.changes import CORRECT, SAME, compare_runs, run_at
         from attnprobe.findings.table import findings_of

@@ -14,8 +14,8 @@ MOST = 8
 """Words that are shown, those with most attention first."""
 
 
-def explain(arguments: Sequence[str]) -> None:
-    """Print the prediction and the words that get most attention; unknown words are marked with *."""
+def explain_parser() -> Parser:
+    """The arguments of the command."""
     made = Parser("explain", usage="attnprobe explain RUN [TEXT ...] [options]", epilog=EPILOG)
     made.add_argument("run", metavar="RUN", help="directory of a finished run")
     made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
@@ -27,7 +27,12 @@ def explain(arguments: Sequence[str]) -> None:
     made.add_argument(
         "--trusted", action="append", default=[], metavar="PACKAGE", help="your package, for models of your own"
     )
-    asked = made.parse_args(arguments)
+    return made
+
+
+def explain(arguments: Sequence[str]) -> None:
+    """Print the prediction and the words that get most attention; unknown words are marked with *."""
+    asked = explain_parser().parse_args(arguments)
     with answering():
         texts = list(asked.texts)
         if asked.file is not None:
@@ -37,7 +42,7 @@ def explain(arguments: Sequence[str]) -> None:
                 line for line in find_path(asked.file).read_text(encoding="utf-8-sig").splitlines() if line.strip()
             ]
         if not texts:
-            made.error("no text: give some in quotes, or a file with --file")
+            explain_parser().error("no text: give some in quotes, or a file with --file")
         from attnprobe.core.sanitise import visible
         from attnprobe.results.files import write_text
         from attnprobe.results.writer import own_target

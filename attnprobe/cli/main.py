@@ -3,9 +3,11 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
+from io import StringIO
+from pydoc import pager
 
 from attnprobe import __version__
 from attnprobe.core.sanitise import visible
@@ -16,6 +18,7 @@ COMMANDS = {
     "compare": "two runs on the same texts: what changed in numbers, verdicts and examples",
     "report": "one self-contained HTML page out of finished runs, or a zip of evidence",
     "explain": "what a trained run says about texts of yours, word by word",
+    "completion": "what bash or zsh has to know to complete commands, options and settings",
 }
 """Name → what it does. `run` and `report` have command lines of their own; each other one is the function of that name in the
 module of that name here."""
@@ -46,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _grammar().print_help()
     elif name == "run":
         sys.argv = ["attnprobe", *given[1:]]
-        import_module("attnprobe.__main__").main()
+        with paging(sys.stdout.isatty() and "--help" in given):
+            import_module("attnprobe.__main__").main()
     elif name == "report":
         import_module("attnprobe.report.__main__").main(given[1:], program="attnprobe report")
     elif name in COMMANDS:
@@ -55,6 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _grammar().parse_args(given[:1])
     else:
         stop(unknown(name))
+
+
+@contextmanager
+def paging(wanted: bool) -> Iterator[None]:
+    """What is printed meanwhile is shown a page at a time, where that is wanted."""
+    if not wanted:
+        yield
+        return
+    text = StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        yield
+    pager(text.getvalue())
 
 
 def _grammar() -> argparse.ArgumentParser:

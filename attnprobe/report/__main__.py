@@ -9,12 +9,10 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.processes import answering_signals
 
 
-@answering_signals("attnprobe.report", "writes the whole report")
-def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
-    """Write a report; a mistake of the user ends it with one message and status 2."""
-    from attnprobe.report.archive import archive_target, write_archive
+def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
+    """The arguments of the command."""
     from attnprobe.report.page.browser import MEGABYTES
-    from attnprobe.report.page.build import TITLE, write_report
+    from attnprobe.report.page.build import TITLE
 
     parser = argparse.ArgumentParser(
         prog=program,
@@ -41,7 +39,16 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m attnp
     parser.add_argument(
         "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file as well"
     )
-    asked = parser.parse_args(arguments)
+    return parser
+
+
+@answering_signals("attnprobe.report", "writes the whole report")
+def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
+    """Write a report; a mistake of the user ends it with one message and status 2."""
+    from attnprobe.report.archive import archive_target, write_archive
+    from attnprobe.report.page.build import write_report
+
+    asked = report_parser(program).parse_args(arguments)
     try:
         if asked.archive is not None:
             archive_target(asked.archive)

@@ -38,7 +38,7 @@ def test_version_and_help_import_nothing_heavy():
     for arguments in ((), ("--help",), ("-h",)):
         shown = command(*arguments)
         assert shown.returncode == 0, shown.stderr
-        assert all(f"  {name} " in shown.stdout for name in COMMANDS)
+        assert all(f"    {name}" in shown.stdout for name in COMMANDS)
         assert shown.stdout.count("\n  attnprobe ") >= 5  # the examples
         assert "+experiment" in shown.stdout
 
@@ -46,7 +46,7 @@ def test_version_and_help_import_nothing_heavy():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["adit"], "adit: there is no such command; did you mean audit? Known: audit, run, compare, report, explain"),
+        (["adit"], "adit: there is no such command; did you mean audit? Known: audit, run, compare, report, "),
         (["frobnicate"], "frobnicate: there is no such command. Known: "),
         (["+experiment=jain"], "settings go with run: attnprobe run +experiment=jain"),
         (["-m"], "expected a command first"),

@@ -1,0 +1,61 @@
+"""What bash completes after `attnprobe completion bash`."""
+
+import subprocess
+import sys
+
+import pytest
+
+from attnprobe.cli import main as command
+from attnprobe.cli.completion import completion
+
+ASKED = """
+source "$1"; shift
+complete -p attnprobe >/dev/null || exit 3
+[[ $COMP_WORDBREAKS != *=* ]] || exit 4
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_shtab_attnprobe attnprobe "${@: -1}" "${@: -2:1}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("ex", {"explain"}),
+        ("audit --mi", {"--minutes"}),
+        ("run model=l", {"model=lstm"}),
+        ("run +experiment=serrano_", {"+experiment=serrano_erasure", "+experiment=serrano_single_weight"}),
+        ("compare --f", {"--fail-if"}),
+        ("run model=zz", {""}),
+        ("zz", {""}),
+    ],
+)
+def test_bash_completes_commands_options_and_settings(words, found, script, tmp_path):
+    given = ["bash", "--norc", "-c", ASKED, "bash", script, "attnprobe", *words.split()]
+    answer = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path)
+    assert (answer.returncode, set(answer.stdout.strip().split("\n"))) == (0, found), answer.stderr
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completion") / "attnprobe.sh"
+    asked = [sys.executable, "-c", "from attnprobe.cli.main import main; main()", "completion", "bash"]
+    path.write_text(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    return str(path)
+
+
+def test_zsh_has_its_own_and_another_shell_is_one_line(capsys):
+    completion(["zsh"])
+    assert "#compdef attnprobe" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        completion(["fish"])
+    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
+
+
+def test_help_is_shown_a_page_at_a_time_on_a_terminal_only(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(command, "pager", shown.append)
+    for wanted in (True, False):
+        with command.paging(wanted):
+            print("a line")
+    assert (shown, capsys.readouterr().out) == (["a line\n"], "a line\n")
