@@ -199,9 +199,9 @@ def recall(keys: int) -> Make:
 
 
 def order_marked(draw: Random, label: int) -> Row:
-    """As order_of_two, with `the` and a full stop in every text, which say nothing."""
-    text, places = placed(draw, draw.randint(8, 14), 4)
-    draw.shuffle(places)
+    """As order_of_two, with `the` and a full stop in every text, which say nothing; nor does the first word."""
+    text = filler(draw, draw.randint(8, 14))
+    places = draw.sample(range(1, len(text)), 4)
     cues = sorted(places[:2])
     return with_words(text, [*cues, *places[2:]], [f"cue{label}", f"cue{1 - label}", "the", "."]), label, set(cues)
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import read_study
@@ -153,6 +154,16 @@ def test_planted_effects_are_found_and_their_absence_refutes():
     # models that did not solve their task are left out on request
     found.solved = {cell: np.zeros_like(one) for cell, one in found.solved.items()}
     assert verdicts(contrasts(found, MARGINS, solved_only=True)).set_index("")["verdict"]["Q1a"] == "not run"
+
+
+def test_where_no_text_differs_the_interval_is_that_of_none_of_so_many():
+    """0 of 200: at most 0.0183 by Clopper & Pearson; of a bootstrap of equal numbers nothing would be left."""
+    number = np.zeros(2001)
+    said, value, low, high, _ = Contrast("equal", number, "within", 0.02, 200).judged()
+    assert (said, value) == ("holds", 0)
+    assert high == pytest.approx(scipy.stats.binomtest(0, 200).proportion_ci(0.95, "exact").high)
+    assert low == -high
+    assert Contrast("equal", number, "within", 0.02, 100).judged()[0] == "open"
 
 
 def test_holm_over_the_hypotheses_can_leave_one_open():

@@ -148,6 +148,7 @@ def test_recall_asks_for_one_of_several_keys_and_four_attentions_are_built_as_sa
     for row in RuleSource("order_marked", 40, 10, seed=0).rows("train"):
         words = row["text"].split()
         first, second = (place for place, deciding in enumerate(row["rationale"]) if deciding)
+        assert first > 0  # the first word tells nothing
         assert (row["right_leak"][first], row["right_leak"][second]) == (0.7, 0.25)
         assert row["right_none"][first] == row["right_none"][second] == 0.475
         assert words[int(np.argmax(row["wrong_leak"]))] == (".", "the")[row["label"]]

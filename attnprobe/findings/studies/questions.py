@@ -31,6 +31,8 @@ MARGINS = {
     "Q1a": 0.02, "Q1b": 0.15, "Q1b bound": 0.02, "Q1c": 0.03, "Q2a": 0.1, "Q2b": 0.1, "Q3 leak": 0.1, "Q3 none": 0.02,
     "Q4a length": 0.03, "Q4a width": 0.02, "Q4b": 0.01,
 }  # fmt: skip
+BEST, ALL_KNOW = "state_change_best", 0.1
+"""Of the most that a state knows, the share by which it has to be ahead of a state at random for states to be asked about."""
 SOLVED = 0.95
 """Accuracy from which a learned model counts as one that solved its task."""
 
@@ -205,6 +207,11 @@ def of_run(run: Path) -> dict[str, Texts]:
     add("word", "known_answer", ["mass_on_rationale", "chance"], lambda mass, chance: (mass, 1 - chance))
     add("state", "known_answer", [f"state_change_{kind}" for kind in ("own", "null", "best")],
         lambda own, null, best: (own - null, best - null))  # fmt: skip
+    if (
+        "state" in found
+        and found["state"]["below"].sum() < ALL_KNOW * measured(run, "known_answer", [BEST])[BEST].sum()
+    ):
+        del found["state"]  # where all states know, none is the wrong one to attend to
     add("jsd", "adversarial", ["optimum_jsd"], plain)
     add("gain", "readouts", ["readout_words_attention", "readout_words_equal", "readout_weight"],
         lambda own, equal, weight: (weight * (own - equal), 1.0))  # fmt: skip
@@ -286,12 +293,14 @@ class Grid:
 
 
 class Contrast(NamedTuple):
-    """One number against its margin. `side`: it should be `above` the margin, `below` it, or `within` it on both sides."""
+    """One number against its margin. `side`: it should be `above` the margin, `below` it, or `within` it on both sides;
+    `texts`: how many different ones it is of."""
 
     label: str
     number: Resampled
     side: str
     margin: float
+    texts: int = 0
 
     def judged(self) -> tuple[str, float, float, float, float]:
         """(holds, refuted or open; number, low, high; p of the decision)."""
@@ -299,6 +308,9 @@ class Contrast(NamedTuple):
         low, high = (
             np.nanquantile(self.number[1:], [0.025, 0.975]) if np.isfinite(self.number[1:]).any() else (np.nan,) * 2
         )
+        if self.texts and np.ptp(self.number) < 1e-9:  # no text differs: as many may as 0 of so many still allow
+            none = 1 - 0.025 ** (1 / self.texts)
+            low, high = value - none, value + none
         if np.isnan(value) or np.isnan(low):
             return "open", value, np.nan, np.nan, np.nan
         p = {one: p_value(value, low, high, one) for one in (self.margin, -self.margin)}
@@ -325,7 +337,8 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
 
     def add(name: str, label: str, number: Resampled | None, side: str, margin: str = "") -> None:
         if number is not None and np.isfinite(number[0]):
-            made[name].append(Contrast(label, number, side, margins[margin or name]))
+            texts = found.weights.shape[1] * found.weights.shape[3]
+            made[name].append(Contrast(label, number, side, margins[margin or name], texts))
 
     def advantage(cell: Cell) -> Resampled:
         return of("accuracy", cell) - of("accuracy", cell, UNIFORM)
