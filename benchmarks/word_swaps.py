@@ -7,7 +7,7 @@ class, and times both probes on the same test texts, in turn, as a run calls the
 reads; leave-one-out of an LSTM computes only what changes. Times are of the processor. Memory is by how much the process
 grows while a probe works.
 
-    python -m benchmarks.word_swaps --budgets [--draws 0,1]
+    python -m benchmarks.word_swaps --budgets [--draws 0,1] [--rules token,third] [--encoders lstm] [--texts 100]
 
 trains small models of the development rules of research/rules.py, with attention that is right or wrong, and asks each with
 more and fewer passes.
@@ -17,6 +17,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -52,7 +53,6 @@ BUDGETS = {  # passes with reach: 6 of pairs, 2 of sets, bounds
     "400": {},
     "800": {"pairs": 32, "sets": 288, "bounds": 32},
 }
-DEVELOPMENT = ("token", "redundant3", "third", "bos", "majority", "xor", "five")
 
 
 def texts(words: int, count: int, seed: int) -> list[dict[str, Any]]:
@@ -161,21 +161,19 @@ def costs(words: int, examined: int, encoder: Path | None, repeats: int) -> list
     return lines
 
 
-def separation(draws: Sequence[int]) -> pd.DataFrame:
+def separation(draws: str, rules: str, encoders: str, texts: int) -> pd.DataFrame:
     """What each number of passes says of right and wrong attentions."""
     rows = []
     with composing():
-        for draw in draws:
-            for rule in DEVELOPMENT:
-                for encoder in ("lstm", "transformer"):
-                    for attention in ("rationale", "first_70", "common_70", "learned"):
-                        rows += asked_with_all(rule, encoder, attention, draw)
+        for draw, rule, encoder in product(*(one.split(",") for one in (draws, rules, encoders))):
+            for attention in ("rationale", "first_70", "common_70", "learned"):
+                rows += asked_with_all(rule, encoder, attention, int(draw), texts)
     return pd.DataFrame(rows)
 
 
-def asked_with_all(rule: str, encoder: str, attention: str, draw: int) -> list[dict[str, Any]]:
+def asked_with_all(rule: str, encoder: str, attention: str, draw: int, texts: int) -> list[dict[str, Any]]:
     """A row per budget; none where the model does not solve its task, or its attention is in between."""
-    data, model = trained(settings_of(rule, encoder, attention, draw, 100), draw)
+    data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
     known = answers(model, data)
     mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
     rightness = (mass - chance) / (1 - chance)
@@ -213,10 +211,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budgets", action="store_true")
     parser.add_argument("--draws", default="0,1")
+    parser.add_argument("--rules", default="token,redundant3,third,bos,majority,xor,five")
+    parser.add_argument("--encoders", default="lstm,transformer")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     if given.budgets:
-        table = separation([int(one) for one in given.draws.split(",")])
+        table = separation(given.draws, given.rules, given.encoders, given.texts)
         counted = table.groupby(["passes", "rightness", "said"]).size().unstack(fill_value=0)
         print(counted, table.groupby(["passes", "rightness"])[["value", "width"]].median(), sep="\n")
         return
