@@ -62,7 +62,10 @@ def explain(arguments: Sequence[str]) -> None:
         if asked.html is not None:
             head = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
             head += '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-            head += "<title>attnprobe explain</title>"
+            head += (
+                "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+            )
+            head += "base-uri 'none'; form-action 'none'\"><title>attnprobe explain</title>"
             title = escape(visible(f"{run.directory.name}: {len(texts)} of your texts"))
             body = f"<main><h1>{title}</h1>{explanation._repr_html_()}</main>"
             page = f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'

@@ -1,7 +1,6 @@
 """A text as strips of coloured tokens in HTML, one strip per measure: for a notebook, and for a cell of a table."""
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnprobe.core.sanitise import visible
 from attnprobe.evidence.reading import facts_of
 from attnprobe.results.table import IMPORTANCES
 
@@ -132,13 +132,12 @@ def strip_html(strip: Strip) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text for a page: markup escaped, and what no page may hold (control characters, halves of pairs) as �.
+    """Text for a page: markup escaped, and what is not seen (`attnprobe.core.sanitise.visible`) as escapes.
 
     >>> _escaped('<b>"Tom" & Jerry</b>\\x00')
-    '&lt;b&gt;&quot;Tom&quot; &amp; Jerry&lt;/b&gt;�'
+    '&lt;b&gt;&quot;Tom&quot; &amp; Jerry&lt;/b&gt;\\\\x00'
     """
-    plain = re.sub(r"\s", " ", text)
-    return escape("".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in plain))
+    return escape(visible(re.sub(r"\s", " ", text)))
 
 
 class Explanation(pd.DataFrame):

@@ -1,6 +1,7 @@
 """The long tables: how numbers become one, and how those of many runs are read back."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,6 +23,7 @@ from attnprobe.results.directory import (
     SITE,
     SITED,
     UNTESTED,
+    WHOLE_SPLIT,
     RunDirectory,
     examples_file,
     find_runs,
@@ -117,8 +119,47 @@ def _contents_of(path: Path, state: tuple[int, ...]) -> Contents:
         for number in range(file.num_row_groups):
             metric = file.read_row_group(number, ["metric"], use_threads=False)["metric"]
             names.update(pc.unique(metric.cast(pa.string())).to_pylist())
+            group = file.metadata.row_group(number)
+            for name, least in (("value", -sys.float_info.max), ("example_id", WHOLE_SPLIT)):
+                held = group.column(COLUMNS.index(name)).statistics
+                if held is not None and held.has_min_max and not least <= held.min <= held.max <= sys.float_info.max:
+                    raise damaged(path, f"its column {name} holds {held.min if held.min < least else held.max}")
         first = next(file.iter_batches(1, columns=list(IDENTITY), use_threads=False), None) if names else None
     return Contents(sorted(names), None if first is None else first.to_pylist()[0])
+
+
+DEPTHS = {"label": (0, 1), "prediction": (0, 1), "probability": (1,), "attention": (1,), "tokens": (1,),
+          "word_attention": (2,), "words": (2,)}  # fmt: skip
+"""Columns of examples that everything else is made of: how many lists stand within each other in a cell."""
+
+
+def check_examples(run: RunDirectory, split: str) -> None:
+    """Raises `DamagedRun` where examples are not such as a run writes: a column is missing or of another type, a cell is
+    empty, a text has not as many weights as words, or a class is none that there is a probability for."""
+    path, schema = run / examples_file(split), run.example_columns(split)
+    columns = [name for name in DEPTHS if name in schema.names or name in ("label", "prediction")]
+    for name in columns:
+        kind, depth = schema.field(name).type if name in schema.names else pa.null(), 0
+        while pa.types.is_list(kind):
+            kind, depth = kind.value_type, depth + 1
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if depth not in DEPTHS[name] or not (pa.types.is_string(kind) if name in ("tokens", "words") else is_number):
+            found = f"is of the type {schema.field(name).type}" if name in schema.names else "is missing"
+            raise damaged(path, f"its column {name} {found}")
+    for piece in run.example_pieces(split, columns):
+        cells = {name: piece[name].combine_chunks() for name in columns}
+        lists = {name for name, one in cells.items() if pa.types.is_list(one.type)}
+        for name, one in cells.items():
+            if one.null_count or (name in lists and one.flatten().null_count):
+                raise damaged(path, f"its column {name} has an empty cell")
+        lengths = {name: cells[name].value_lengths() for name in lists}
+        if {"tokens", "attention"} <= lists and lengths["tokens"] != lengths["attention"]:
+            raise damaged(path, "a text does not have as many weights as words")
+        for name in ("label", "prediction") if "probability" in lists and len(piece) else ():
+            low, high = pc.min_max(lengths[name] if name in lists else cells[name]).as_py().values()
+            least, most = pc.min_max(lengths["probability"]).as_py().values()
+            if least != most or not (low == high == most if name in lists else 0 <= low <= high < most):
+                raise damaged(path, f"its column {name} names a class that there is no probability for")
 
 
 def frame_of(tables: Iterable[pa.Table]) -> pd.DataFrame:

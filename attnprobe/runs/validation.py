@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
+from lightning.pytorch.strategies import StrategyRegistry
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
@@ -91,7 +92,7 @@ TASK: dict[str, Any] = {"name": Literal["classification", "qa"], "epsilon": Port
 TRAINER: dict[str, Any] = {
     "accelerator": Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"],
     "devices": Annotated[int, Ge(-1)] | list[Whole] | str,
-    "strategy": Any,
+    "strategy": Literal["auto", *StrategyRegistry.available_strategies()],
     "precision": Literal[
         "32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed", "transformer-engine",
         "transformer-engine-float16", "32", "64", "16", "bf16", 32, 64, 16,
