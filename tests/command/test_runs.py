@@ -143,6 +143,7 @@ def test_explain_on_the_command_line(runs, tmp_path, capsys):
     assert "xyzzy* 0." in shown
     assert "* unknown to the model" in shown
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "default-src 'none'" in page.read_text(encoding="utf-8")
     for arguments, message in ((["nowhere", "text"], "nowhere"), ([str(runs[0])], "no text: give some in quotes")):
         with pytest.raises(SystemExit) as ended:
             main(["explain", *arguments])
