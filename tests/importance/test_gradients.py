@@ -9,7 +9,7 @@ from captum.attr import IntegratedGradients as Direct
 
 from attnprobe.core.errors import UserError
 from attnprobe.importance.attribution import AT_ONCE, texts_at_once
-from attnprobe.importance.gradients import GradientShap, IntegratedGradients, SmoothGrad
+from attnprobe.importance.gradients import GradientShap, IntegratedGradients, SmoothGrad, fejer
 from tests.importance.attributions import additive_subject, contextual_subject, weights, words_shares
 from tests.importance.subjects import LENGTHS, subject_of
 
@@ -138,8 +138,9 @@ def test_an_unknown_class_is_refused_with_the_nearest_name():
         IntegratedGradients(target="clas 1").named_class(["class 0", "class 1"])
 
 
-def test_integrated_gradients_is_captums_direct_call():
-    subject = contextual_subject(importances={"integrated_gradients": IntegratedGradients(most_steps=32)})
+def test_integrated_gradients_are_captums_by_another_quadrature():
+    exact = IntegratedGradients(most_steps=511, gap=1e-12)
+    subject = contextual_subject(importances={"integrated_gradients": exact})
     model, batch, predicted = subject.classifier, subject.batch, subject.outputs.logits.argmax(-1)
     for row in range(len(batch)):
         alone = batch.rows(slice(row, row + 1))
@@ -149,8 +150,31 @@ def test_integrated_gradients_is_captums_direct_call():
 
         inputs = model.inputs(alone).detach()
         baseline = inputs.masked_fill(alone.content.unsqueeze(-1), 0)
-        found = Direct(direct).attribute(inputs, baseline, target=predicted[row : row + 1], n_steps=32).sum(-1)
-        torch.testing.assert_close(subject.scores("integrated_gradients")[row], found[0])
+        found = Direct(direct).attribute(inputs, baseline, target=predicted[row : row + 1], n_steps=256).sum(-1)
+        torch.testing.assert_close(subject.scores("integrated_gradients")[row], found[0], atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("points", [1, 2, 7, 31])
+def test_the_quadrature_is_exact_for_polynomials_and_its_points_are_among_the_next_ones(points):
+    place, weights = fejer(points)
+    found = [weights @ place**power for power in range(points)]
+    np.testing.assert_allclose(found, 1 / (1 + np.arange(points)), atol=1e-13)
+    np.testing.assert_allclose(fejer(2 * points + 1)[0][1::2], place, atol=1e-15)
+
+
+def test_no_gradient_is_taken_twice_at_a_point(monkeypatch):
+    one = IntegratedGradients(steps=3, most_steps=15, gap=1e-12)
+    subject = contextual_subject(importances={"integrated_gradients": one})
+    asked, outputs_from = [], subject.classifier.outputs_from
+
+    def counted(batch, inputs, attention=None):
+        if inputs.requires_grad:
+            asked.append(len(inputs))
+        return outputs_from(batch, inputs, attention)
+
+    monkeypatch.setattr(subject.classifier, "outputs_from", counted)
+    subject.scores("integrated_gradients")
+    assert sum(asked) == 15 * len(subject.batch)
 
 
 def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
@@ -165,7 +189,7 @@ def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
     rough = gap(steps=1, most_steps=1)
     assert rough > 1e-3
     assert gap(steps=1, most_steps=256) <= 1e-3
-    assert 1e-3 < gap(steps=1, most_steps=2, gap=1e-12) != rough
+    assert 1e-4 < gap(steps=1, most_steps=3, gap=1e-12) < rough
 
 
 def test_the_mean_of_the_text_is_another_baseline():
