@@ -366,11 +366,9 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
     without, context = mean("word", encoder="average", **plain), mean("word", encoder=("lstm", "transformer2"), **plain)
     if without is not None and context is not None:
         add("Q2a", "words, average minus LSTM and transformer", without - context, "above")
-    base = mean("state", encoder="average", **plain)
     for encoder in dict.fromkeys(cell.encoder for cell in found.cells("state", **plain) if cell.encoder != "average"):
-        own = mean("state", encoder=encoder, **plain)
-        if own is not None and base is not None:
-            add("Q2b", f"states, {encoder} minus average", own - base, "within")
+        lost = apart("state", {"encoder": "average"}, {"encoder": encoder}, **plain)
+        add("Q2b", f"states, {encoder} minus average", lost, "within")
     for name, cell, kind in found.found:
         if name == "gain" and kind.endswith(("_leak", "_none")):
             leaks = kind.endswith("_leak")
@@ -484,21 +482,22 @@ def ratio(number: Resampled | None) -> float:
 
 def advantages(found: Grid) -> Figure:
     """Δ against the number of texts."""
-    encoders = list(dict.fromkeys(cell.encoder for cell in found.solved))
+    cells = sorted(
+        cell for cell in found.cells("accuracy", width=32, length=1) if ("accuracy", cell, UNIFORM) in found.found
+    )
+    encoders, families, sizes = (sorted({cell[knob] for cell in cells}) for knob in (1, 0, 3))
     figure, axes = grid(max(1, len(encoders)), panel_height=1.4)
-    for panel, encoder in zip(axes, encoders, strict=False):
-        families = dict.fromkeys(cell.family for cell in found.solved if cell.encoder == encoder)
-        for number, family in enumerate(families):
-            cells = sorted(one for one in found.cells("accuracy", family=family, encoder=encoder, width=32, length=1))
-            own = [
-                (cell.texts, ratio(found.of("accuracy", cell, LEARNED)) - ratio(found.of("accuracy", cell, UNIFORM)))
-                for cell in cells
-            ]
-            if own:
-                panel.plot(*zip(*own, strict=True), "o-", ms=3, lw=1, color=f"C{number}", label=family)
-        panel.set_xscale("log")
-        title(panel, encoder)
-    around(figure, x="training texts", y="learned − equal weights", handles=axes[0].get_legend_handles_labels()[0])
+    handles = {}
+    for cell in cells:
+        panel, others = axes[encoders.index(cell.encoder)], [one for one in cells if one[:2] == cell[:2]]
+        own = [ratio(found.of("accuracy", one, LEARNED)) - ratio(found.of("accuracy", one, UNIFORM)) for one in others]
+        (handles[cell.family],) = panel.plot(
+            [sizes.index(one.texts) for one in others], own, "o-", ms=3, lw=1, color=f"C{families.index(cell.family)}",
+            label=cell.family,
+        )  # fmt: skip
+        panel.set_xticks(range(len(sizes)), list(map(str, sizes)))
+        title(panel, cell.encoder)
+    around(figure, x="training texts", y="learned − equal weights", handles=list(handles.values()))
     return figure
 
 
