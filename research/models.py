@@ -16,8 +16,8 @@ import pandas as pd
 import torch
 
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.evidence import MEETS
-from attnprobe.findings.members import balanced_accuracy, difference
+from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE
+from attnprobe.findings.members import Score, balanced_accuracy, difference, f1_over_classes
 from attnprobe.findings.studies.wiegreffe import margin_of
 from attnprobe.probes import readouts
 from attnprobe.probes.base import ProbeRunner
@@ -42,10 +42,12 @@ CELLS = {
     "token, average": ("data.plant=token", "model=average", "model.width=24", "data.source.train_size=150"),
 }
 """Of the pools: small, as a rate needs many."""
-SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 """Of the texts that the learned model answers, one with equal weights the others: the true effect is that share of
 the pool's."""
-AUDITS = 400
+AUDITS = 150
+CLAIMS: dict[str, Score] = {"attention_is_needed": f1_over_classes, "attention_guides": balanced_accuracy}
+"""A claim about trained models, and the number of which it is a difference."""
 
 
 def settings_of(draw: int, *overrides: str) -> dict:
@@ -81,10 +83,12 @@ def of_model(path: Path, config: dict, seed: int, *, readout: bool = False) -> N
     print(f"{path.stem}: {np.mean(np.array(said) == facts['label']):.3f}", flush=True)
 
 
-def parts_of(facts: dict) -> np.ndarray:
-    """What balanced accuracy is made of, text by text (`attnprobe.findings.members.recalls`)."""
+def parts_of(facts: dict, score: Score = balanced_accuracy) -> np.ndarray:
+    """What the score is made of, text by text (`recalls` and `confusion` of `attnprobe.findings.members`)."""
     label, said = (np.array(facts[name])[:, None] == np.arange(2) for name in ("label", "said"))
-    return np.stack([label & said, label], -1).astype(float).reshape(len(label), -1)
+    if score is balanced_accuracy:
+        return np.stack([label & said, label], -1).astype(float).reshape(len(label), -1)
+    return np.stack([label & said, ~label & said, label & ~said], -1)[:, 1].astype(float)
 
 
 def transfer_table(folder: Path) -> pd.DataFrame:
@@ -107,29 +111,26 @@ def transfer_table(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def curves(folder: Path, cell: str) -> pd.DataFrame:
+def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     """How often audits of 3, 5 and 9 seeds say yes and no, by the true effect: the pool's mean."""
-    pool = {kind: [parts_of(json.loads(path.read_text())) for path in sorted(folder.glob(f"pool-{cell}-{kind}-*.json"))]
+    score = CLAIMS[claim]
+    pool = {kind: [parts_of(json.loads(path.read_text()), score) for path in folder.glob(f"pool-{cell}-{kind}-*.json")]
             for kind in ("learned", "equal")}  # fmt: skip
-    count = min(map(len, pool.values()))
-    draw, rows = np.random.default_rng(0), []
+    count, draw, rows = min(map(len, pool.values())), np.random.default_rng(0), []
+    gain = np.subtract(*(np.mean([score(one.sum(0)) for one in pool[kind]]) for kind in ("learned", "equal")))
     for share, seeds in product(SHARES, (3, 5, 9)):
-        said = {"yes": 0, "no": 0}
-        effects = []
+        said = []
         for _ in range(AUDITS):
             chosen, other = draw.permutation(count)[:seeds], draw.permutation(count)[: 2 * seeds]
-            mine = {}
+            mine, theirs = {}, {place: pool["equal"][seed] for place, seed in enumerate(other[seeds:])}
             for place, seed in enumerate(chosen):
-                mixed = draw.random(len(pool["learned"][seed])) < share
-                mine[place] = np.where(mixed[:, None], pool["learned"][seed], pool["equal"][other[place]])
-            theirs = {place: pool["equal"][seed] for place, seed in enumerate(other[seeds:])}
-            scores = [float(balanced_accuracy(one.sum(0))) for one in mine.values()]
-            effects.append(np.mean(scores) - np.mean([balanced_accuracy(one.sum(0)) for one in theirs.values()]))
-            verdict = difference(mine, theirs, balanced_accuracy).exceeds(0, margin_of(scores))
-            said["yes"] += verdict == MEETS
-            said["no"] += verdict not in (MEETS, "cannot be decided")
-        rows.append({"cell": cell, "models": count, "seeds": seeds, "true effect": float(np.mean(effects)),
-                     "yes": said["yes"] / AUDITS, "no": said["no"] / AUDITS})  # fmt: skip
+                mixed = draw.random((len(pool["learned"][seed]), 1)) < share
+                mine[place] = np.where(mixed, pool["learned"][seed], pool["equal"][other[place]])
+            margin = margin_of([float(score(one.sum(0))) for one in mine.values()])
+            said.append(difference(mine, theirs, score).exceeds(0, margin))
+        no = np.isin(said, [FAILS, NO_DIFFERENCE])
+        rows.append({"claim": claim, "cell": cell, "models": 2 * count, "seeds": seeds, "effect": round(share * gain, 4),
+                     "yes": np.mean(np.array(said) == MEETS), "no": no.mean(), "audits": AUDITS})  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -140,14 +141,17 @@ def main() -> None:
     parser.add_argument("--parts", default="transfer,pools")
     parser.add_argument("--seeds", type=int, default=60, help="of the pools")
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
+    parser.add_argument("--record", type=Path, help="with --table: the shipped audits.csv, which verdicts cite")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if given.table:
-        tables = [transfer_table(given.folder)] if "transfer" in given.parts else []
-        tables += [curves(given.folder, cell) for cell in CELLS] if "pools" in given.parts else []
-        for one in tables:
-            print(markdown([*one.columns], one.round(3).to_numpy().tolist()), end="\n\n")
+        table = transfer_table(given.folder)
+        print(markdown([*table.columns], table.to_numpy().tolist()), end="\n\n")
+        audits = pd.concat([curves(given.folder, cell, claim) for claim, cell in product(CLAIMS, CELLS)])
+        if given.record is not None:
+            audits.round(4).to_csv(given.record, index=False)
+        print(markdown([*audits.columns], audits.round(3).to_numpy().tolist()))
         return
     with composing():
         for draw, seed, name in product(range(5), range(2), GUIDES) if "transfer" in given.parts else ():

@@ -8,6 +8,7 @@ command. `--table` reads what is there.
 import argparse
 import json
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -68,25 +69,11 @@ GIVEN = {"learned": (), "supervised": ("training=finetune_supervise",), "deceive
 """The attention of a pretrained model, on planted words."""
 SINGLE_WORD = {"third_last", "unequal", "long", "very_long", "lexicon", "lexicon_noisy", "compared", "two_questions"}
 """Blind rules that a model without context can learn."""
-HARDER = {
-    "xor",
-    "phrase",
-    "majority15",
-    "order_of_two",
-    "last_of_three",
-    "compared",
-    "negated",
-    "two_questions",
-    "conjunction",
-}
+HARDER = {"xor", "phrase", "majority15", "order_of_two", "last_of_three", "compared", "negated", "two_questions",
+          "conjunction"}  # fmt: skip
 """Rules that take 2,000 texts; the others 1,000, and `very_long` 600."""
-SAID = {
-    MEETS: "yes",
-    FAILS: "no",
-    NO_DIFFERENCE: "no",
-    CANNOT_DECIDE: "open",
-    TOO_RARE: "open",
-    NOT_INFORMATIVE: "not asked",
+SAID = {MEETS: "yes", FAILS: "no", NO_DIFFERENCE: "no", CANNOT_DECIDE: "open", TOO_RARE: "open"} | {
+    NOT_INFORMATIVE: "not asked"
 }
 """A verdict, as the tables of this study say it."""
 SOLVED, FOLLOWS = 0.9, 0.9
@@ -163,10 +150,7 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
     replaced by another text's at that place (NaN where the most attended one decides); of each class, whether the label is
     still said without the words that decide (always or never: a class is known by the other's absence); and the share of the
     attention that is on no word."""
-    without = [f"without {label}" for label in range(model.classes)]
-    found: dict[str, list[float]] = {
-        name: [] for name in ("right", "follows", "mass", "chance", "flips", "off_text", *without)
-    }
+    found: dict[str, list[float]] = defaultdict(list)
     part = data.splits[split]
     with torch.no_grad():
         for start in range(0, len(part), 50):
@@ -186,16 +170,15 @@ def answers(model: TrainedModel, data: TextDataModule, split: str = "test") -> d
             row = torch.arange(len(batch)).roll(1)
             free = outputs.attention.gather(1, top) >= outputs.attention.amax(-1, keepdim=True) - 1e-9
             free &= (batch.content & ~reason)[row].gather(1, top) & (batch.content & ~reason).gather(1, top)
-            swapped = batch.ids.scatter(
-                1, top, torch.where(free, batch.ids[row].gather(1, top), batch.ids.gather(1, top))
-            )
+            new = torch.where(free, batch.ids[row].gather(1, top), batch.ids.gather(1, top))
+            swapped = batch.ids.scatter(1, top, new)
             flipped = model(with_words(model, data, batch, swapped)).logits.argmax(-1) != decision
             found["flips"] += torch.where(free.squeeze(-1), flipped.double(), torch.nan).tolist()
+            without = model(known_answer.kept(batch, ~reason)).logits.argmax(-1) == batch.labels
             for label in range(model.classes):
-                without = model(known_answer.kept(batch, ~reason)).logits.argmax(-1) == batch.labels
                 found[f"without {label}"] += torch.where(batch.labels == label, without.double(), torch.nan).tolist()
             found["off_text"] += [0.0] * len(batch) if outputs.off_text is None else outputs.off_text.tolist()
-    return {name: np.array(values) for name, values in found.items()}
+    return {name: np.array(found[name]) for name in ("follows", *found)}
 
 
 def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: bool = False) -> dict[str, Any]:
@@ -203,13 +186,8 @@ def asked(model: TrainedModel, data: TextDataModule, seed: int, *, permuted: boo
     model's own weights in one random order (the null), and `swaps` alone."""
     probe, part = Swaps(), data.splits["test"]
     probe.prepare(data.splits)
-    runner = ProbeRunner(
-        [
-            probe,
-            *([] if permuted or model.reader else (skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer())),
-        ],
-        seed,
-    )
+    others = [] if permuted or model.reader else [skill.Skill(), agreement.Agreement(), known_answer.KnownAnswer()]
+    runner = ProbeRunner([probe, *others], seed)
     draw = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for start in range(0, len(part), 50):
@@ -247,7 +225,7 @@ def of_model(rule: str, encoder: str, attention: str, draw: int, texts: int, *, 
     data, model = trained(settings_of(rule, encoder, attention, draw, texts), draw)
     known = answers(model, data)
     mass, chance = np.nanmean(known["mass"]), np.nanmean(known["chance"])
-    facts: dict[str, Any] = {"rule": rule, "encoder": encoder, "attention": attention, "draw": draw}
+    facts: dict[str, Any] = {"rule": rule, "encoder": Path(encoder).name, "attention": attention, "draw": draw}
     facts |= {"accuracy": float(known["right"].mean()), "rightness": float((mass - chance) / (1 - chance))}
     facts |= {
         name: float(np.nanmean(known[name])) if np.isfinite(known[name]).any() else None
@@ -355,7 +333,7 @@ def main() -> None:
     parser.add_argument(
         "--rules", default=",".join(BLIND), help=f"of {', '.join(RULES)}, reviews_word, reviews_negation, …"
     )
-    parser.add_argument("--encoders", default="lstm,cnn,average,transformer")
+    parser.add_argument("--encoders", default="lstm,cnn,average,transformer", help="or the folder of a checkpoint")
     parser.add_argument("--attentions", default="rationale,first_70,learned,common_70,last_70")
     parser.add_argument("--draws", default="100,101,102,103,104", help="of texts, weights and everything random")
     parser.add_argument("--texts", type=int, default=100)
@@ -388,7 +366,7 @@ def main() -> None:
     names = (given.draws, given.rules, given.encoders, given.attentions)
     with composing():
         for draw, rule, encoder, attention in product(*(one.split(",") for one in names)):
-            path = given.folder / f"{rule}-{encoder}-{attention}-{draw}.json"
+            path = given.folder / f"{rule}-{Path(encoder).name}-{attention}-{draw}.json"
             single = rule in SINGLE_WORD or rule in ("reviews_word", "reviews_counting") or rule in list(RULES)[:16]
             impossible = encoder == "average" and (
                 not single or attention in ("first", "last", "random", "position", "half")

@@ -37,6 +37,9 @@ from attnprobe.findings.groups import Run
 
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
+AUDITS = Path(__file__).parent / "audits.csv"
+POWER_OF_SEEDS = 0.8
+"""Share of the audits that have to say yes for an effect to count as one that so many seeds show."""
 COLUMNS = ["criterion", "level", "encoder", "rightness", "models", "meets", "claim"]
 NONE = "No track record exists for this kind of model."
 POWER, FALSE_ALARMS = 0.9, 0.05
@@ -101,6 +104,32 @@ def track_record(
         yes_tells=any(own.yes_tells for own in of_kind.values()),
         no_tells=any(own.no_tells for own in of_kind.values()),
         shown_on=every,
+    )
+
+
+@cache
+def audits(path: Path = AUDITS) -> pd.DataFrame:
+    """How often audits of some seeds said yes of a claim about trained models, by the true effect (`research.models`)."""
+    return pd.read_csv(path)
+
+
+def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
+    """The gain below which audits of so many seeds mostly cannot show a claim about trained models; empty where that was not
+    measured. Shown: a yes in `POWER_OF_SEEDS` of the audits, of this effect and all larger ones, in every cell."""
+    known = audits() if table is None else table
+    known = known[known["claim"] == claim]
+    if known.empty:
+        return ""
+    parts = []
+    for seeds, own in known.groupby("seeds"):
+        shown = own["effect"][~(own["effect"] <= own["effect"][own["yes"] < POWER_OF_SEEDS].max())]
+        parts.append(
+            f"{seeds} seeds show " + ("no gain that was tried" if shown.empty else f"no gain below {shown.min():.2f}")
+        )
+    false = known["yes"][known["effect"] == 0].max()
+    return (
+        f"Track record, audits drawn from {known['models'].max()} small models: {', '.join(parts)}; without a gain at "
+        f"most {100 * false:.0f} % said yes."
     )
 
 
@@ -278,7 +307,7 @@ def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
     elif verdict == TOO_RARE:
         reason = "too few texts carry the number"
     record = track_record(claim.criterion, claim.level, encoder, claim.name)
-    cited = record.words if verdict in DECIDED else ""
+    cited = record_of_seeds(claim.name) or (record.words if verdict in DECIDED else "")
     if verdict in DECIDED and not (record.yes_tells if verdict == MEETS else record.no_tells):
         others = "yes to wrong attention as well" if verdict == MEETS else "no to right attention as well"
         verdict, reason = NOT_INFORMATIVE, f"for {record.shown_on} the test says {others}"

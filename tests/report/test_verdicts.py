@@ -32,10 +32,12 @@ from attnprobe.findings.verdicts import (
     READ,
     UNSHOWN,
     answer_of,
+    audits,
     encoder_of,
     guessing,
     judge,
     mechanism_of,
+    record_of_seeds,
     track_record,
 )
 from attnprobe.models.controls import GivenAttention, LexiconAttention
@@ -281,6 +283,31 @@ def test_what_no_measured_kind_of_model_could_tell_is_not_told_of_another(monkey
         assert ("for every kind of model that was measured (kind0, kind1" in verdict.reason) == (
             state == NOT_INFORMATIVE
         )
+
+
+def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch):
+    rows = [("a", seeds, effect, yes) for seeds, told in {3: (0.02, 0.4, 0.7), 9: (0.01, 0.9, 1.0)}.items()
+            for effect, yes in zip((0.0, 0.1, 0.3), told, strict=True)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["claim", "seeds", "effect", "yes"]).assign(models=120)
+    said = record_of_seeds("a", table=table)
+    assert "from 120 small models" in said
+    assert "3 seeds show no gain that was tried, 9 seeds show no gain below 0.10" in said
+    assert "at most 2 % said yes" in said
+    assert record_of_seeds("b", table=table) == ""  # the null: nothing was measured of it
+    monkeypatch.setattr("attnprobe.findings.verdicts.audits", lambda: table)
+    needed = replace(
+        finding(ABOVE), claim=replace(finding(ABOVE).claim, name="a", criterion="necessity", level="model")
+    )
+    assert lines([needed])[0].track_record == said
+    # the shipped table: more seeds show smaller gains, and hardly any yes where there is none
+    monkeypatch.undo()
+    for claim in ("attention_is_needed", "attention_guides"):
+        own = audits()[audits()["claim"] == claim]
+        assert own[own["effect"] == 0]["yes"].max() <= 0.05
+        largest = own[own["effect"] == own.groupby("cell")["effect"].transform("max")]
+        rates = largest.groupby("seeds")["yes"].mean()
+        assert rates.loc[3] <= rates.loc[9]
+        assert record_of_seeds(claim).startswith("Track record, audits drawn from")
 
 
 def test_the_shipped_record_lets_exclusivity_fail_no_kind_of_model():
