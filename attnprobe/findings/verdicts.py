@@ -114,8 +114,8 @@ def audits(path: Path = AUDITS) -> pd.DataFrame:
 
 
 def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
-    """The gain below which audits of so many seeds mostly cannot show a claim about trained models; empty where that was not
-    measured. Shown: a yes in `POWER_OF_SEEDS` of the audits, of this effect and all larger ones, in every cell."""
+    """From which gain on audits of so many seeds mostly show a claim about trained models; empty where that was not measured.
+    Shown: a yes in `POWER_OF_SEEDS` of the audits, of this effect and all larger ones, in every cell."""
     known = audits() if table is None else table
     known = known[known["claim"] == claim]
     if known.empty:
@@ -123,13 +123,13 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     parts = []
     for seeds, own in known.groupby("seeds"):
         shown = own["effect"][~(own["effect"] <= own["effect"][own["yes"] < POWER_OF_SEEDS].max())]
-        parts.append(
-            f"{seeds} seeds show " + ("no gain that was tried" if shown.empty else f"no gain below {shown.min():.2f}")
-        )
+        largest = own.loc[own["effect"].idxmax()]
+        rare = f"even a gain of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
+        parts.append(f"with {seeds} seeds {rare if shown.empty else f'a gain below {shown.min():.2f} cannot be shown'}")
     false = known["yes"][known["effect"] == 0].max()
     return (
-        f"Track record, audits drawn from {known['models'].max()} small models: {', '.join(parts)}; without a gain at "
-        f"most {100 * false:.0f} % said yes."
+        f"Track record, audits drawn from {known['models'].max()} small models: {', '.join(parts)}; "
+        f"without one at most {100 * false:.0f} % said yes."
     )
 
 
@@ -204,6 +204,7 @@ MECHANISMS = {
     "CommonWordAttention": "put on the commonest word",
     "LexiconAttention": "counted from the labels",
     "RationaleAttention": "put on the marked words",
+    "ColumnAttention": "taken from a column of the data",
     "UniformAttention": "the same on every word",
     "ImposedAttention": "imposed by a teacher",
 }
