@@ -117,7 +117,8 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     pool = {kind: [parts_of(json.loads(path.read_text()), score) for path in folder.glob(f"pool-{cell}-{kind}-*.json")]
             for kind in ("learned", "equal")}  # fmt: skip
     count, draw, rows = min(map(len, pool.values())), np.random.default_rng(0), []
-    gain = np.subtract(*(np.mean([score(one.sum(0)) for one in pool[kind]]) for kind in ("learned", "equal")))
+    reached = {kind: float(np.mean([score(one.sum(0)) for one in pool[kind]])) for kind in pool}
+    gain = reached["learned"] - reached["equal"]
     for share, seeds in product(SHARES, (3, 5, 9)):
         said = []
         for _ in range(AUDITS):

@@ -123,7 +123,7 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     parts = []
     for seeds, own in known.groupby("seeds"):
         shown = own["effect"][~(own["effect"] <= own["effect"][own["yes"] < POWER_OF_SEEDS].max())]
-        largest = own.loc[own["effect"].idxmax()]
+        largest = own.sort_values("effect").iloc[-1]
         rare = f"even a gain of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
         parts.append(f"with {seeds} seeds {rare if shown.empty else f'a gain below {shown.min():.2f} cannot be shown'}")
     false = known["yes"][known["effect"] == 0].max()
