@@ -15,6 +15,7 @@ from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.models.attention import Attention
 from attnprobe.models.objectives import Objective
+from attnprobe.models.pretrained.checkpoint import CHECKPOINT_FILES
 from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.saved_settings import read_settings, references
@@ -25,8 +26,6 @@ from attnprobe.runs.validation import TOP, check, check_saved
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
-CHECKPOINT_FILES = (".safetensors", ".json", ".txt", ".model")
-"""What a network and its tokenizer are read from."""
 
 REFERENCE = re.compile(
     r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"

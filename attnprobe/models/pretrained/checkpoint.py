@@ -220,6 +220,8 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
 
 READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
         "generation_config.json", "vocab.json")  # fmt: skip
+CHECKPOINT_FILES = (".safetensors", ".json", ".txt", ".model")
+"""Endings of the files that a network and its tokenizer are read from."""
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 MOST_LAYERS = 1000
