@@ -57,6 +57,7 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["data=files", f"data.path={__file__}"], "cannot read a file that ends in '.py'"),
         (["logger.name=telegraph"], "logger.name=telegraph"),
         (["data.max_tokens=0"], "data.max_tokens=0: expected a whole number of at least 1"),
+        (["hydra.output_subdir=.hydra"], "hydra.output_subdir=.hydra: Hydra would write over files"),
     ],
 )
 def test_a_mistake_ends_with_one_message(tmp_path, arguments, message):

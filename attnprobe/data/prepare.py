@@ -53,7 +53,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         UserError: the rows cannot be used as configured; the message says what to change.
     """
     task = Task.MULTI_LABEL if settings.columns.multi_label else Task.SINGLE_LABEL
-    examples, lexicon, counts = read(settings, loaded)
+    examples, lexicon, counts = read_splits(settings, loaded)
     divide(examples, counts, settings)
     trains, there = settings.splitting.trains, [split for split in SPLITS if split in examples]
     if settings.labels.plant is not None:
@@ -134,7 +134,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     return Prepared(splits, pipeline, counts, checks, weight)
 
 
-def read(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:
+def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:
     """The examples of the splits that the source has, every word in them, and what was counted."""
     if settings.splitting.pool:
         # of the columns only those that are read, as others may differ in type
