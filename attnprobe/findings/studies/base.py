@@ -23,9 +23,10 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Finding
 from attnprobe.plots.style import paper_style
-from attnprobe.results.directory import RunDirectory, directories_with, named_places
+from attnprobe.results.directory import UNTESTED, RunDirectory, directories_with, named_places
 from attnprobe.results.files import damaged
 from attnprobe.results.saved_settings import read_members
+from attnprobe.results.table import check_examples
 
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""
@@ -234,6 +235,8 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
         if run.manifest().get("run_id") != member["run_id"]:
             raise damaged(run.path, f"{path} expects the run {member['run_id']} there")
         run.verify(run.shown_files())
+        for split in {*run.splits()}.difference(UNTESTED):
+            check_examples(run, split)
     study = content["study"]
     installed = {entry.name: entry for entry in entry_points(group="attnprobe.studies")}
     if study not in READERS and study not in installed:

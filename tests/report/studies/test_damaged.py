@@ -80,7 +80,7 @@ RUNS = {
     ("uniform-0-None", "examples/test"): {
         "not those of the study's other runs": lambda rows: rows[:5],
         "not each there once": lambda rows: pd.concat([rows, rows]),
-        "no column label": lambda rows: rows.drop(columns="label"),
+        "its column label is missing": lambda rows: rows.drop(columns="label"),
     },
     ("base-1-None", "examples/test"): {
         "do not have as many weights": lambda rows: rows.assign(attention=[[0.5, 0.5]] * len(rows)),
