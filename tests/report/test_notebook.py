@@ -153,7 +153,7 @@ def test_an_explanation_is_a_dataframe_with_heat_maps():
         "erased: bad",
     ]
     heads = [text for _, text in read.of("p")][1:]
-    assert heads[0] == "→ <b>good</b> (p = 0.750)"
+    assert heads[0] == "Text 1 → <b>good</b> (p = 0.750)"
     assert heads[1].endswith("no erasure from the attention changes that")
     chosen = frame[frame["flips_to"] == "bad"]
     assert len(Reader(chosen._repr_html_()).of("section")) == 2
