@@ -204,7 +204,7 @@ MECHANISMS = {
     "CommonWordAttention": "put on the commonest word",
     "LexiconAttention": "counted from the labels",
     "RationaleAttention": "put on the marked words",
-    "ColumnAttention": "taken from a column of the data",
+    "ColumnAttention": "taken from the data",
     "UniformAttention": "the same on every word",
     "ImposedAttention": "imposed by a teacher",
 }

@@ -156,7 +156,7 @@ def test_classes_have_their_names_and_questions_are_shown(make_run, tmp_path):
     shown = [text.get_text() for text in figure.findobj(mpl.text.Text)]
     assert any("predicted good (p =" in text or "predicted bad (p =" in text for text in shown)
     assert not any("predicted 0" in text or "predicted 1" in text for text in shown)
-    asked = [text.removeprefix("asked: ") for text in shown if text.startswith("asked: ")]
+    asked = [text.removeprefix("read with: ") for text in shown if text.startswith("read with: ")]
     chosen = heatmap.telling(per_example(results, "adversarial", CHOICE))
     texts = examples.set_index("example_id")["question"]
     assert asked == [heatmap.drawable(" ".join(texts[number])) for number in chosen]
