@@ -16,13 +16,25 @@ class LastAttention(FocusedAttention):
 
 
 class HalfAttention(FocusedAttention):
-    """On the words that decide in every other text, and on the first word of the others."""
+    """On the words that decide in some texts, and on the first word of the others.
+
+    Attributes:
+        right: `even`: in every other text; `one`, `more`: where one word decides, or several, each of which is enough.
+    """
+
+    def __init__(
+        self, hidden_size: int, query_size: int | None = None, mass: float = 0.95, right: str = "even"
+    ) -> None:
+        super().__init__(hidden_size, mass=mass)
+        self.right = right
 
     def focus(self, batch: Batch) -> Content:
         assert batch.rationale is not None
-        first = batch.content & (batch.content.cumsum(-1) == 1)
-        even = (batch.example_id % 2 == 0).unsqueeze(-1)
-        return (batch.rationale & even) | (first & ~even)
+        first, deciding = batch.content & (batch.content.cumsum(-1) == 1), batch.rationale.sum(-1)
+        right = {"even": batch.example_id % 2 == 0, "one": deciding == 1, "more": deciding > 1}[self.right].unsqueeze(
+            -1
+        )
+        return (batch.rationale & right) | (first & ~right)
 
 
 class PairAttention(GivenAttention):

@@ -48,6 +48,7 @@ RECORDED = {
 }
 """Criterion and claim about words → the column of what was said."""
 LAST = ("model/attention=first", "model.attention._target_=research.attentions.LastAttention")
+HALF = ("model/attention=first", "model.attention._target_=research.attentions.HalfAttention")
 ATTENTIONS: dict[str, tuple[str, ...]] = {
     "learned": (),
     "rationale": ("model/attention=rationale",),
@@ -57,7 +58,9 @@ ATTENTIONS: dict[str, tuple[str, ...]] = {
     "first_70": ("model/attention=first", "model.attention.mass=0.7"),
     "last_70": (*LAST, "model.attention.mass=0.7"),
     "common_70": ("model/attention=common_word", "model.attention.mass=0.7"),
-    "half": ("model/attention=first", "model.attention._target_=research.attentions.HalfAttention"),
+    "half": HALF,
+    "rare_right": (*HALF, "+model.attention.right=one"),
+    "rare_wrong": (*HALF, "+model.attention.right=more"),
     "word": ("model/attention=word",),
     "random": ("model/attention=random",),
     "position": ("model/attention=position",),
@@ -369,7 +372,7 @@ def main() -> None:
             path = given.folder / f"{rule}-{Path(encoder).name}-{attention}-{draw}.json"
             single = rule in SINGLE_WORD or rule in ("reviews_word", "reviews_counting") or rule in list(RULES)[:16]
             impossible = encoder == "average" and (
-                not single or attention in ("first", "last", "random", "position", "half")
+                not single or attention in ("first", "last", "random", "position", "half", "rare_right", "rare_wrong")
             )
             if path.exists() or impossible or (rule == "very_long" and encoder == "transformer"):
                 continue
