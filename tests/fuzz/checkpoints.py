@@ -106,7 +106,7 @@ def damage(place: Path, mark: Path, source: random.Random) -> str:
             (place / ending).write_text(
                 json.dumps({"metadata": {}, "weight_map": source.choice((names, [], None, {"a": 3}))})
             )
-        if source.random() < 0.7:
+        if source.random() < 0.7 and not weights.is_dir():  # a folder: an earlier damage
             weights.unlink(missing_ok=True)
         return f"{kind}: {ending}, {names}"
     path.unlink()
