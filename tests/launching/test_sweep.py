@@ -16,7 +16,7 @@ from attnprobe.results.table import read_examples, read_results
 from attnprobe.results.writer import LOCK
 from attnprobe.runs.run import run
 from tests.launching.waiting import wait_for
-from tests.runs import SMALL, small_run
+from tests.runs import SMALL, command_line, small_run
 
 
 def start(folder, *arguments):
@@ -100,8 +100,9 @@ def test_a_killed_sweep_goes_on_and_a_failing_job_does_not_stop_it(tmp_path):
 def test_the_members_of_a_study_are_jobs_where_a_launcher_is_named(tmp_path):
     tiny = [*SMALL, "model=average", "study.tests=[uniform]", "study.seeds=[]", "probe.adversarial.restarts=0"]
     study = ["+experiment=wiegreffe", *tiny, "probe.adversarial.curve=[]"]
-    status, output = finish(tmp_path, *study, "launcher.workers=2")
-    assert status == 0, output
+    done = command_line(tmp_path, *study, "launcher.workers=2")
+    assert done.returncode == 0, done.stderr
+    output = done.stdout + done.stderr
     assert "wiegreffe, stage 1: 1 job: 0 done, 1 to run on 2 CPU workers; logs in runs/logs/wiegreffe-" in output
     assert "wiegreffe, stage 2: 1 job: 0 done, 1 to run on 2 CPU workers" in output
     assert re.search(r"uniform, seed 0 +\d+ s +0\.\d{3}", output)
