@@ -71,12 +71,6 @@ def test_a_yaml_that_is_never_composed_is_seen(tmp_path):
     assert unread(tmp_path, [[], ["data=two"]]) == set()
 
 
-@pytest.mark.parametrize("stem", stems("probe"))
-def test_every_probe_is_built_from_its_defaults(stem):
-    probe = instantiate(composed(f"probe=[{stem}]", "teacher_id=some_run").probe[stem])
-    assert probe.name == stem
-
-
 @pytest.mark.parametrize("stem", stems("data"))
 def test_every_data_set_is_built(stem):
     extra = ["data.path=x.csv"] if stem == "files" else []

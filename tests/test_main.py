@@ -46,17 +46,11 @@ def test_the_command_line_from_any_folder(tmp_path):
         (["experiment=-1"], "experiment=-1: expected the name of a choice"),
         (["seed=${nope}"], "seed refers to ${nope}, which is not a setting"),
         (["model.encoder._target_=???"], "model.encoder._target_=???: a value must be given"),
-        (["model.encoder.hidden_size=abc"], "model.encoder.hidden_size=abc: expected a whole number of at least 1"),
         (["data.text=a(b"], "data.text=a(b: the value cannot be read; put the name in quotes: data.text='\"a(b\"'"),
         (["data.text=\x1b[31m"], "put the name in quotes"),
         (["data=files", f"data.path={TABLE}", "data.text=评论"], "data.text=评论: there is no such column"),
-        (["data=files", f"data.path={TABLE}", "data.text=tex"], "did you mean text?"),
         (["foo"], "foo: expected setting=value, such as seed=1"),
-        (["data=files"], "data.path"),
         (["data=files", "data.path=nowhere.csv"], "nowhere.csv does not exist"),
-        (["data=files", f"data.path={__file__}"], "cannot read a file that ends in '.py'"),
-        (["logger.name=telegraph"], "logger.name=telegraph"),
-        (["data.max_tokens=0"], "data.max_tokens=0: expected a whole number of at least 1"),
         (["hydra.output_subdir=.hydra"], "hydra.output_subdir=.hydra: Hydra would write over files"),
     ],
 )
@@ -75,7 +69,7 @@ import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name in {names}:
+        if name in ("torch", "numpy", "pandas"):
             sys.stderr.write(name + " was imported")
             raise SystemExit(7)
 
@@ -85,21 +79,12 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("argument", "message", "heavy"),
-    [
-        (
-            "probe.permutation.sampels=9",
-            "there is no such setting; did you mean samples?",
-            ("torch", "numpy", "pandas"),
-        ),
-    ],
-)
-def test_a_mistake_is_answered_before_what_it_does_not_need_is_imported(tmp_path, argument, message, heavy):
-    command = [sys.executable, "-c", WITHOUT.format(names=heavy), argument]
+def test_a_mistake_is_answered_before_what_it_does_not_need_is_imported(tmp_path):
+    argument = "probe.permutation.sampels=9"
+    command = [sys.executable, "-c", WITHOUT, argument]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr[:-1].split("\n")) == (2, [done.stderr[:-1]])
-    assert f"{argument}: {message}" in done.stderr
+    assert f"{argument}: there is no such setting; did you mean samples?" in done.stderr
 
 
 def test_help_and_version(tmp_path):

@@ -118,10 +118,6 @@ def test_unusable_pipeline_files(pipeline, tmp_path):
     [
         ({"classes": 3}, r"classes: Input should be a valid list"),
         ({"classes": ["x", [2]]}, r"classes\.1: Input should be a valid string"),
-        ({"classes": "ab"}, r"classes: Input should be a valid list"),
-        ({"max_tokens": "9"}, r"max_tokens: Input should be a valid integer"),
-        ({"question": [1]}, r"question: Input should be a valid boolean"),
-        ({"candidates_pattern": 3}, r"candidates_pattern: Input should be a valid string"),
         ({"rules": []}, r"rules: Input should be a valid dictionary"),
     ],
 )
@@ -131,12 +127,4 @@ def test_every_entry_of_a_saved_pipeline_has_its_type(tmp_path, pipeline, change
     path = tmp_path / "pipeline.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match=rf"pipeline\.json is damaged: {message}"):
-        TextPipeline.load(tmp_path)
-
-
-@pytest.mark.parametrize("file", ["pipeline.json", "vocabulary.json"])
-def test_a_file_nested_without_end_is_one_line(tmp_path, pipeline, file):
-    pipeline.save(tmp_path)
-    (tmp_path / file).write_text("[" * 200_000)
-    with pytest.raises(UserError, match=rf"{file} is damaged: it is no JSON"):
         TextPipeline.load(tmp_path)

@@ -69,16 +69,12 @@ def test_a_probe(mine, probed):
         run(composed([*SMALL, "probe=[sufficiency]", "probe.sufficiency.keep=0", f"output={mine / 'refused'}"]))
 
 
-def test_its_reading(mine, probed, capsys):
+def test_its_reading(probed, capsys):
     results = read_results(probed)
     numbers = headline(results)
     assert numbers["sufficiency/same_top"] == pytest.approx(results.query("metric == 'same_top'")["value"].mean())
     print_summary(results)
     assert "decision stays with the top items alone" in capsys.readouterr().out
-    write_tables(probed, mine / "tables")
-    assert "keep the decision more often" in (mine / "tables" / "findings.csv").read_text()
-    page = write_report([probed], mine / "report.html").read_text()
-    assert "do the most attended words decide alone?" in page
 
 
 def test_without_a_reading_the_numbers_are_there_and_nothing_breaks(mine, probed, monkeypatch, capsys):

@@ -60,9 +60,10 @@ def always(probe, *conditions):
 def directory(tmp_path_factory):
     """A run of every probe on the testbed, which has rationales, with all that can be switched on."""
     output = tmp_path_factory.mktemp("runs")
-    teacher = run(small_run(output, "seed=1", probes="[]"))
+    texts = "data.source.test_size=16"
+    teacher = run(small_run(output, texts, "seed=1", probes="[]"))
     few = "[attention,gradient,gradient_input]"  # every importance has the same metrics there
-    settings = (*SMALL_ADVERSARY, "probe.erasure.wins=true", f"teacher={teacher}", "figures=true", "training.epochs=8",
+    settings = (texts, *SMALL_ADVERSARY, "probe.erasure.wins=true", f"teacher={teacher}", "figures=true", "training.epochs=8",
                 "training.recipe.optimizer.lr=0.02",  # enough training that some decisions flip
                 f"probe.agreement_matrix.importances={few}", f"probe.sanity.importances={few}",
                 "probe.soft_erasure.samples=2")  # fmt: skip

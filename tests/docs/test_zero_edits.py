@@ -16,7 +16,6 @@ from attnprobe.findings.studies import base as studies
 from attnprobe.findings.studies.base import read_study
 from attnprobe.report.figures import all_figures
 from attnprobe.report.page.build import write_report
-from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, read_results, told
@@ -122,7 +121,7 @@ def test_wandb_is_sent_each(mine, made):
     assert b"time looked at" in everything_sent(made, mine / "wandb-data")
 
 
-def test_the_study_is_read_and_has_a_page_of_its_own(study, monkeypatch, capsys):
+def test_the_study_is_read(study, monkeypatch):
     members = json.loads((study / "study.json").read_text())["members"]
     assert [(one["role"], one["parameter"]) for one in members] == [("base", None), ("width", 8)]
     found = read_study(study)
@@ -131,9 +130,6 @@ def test_the_study_is_read_and_has_a_page_of_its_own(study, monkeypatch, capsys)
     (finding,) = found.findings
     assert finding.evidence.value == pytest.approx(0.1 - table["JSD"][0])
     assert np.isfinite(finding.evidence.value)
-    publish_study(study, verbose=True)
-    assert found.title in (study / "report.html").read_text()
-    assert "stability: The attention is" in capsys.readouterr().out
     monkeypatch.setattr(studies, "entry_points", lambda group: [])
     with pytest.raises(UserError, match=r"of the study 'widths': expected one of audit, [a-z, ]*wiegreffe"):
         read_study(study)

@@ -42,7 +42,7 @@ def first(tmp_path_factory):
     return read_run(path.parent), printed.getvalue()
 
 
-def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, capsys):
+def test_everything_says_the_same_first_sentence_and_verdicts(first, tmp_path, capsys, no_pictures):
     run, printed = first
     found = table.findings_of(run)
     sentence = f"{found['chip'].iloc[0]}. {found['sentence'].iloc[0]}"
@@ -125,7 +125,7 @@ def test_a_stored_table_is_used_until_version_runs_or_claims_change(make_run, tm
     assert times(runs[1:], tmp_path / "elsewhere") == 0
 
 
-def test_report_again_decides_anew(make_run, tmp_path, monkeypatch):
+def test_report_again_decides_anew(make_run, tmp_path, monkeypatch, no_pictures):
     run = make_run()
     page, real = tmp_path / "page.html", table.findings
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""A hundred generated command lines and data files; slow: more, and of everything else; `make fuzz` makes 10,000 of each."""
+"""Some generated command lines and data files; slow: more, and of everything else; `make fuzz` makes 10,000 of each."""
 
 import pickle
 import subprocess
@@ -8,19 +8,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hydra import compose
-from omegaconf import OmegaConf
 
-from attnprobe.runs.composition import composing
 from tests.fuzz import cases, checkpoints, files, overrides
-from tests.fuzz.remembered import composing_once
 
 
 def test_every_command_line_is_a_run_or_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ATTNPROBE_DATA_DIR", raising=False)
     with overrides.ready() as failure:
-        assert cases.outcomes(partial(failure, seed=1), range(100)) == []
+        assert cases.outcomes(partial(failure, seed=1), range(60)) == []
 
 
 def test_every_file_is_a_data_set_or_one_line(tmp_path, monkeypatch):
@@ -42,20 +38,6 @@ def test_no_generated_case_ends_in_a_traceback(kind, cases):
 def test_what_a_checkpoint_would_execute_is_noticed(tmp_path):
     pickle.loads(pickle.dumps(checkpoints.Executed(tmp_path / "mark")))
     assert (tmp_path / "mark").exists()
-
-
-def test_a_composition_that_was_remembered_is_the_one_that_hydra_makes():
-    lines = (
-        ["seed=3"],
-        ["data=sst", "seed=4"],
-        ["data=sst", "model.encoder.hidden_size=3"],
-        ["+experiment=jain", "seed=5"],
-    )
-    with composing():
-        plain = [OmegaConf.to_container(compose("config", overrides=one)) for one in lines]
-        with composing_once():
-            for _ in range(2):
-                assert [OmegaConf.to_container(compose("config", overrides=one)) for one in lines] == plain
 
 
 def test_a_case_that_hangs_is_a_failure_and_the_next_one_runs(monkeypatch):

@@ -92,17 +92,6 @@ def test_a_mistake_in_one_job_is_found_before_any_begins(mistake, message):
     assert str(caught.value).endswith(f"(in the job {mistake}; no job was started)")
 
 
-@pytest.mark.parametrize("stem", sorted(path.stem for path in (CONFIGURATION / "launcher").glob("*.yaml")))
-def test_every_launcher_can_be_chosen(stem):
-    if stem == "ray":
-        pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason="pip install 'attnprobe[ray]'")
-    with initialize_config_dir(config_dir=str(CONFIGURATION), version_base="1.3"):
-        config = compose("config", [f"launcher={stem}"], return_hydra_config=True)
-    assert config.launcher.name == stem
-    target = {"ray": "RayLauncher"}.get(stem, "PoolLauncher")
-    assert config.hydra.launcher._target_.endswith(target)
-
-
 def test_a_job_may_need_a_card_unless_it_asks_for_the_processor():
     assert plan([])[1]
     assert not plan(["trainer.accelerator=cpu"])[1]
@@ -239,12 +228,8 @@ def test_a_named_run_keeps_its_settings(finished, overrides, message):
         again(finished, *overrides)
 
 
-def test_a_named_run_must_be_there_and_trustworthy(finished, tmp_path):
+def test_a_named_run_must_be_there(tmp_path):
     with pytest.raises(UserError, match=r"no run of attnprobe there \(no config\.yaml\)"):
-        again(tmp_path)
-    saved = (finished / "config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(saved.replace("attnprobe.data.module.TextDataModule", "os.system"))
-    with pytest.raises(UserError, match=r"os\.system is outside the trusted packages"):
         again(tmp_path)
 
 

@@ -35,33 +35,6 @@ def finished_run(directory, **tables):
     seal(directory, run_id="r", tables={name: {} for name in tables})
 
 
-def test_rows_come_out_sorted_whatever_the_order_they_were_added_in(tmp_path):
-    ids, values, steps = np.array([5, 2]), np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([1.0, 0.0])
-    one = table(("b", ids, values, steps), ("a", ids, np.array([7.0, 8.0])))
-    other = table(
-        ("a", ids[::-1], np.array([8.0, 7.0])), ("b", ids[:1], values[:1], steps), ("b", ids[1:], values[1:], steps)
-    )
-    assert one.column_names == list(COLUMNS)
-    assert one.select(["metric", "example_id", "step", "value"]).to_pylist() == [
-        {"metric": "a", "example_id": 2, "step": None, "value": 8.0},
-        {"metric": "a", "example_id": 5, "step": None, "value": 7.0},
-        {"metric": "b", "example_id": 2, "step": 0.0, "value": 0.4},
-        {"metric": "b", "example_id": 2, "step": 1.0, "value": 0.3},
-        {"metric": "b", "example_id": 5, "step": 0.0, "value": 0.2},
-        {"metric": "b", "example_id": 5, "step": 1.0, "value": 0.1},
-    ]
-    for name, content in (("one", one), ("other", other)):
-        write_table(content, tmp_path / name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
-
-
-def test_a_step_that_is_nan_leaves_its_number_out_and_a_value_that_is_nan_stays():
-    rows = table(("a", np.array([1]), np.array([[0.5, 0.6, np.nan]]), np.array([[0, np.nan, 1]])))
-    assert rows["step"].to_pylist() == [0, 1]
-    assert rows["value"][0].as_py() == 0.5
-    assert np.isnan(rows["value"][1].as_py())
-
-
 def test_values_must_fit_their_examples():
     with pytest.raises(ValueError, match="a: 2 example ids for values of shape"):
         Rows().add("a", np.array([1, 2]), np.array([1.0]))
@@ -105,15 +78,6 @@ def test_fingerprint_ignores_the_order_of_keys_only():
     assert fingerprint({1: "x", "pos": "y"}) == fingerprint({"pos": "y", "1": "x"})
 
 
-@pytest.mark.parametrize("size", [40, 3000])
-def test_interval_covers_as_students_does(size):
-    sample = np.random.default_rng(0).normal(2.0, 1.0, size)
-    mean, low, high = interval(sample)
-    expected = stats.t.interval(0.95, size - 1, sample.mean(), stats.sem(sample))
-    assert mean == pytest.approx(sample.mean())
-    np.testing.assert_allclose((low, high), expected, atol=0.15 * (expected[1] - expected[0]))
-
-
 def test_interval_of_a_skewed_sample_is_the_studentised_bootstraps():
     """By hand; the plain percentiles of the resampled means lie lower."""
     sample = np.random.default_rng(1).lognormal(0.0, 1.2, 40)
@@ -124,13 +88,6 @@ def test_interval_of_a_skewed_sample_is_the_studentised_bootstraps():
     width = expected[1] - expected[0]
     assert expected[1] - np.quantile(means, 0.975) > 0.18 * width
     np.testing.assert_allclose(interval(sample)[1:], expected, atol=0.12 * width)
-
-
-def test_interval_of_nothing_and_of_one_value():
-    assert np.isnan(interval([float("nan")])).all()
-    mean, *ends = interval([0.5, 0.5, float("nan")])
-    assert mean == 0.5
-    assert np.isnan(ends).all(), "equal values do not say how others would spread"
 
 
 def test_parquet_needs_no_pandas_metadata(tmp_path):

@@ -80,24 +80,6 @@ def test_neither_the_order_nor_the_size_of_the_batches_shows_in_the_file(tmp_pat
     assert (tmp_path / "1").read_bytes() == (tmp_path / "7").read_bytes() == (tmp_path / "300").read_bytes()
 
 
-def test_a_table_of_one_row_group_is_what_parquet_makes_of_it_in_memory(tmp_path):
-    filled().write(tmp_path / "own", IDENTITY)
-    table = filled().table(IDENTITY)
-    pq.write_table(table, tmp_path / "whole", compression="zstd", compression_level=6, **options_of(tmp_path / "own"))
-    assert (tmp_path / "own").read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-def options_of(path):
-    """Whether the pages of a file carry checksums, which its metadata does not say: by trial."""
-    table = pq.read_table(path)
-    for choice in (False, True):
-        trial = path.with_name("trial")
-        pq.write_table(table, trial, compression="zstd", compression_level=6, write_page_checksum=choice)
-        if trial.stat().st_size == path.stat().st_size:
-            return {"write_page_checksum": choice}
-    raise AssertionError("written with other options")
-
-
 def test_no_rows_make_a_table_of_none(tmp_path):
     assert Rows().write(tmp_path / "t", IDENTITY) == Written(0, 0, {})
     assert pq.read_table(tmp_path / "t").num_rows == 0

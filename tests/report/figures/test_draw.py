@@ -17,7 +17,7 @@ from attnprobe.plots.grid import TITLE_SIZE, TITLE_WIDTH, around, from_zero, gri
 from attnprobe.plots.style import drawable, new_figure, paper_style, text_width
 from attnprobe.report import figures as draw
 from attnprobe.results.pivot import CLASSES, facets, max_attention_bin, per_example, split_by_class
-from attnprobe.results.table import Rows, read_results
+from attnprobe.results.table import read_results
 from tests.probes import tables
 from tests.runs import seal_again
 
@@ -161,18 +161,6 @@ def test_characters_that_cannot_be_drawn_are_boxes_and_spaces():
     assert drawable("映x", ["DejaVu Sans"]) == "□x"
 
 
-def test_a_table_that_lacks_a_metric_gives_nan():
-    rows = Rows()
-    rows.add("median_tvd", np.array([3, 5]), np.array([0.1, 0.2]))
-    identity = dict.fromkeys(("run_id", "experiment", "data", "model", "split"), "x") | {
-        "seed": 0,
-        "probe": "permutation",
-    }
-    wide = per_example(rows.table(identity).to_pandas(), "permutation", METRICS)
-    assert wide["median_tvd"].tolist() == [0.1, 0.2]
-    assert wide["max_attention"].isna().all()
-
-
 def with_classes(run: Path, names: list[str]) -> Path:
     (run / "pipeline.json").write_text(json.dumps({"classes": names}))
     return run
@@ -209,12 +197,6 @@ def test_class_names_that_cannot_be_told_apart_keep_their_numbers(names):
     assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
     rows.attrs = {CLASSES: ["bad", "good"]}
     assert [name for name, _ in split_by_class(rows, 2)] == ["bad", "good"]
-
-
-def test_panels_of_classes_have_their_names(make_run, tmp_path, monkeypatch):
-    run = with_classes(make_run(count=20), ["bad", "good"])
-    shown = texts(drawn(monkeypatch, tmp_path, run, "adversarial_by_attention"))
-    assert {"sst · lstm_additive · bad", "sst · lstm_additive · good"} <= set(shown)
 
 
 @pytest.mark.parametrize("names", [["x"], ["hallway"] * 6, ["a name of twenty-two let"] * 6])

@@ -55,8 +55,8 @@ def test_each_statement_is_decided_by_its_interval(study):
 
 
 def test_other_numbers_give_other_verdicts(study):
-    weak = {name: [at] * 9 for name, at in {"uniform": 0.8, "trained": 0.8, "base": 0.6, "adversary": 0.6}.items()}
-    reading = study([0.9] * 9, [0.6] * 9, weak, {0.0: (0.04, 0.1), 0.1: (0.06, 0.2)}, seeds_jsd=0.65, alike=0.0)
+    weak = {name: [at] * 5 for name, at in {"uniform": 0.8, "trained": 0.8, "base": 0.6, "adversary": 0.6}.items()}
+    reading = study([0.9] * 5, [0.6] * 5, weak, {0.0: (0.04, 0.1), 0.1: (0.06, 0.2)}, seeds_jsd=0.65, alike=0.0)
     found = {finding.claim.name: finding.verdict for finding in reading.findings}
     assert found["attention_is_needed"] == MEETS
     assert found["seeds_attend_alike"] == NO_DIFFERENCE

@@ -73,8 +73,18 @@ def test_examples_are_heat_maps_in_cells(make_run, offline, no_figures):
             assert [float(number) for _, _, number, _ in cells] == pytest.approx(list(weights), abs=6e-4)
 
 
-def test_curves_are_logged_where_the_training_did_not_log_them(offline, tmp_path, no_figures):
-    directory = run(small_run(tmp_path))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return run(small_run(tmp_path_factory.mktemp("runs")))
+
+
+@pytest.fixture
+def directory(trained, tmp_path):
+    """A run that logged nothing."""
+    return Path(shutil.copytree(trained, tmp_path / trained.name))
+
+
+def test_curves_are_logged_where_the_training_did_not_log_them(offline, directory, no_figures):
     log.log_run(directory, project="attention", mode="offline")
     (path,) = directory.glob("wandb/offline-run-*/*.wandb")
     steps = [values(history.item) for history in of_kind(finished_records(path), "history")]
@@ -85,18 +95,7 @@ def test_curves_are_logged_where_the_training_did_not_log_them(offline, tmp_path
     assert ("validation/roc_auc",) in steps[0]
 
 
-def test_what_the_training_logged_is_logged_once(offline, tmp_path, no_figures):
-    directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline"))
-    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
-    written = finished_records(path)
-    steps = [values(history.item) for history in of_kind(written, "history")]
-    assert sum(("train/loss",) in step for step in steps) == 2  # one per epoch
-    curves = [value for step in steps for name, value in step.items() if name[0].startswith(("train/", "validation/"))]
-    assert all(-50 < value < 1000 for value in curves if isinstance(value, int | float))  # none stands for none
-    assert set(artifacts_of(written)) == {"model", "results"}
-
-
-def test_an_added_probe_joins_what_is_there(offline, tmp_path, no_figures):
+def test_what_the_training_logged_is_logged_once_and_an_added_probe_joins_it(offline, tmp_path, no_figures):
     for probe in ("permutation", "gradient"):
         directory = run(small_run(tmp_path, "logger=wandb", "logger.mode=offline", probes=f"[{probe}]"))
     (path,) = directory.glob("wandb/offline-run-*/*.wandb")
@@ -104,14 +103,17 @@ def test_an_added_probe_joins_what_is_there(offline, tmp_path, no_figures):
     start, *_ = of_kind(written, "run")
     assert {"permutation", "gradient"} <= set(start.tags)
     assert start.display_name.endswith(": permutation, gradient")
-    steps = [{name[0] for name in values(history.item)} for history in of_kind(written, "history")]
-    assert sum("train/loss" in step for step in steps) == 2
+    steps = [values(history.item) for history in of_kind(written, "history")]
+    curves = [value for step in steps for name, value in step.items() if name[0].startswith(("train/", "validation/"))]
+    assert all(-50 < value < 1000 for value in curves if isinstance(value, int | float))  # none stands for none
+    assert set(artifacts_of(written)) == {"model", "results"}
+    steps = [{name[0] for name in step} for step in steps]
+    assert sum("train/loss" in step for step in steps) == 2  # one per epoch
     for name in ("tables/permutation", "tables/gradient", "tables/examples_test", "performance/accuracy"):
         assert sum(name in step for step in steps) == 1
 
 
-def test_the_two_artifacts_together_are_the_run(offline, tmp_path, no_figures):
-    directory = run(small_run(tmp_path / "runs"))
+def test_the_two_artifacts_together_are_the_run(offline, directory, tmp_path, no_figures):
     log.log_run(directory, project="attention", mode="offline")
     (path,) = directory.glob("wandb/offline-run-*/*.wandb")
     written = finished_records(path)
@@ -180,8 +182,7 @@ def test_logging_again_replaces_what_was_not_sent(make_run, offline, no_figures)
     assert len(list(run.glob("wandb/offline-run-*"))) == 2
 
 
-def test_logging_twice_into_one_run_shows_the_newer_tables_and_the_curves_once(offline, tmp_path, no_figures):
-    directory = run(small_run(tmp_path))
+def test_logging_twice_into_one_run_shows_the_newer_tables_and_the_curves_once(offline, directory, no_figures):
     logged = log.open_run(IDENTITY, [], {}, directory, project="p", mode="offline", resumed=True)
     try:
         for examples in (5, 3):
