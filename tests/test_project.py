@@ -73,8 +73,14 @@ def test_every_import_is_a_declared_dependency():
 def test_the_wheel_holds_the_settings_the_pages_parts_and_the_mark_of_types(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
     settings = {f"attnprobe/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
-    of_research = {f"attnprobe/conf/experiment/{name}.yaml" for name in ("calibration", "methods", "sanity")}
-    assert settings - names == of_research
+    studies = (
+        "experiment/calibration",
+        "experiment/methods",
+        "experiment/questions",
+        "experiment/sanity",
+        "data/rules",
+    )
+    assert settings - names == {f"attnprobe/conf/{name}.yaml" for name in studies}
     assert "attnprobe/findings/calibration.parquet" in names
     assert {"attnprobe/py.typed", "attnprobe/report/page/style.css", "hydra_plugins/attnprobe_launcher.py"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -8,7 +8,9 @@ import scipy
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import read_study
-from attnprobe.findings.studies.questions import (
+from attnprobe.results.files import read_sealed
+from attnprobe.runs.studies import carry_out_study
+from research.questions import (
     MARGINS,
     STATED,
     Cell,
@@ -19,8 +21,6 @@ from attnprobe.findings.studies.questions import (
     resampling,
     verdicts,
 )
-from attnprobe.results.files import read_sealed
-from attnprobe.runs.studies import carry_out_study
 from tests.runs import composed
 
 FAMILIES = {"token": ["data=rules"], "order": ["data=rules", "data.source.rule=order_marked"]}

@@ -34,9 +34,9 @@ STUDY = "study.json"
 READERS = {
     "audit": "attnprobe.findings.studies.audit",
     "wiegreffe": "attnprobe.findings.studies.wiegreffe",
-    "questions": "attnprobe.findings.studies.questions",
     "calibration": "research.calibration.study",
     "methods": "research.methods",
+    "questions": "research.questions",
     "sanity": "research.sanity",
 }
 """Study → the module that reads it; those of research/ are in a checkout alone."""
