@@ -71,13 +71,6 @@ def test_a_yaml_that_is_never_composed_is_seen(tmp_path):
     assert unread(tmp_path, [[], ["data=two"]]) == set()
 
 
-@pytest.mark.parametrize("stem", stems("data"))
-def test_every_data_set_is_built(stem):
-    extra = ["data.path=x.csv"] if stem == "files" else []
-    module = instantiate(composed(f"data={stem}", *extra).data, seed=0)
-    assert module.name == {"files": "x"}.get(stem, stem)  # a file's data set is called as the file
-
-
 STUDIES = [
     stem
     for stem in stems("experiment")
@@ -122,7 +115,7 @@ def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed
     settings = (f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, *probes, f"output={tmp_path}")
     config = composed("data.source.test_size=12", "+experiment=jain", "task=qa", *settings)
     results = read_results(run(config))
-    assert set(results["data"]) == {"stories"}
+    assert (set(results["data"]), set(results["model"])) == ({"stories"}, {f"lstm_{attention}"})
     assert set(results["probe"]) >= set(config.probe)
     assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
 
@@ -142,11 +135,3 @@ def test_a_pooled_row_is_examined_by_every_probe_but_the_exact_ones(tmp_path):
     assert (results.loc[results["metric"] == "is_exact", "value"] == 0).all()
     assert "removed_fraction_attention" in set(results["metric"])
     assert "removed_fraction_optimal" not in set(results["metric"])
-
-
-@pytest.mark.parametrize(
-    ("model", "attention"),
-    list(zip(cycle(["lstm", "cnn", "average", "transformer"]), stems("model/attention"), strict=False)),
-)
-def test_every_attention_names_the_model(model, attention):
-    assert composed(f"model={model}", f"model/attention={attention}").model.name == f"{model}_{attention}"

@@ -41,7 +41,6 @@ from attnprobe.runs.tables import write_tables
 AT_ONCE = 32
 """Texts in a batch."""
 SPLIT = "test"
-LIBRARIES = ("attnprobe", "torch", "numpy")
 
 
 @dataclass(frozen=True)

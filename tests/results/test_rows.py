@@ -53,7 +53,7 @@ def reference(**options):
     return pa.Table.from_arrays(arrays, names=list(COLUMNS)).cast(SCHEMA)
 
 
-@pytest.fixture(params=[10, 1 << 17])
+@pytest.fixture(params=[100, 1 << 17])
 def row_group(request, monkeypatch):
     """Tables of row groups of this size."""
     monkeypatch.setattr(table_module, "ROW_GROUP", request.param)

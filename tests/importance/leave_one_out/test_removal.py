@@ -128,14 +128,6 @@ def test_equal_neighbours_are_tied_to_the_last_digit(shortcut):
     torch.testing.assert_close(found.distance[0, 4], expected, atol=1e-6, rtol=0)
 
 
-def test_float32_is_close_to_float64():
-    classifier, batch, outputs = subject()
-    expected = leave_one_out(classifier, batch, outputs).distance
-    classifier.float()
-    found = leave_one_out(classifier, batch, classifier(batch)).distance
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0, equal_nan=True)
-
-
 def test_scores_beyond_what_exp_can_hold():
     classifier, batch, _ = subject("average", lengths=[5])
     with torch.no_grad():
