@@ -75,10 +75,14 @@ def explain(arguments: Sequence[str]) -> None:
 
 def lines_of(row: dict, known: set[str]) -> list[str]:
     """One text in a few lines."""
+    from attnprobe.core.metrics import sureness
     from attnprobe.core.sanitise import visible
 
     chosen = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
-    sure = ", ".join(f"{name} {row['probability'][name]:.3f}" for name in chosen) or "no label"
+    told = {
+        name: sureness(row["probability"].values(), row["probability"][name]).removeprefix("p = ") for name in chosen
+    }
+    sure = ", ".join(f"{name} {one}" for name, one in told.items()) or "no label"
     order = sorted(range(len(row["tokens"])), key=lambda place: -row["attention"][place])
     strange = ["words" not in row and word not in known for word in row["tokens"]]
     words = told_apart(row["tokens"])

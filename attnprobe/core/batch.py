@@ -32,6 +32,7 @@ class Task(StrEnum):
 
     SINGLE_LABEL = "single_label"  # exactly one of two or more classes: softmax
     MULTI_LABEL = "multi_label"  # any subset of the labels: one sigmoid each
+    SCORE = "score"  # one number z, and two classes, below and above 0: logits are (−z/2, z/2)
 
 
 class Axis(StrEnum):
@@ -177,7 +178,10 @@ class Outputs:
 
 
 def probabilities(logits: Float[Tensor, "*any classes"], task: Task) -> Float[Tensor, "*any classes"]:
-    """Class probabilities (softmax), or for multi-label tasks one probability per label (sigmoid)."""
+    """Class probabilities (softmax), or for multi-label tasks one probability per label (sigmoid). Of a score z what stands
+    in their place: −z and z, so that the distance of two predictions is |Δz| and the decision is the larger one."""
+    if task is Task.SCORE:
+        return 2 * logits
     return logits.sigmoid() if task is Task.MULTI_LABEL else logits.softmax(-1)
 
 
@@ -185,5 +189,5 @@ def prediction_distance(
     p: Float[Tensor, "*p classes"], q: Float[Tensor, "*q classes"], task: Task
 ) -> Float[Tensor, "*any"]:
     """How far two predictions are apart, 0 to 1: total variation distance; for multi-label tasks the mean over the labels
-    of |p − q|, which is each label's own total variation."""
+    of |p − q|, which is each label's own total variation; of scores |Δz|, 0 or more."""
     return (p - q).abs().mean(-1) if task is Task.MULTI_LABEL else total_variation(p, q)

@@ -8,7 +8,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -110,6 +110,15 @@ class Metric:
         said = {"unit": self.scale.unit, "low": low, "high": high, "step": self.step}
         return said | {"higher_is_better": self.higher_is_better}
 
+    @property
+    def of_scores(self) -> "Metric":
+        """The same of a model that gives a score and no probabilities: what is made of these has its unit, and no end."""
+        if self.scale.unit not in (TVD.unit, PROBABILITY.unit):
+            return self
+        return replace(
+            self, scale=Scale("standard deviations of the score", 0 if self.scale.unit == TVD.unit else -math.inf)
+        )
+
 
 class UndeclaredNumber(UserWarning):
     """A probe wrote a metric that it does not declare, or a number outside the range that it declares."""
@@ -156,6 +165,16 @@ def warn_of_undeclared(
                     f"the number or its declaration is wrong"
                 )
                 warnings.warn(message, UndeclaredNumber, stacklevel=3)
+
+
+def sureness(probability: Iterable[float], chosen: float) -> str:
+    """How sure a prediction is, in words: the class's probability, or, of a score, whose two entries are −z and z, how far it
+    is from the threshold.
+
+    >>> sureness([0.25, 0.75], 0.75), sureness([-1.5, 1.5], 1.5)
+    ('p = 0.750', '1.500 units from the threshold')
+    """
+    return f"p = {chosen:.3f}" if sum(probability) > 0.5 else f"{chosen:.3f} units from the threshold"
 
 
 NAMED = {math.log(2): "ln 2", math.sqrt(2): "√2"}

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.settings import Checked, Text
+from attnprobe.core.settings import Checked, Number, Text
 from attnprobe.data.text import check_pattern
 
 KINDS = {
@@ -143,6 +143,7 @@ class Columns(metaclass=Checked):
             never come into different splits where splits are drawn.
         filters: column → allowed value(s); other rows are left out.
         multi_label: the label column holds several labels, as a list or as text with `label_delimiter`.
+        above: labels are numbers, and the classes are those up to this one and those above it; None: they are names.
         label_delimiter: separates the labels (or the candidates) of one cell.
     """
 
@@ -163,6 +164,7 @@ class Columns(metaclass=Checked):
     group: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
     multi_label: bool = False
+    above: Number | None = None
     label_delimiter: Text = ";"
 
     def __post_init__(self) -> None:
@@ -183,6 +185,8 @@ class Columns(metaclass=Checked):
             )
         if self.candidates_pattern is not None:
             check_pattern(self.candidates_pattern, "data.candidates_pattern")
+        if self.above is not None and self.multi_label:
+            raise UserError(f"data.above={self.above:g} divides one number per row: set data.multi_label=false")
         if self.restricted and self.multi_label:
             raise UserError("candidates are for one answer per row: set data.multi_label=false or data.candidates=null")
 

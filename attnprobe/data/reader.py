@@ -96,6 +96,8 @@ class Reader:
         cells = {"text": rows.column(table, where.text, "data.text")}
         labels = rows.column(table, where.label, "data.label")
         delimiter = where.label_delimiter
+        if where.above is not None:
+            labels = rows.divided(labels, where.above)
         cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
         for setting in ("question", "text2", "candidates", "rationale", "annotators", "counterfactual", "group"):
             if (name := getattr(where, setting)) is None:

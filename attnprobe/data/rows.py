@@ -124,6 +124,23 @@ def label_lists(values: Sequence[Any], *, multi_label: bool, delimiter: str) -> 
     return result
 
 
+def divided(values: Sequence[Any], above: float) -> list[str | None]:
+    """Numbers as two classes, those up to a number and those above it; None where the cell is empty or NaN.
+
+    Raises:
+        UserError: a value is no number.
+    """
+
+    def side(value: Any) -> str | None:
+        try:
+            number = float(text) if (text := canonical(value)) is not None else float("nan")
+        except ValueError:
+            raise UserError(f"data.above={above:g}: the label {text!r:.60} is no number: expected numbers") from None
+        return None if number != number else f"above {above:g}" if number > above else f"{above:g} or less"
+
+    return [side(value) for value in values]
+
+
 def class_map(
     labels: Sequence[Any] | Mapping[Any, Any] | None, training: Sequence[list[str] | None]
 ) -> tuple[dict[str, int], list[str]]:

@@ -1,6 +1,6 @@
 """From a long table to one number with its interval, and what may be decided by it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from attnprobe.evidence.statistics import (
 )
 from attnprobe.results.numbers import EVERY
 from attnprobe.results.pivot import ASKED, per_example, runs_in, text_of
+from attnprobe.results.table import RANGES
 
 MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = VERDICTS = (
     "meets",
@@ -216,9 +217,19 @@ def mean_of(
     Args:
         reach: see `Evidence.of`.
     """
-    return _over_examples(
-        metrics, value, lambda rows, values: Evidence.of_runs(by_run(rows, values), reach=reach).within(*ends)
-    )
+
+    def reduce(rows: pd.DataFrame, values: np.ndarray) -> Evidence:
+        if is_open(rows, metrics):
+            return Evidence.of_runs(by_run(rows, values))
+        return Evidence.of_runs(by_run(rows, values), reach=reach).within(*ends)
+
+    return _over_examples(metrics, value, reduce)
+
+
+def is_open(rows: pd.DataFrame, metrics: Iterable[str]) -> bool:
+    """Whether one of these metrics has no largest number in one of the runs: where a model gives a score, distances have
+    none, and what holds for values within a known reach does not."""
+    return any(one.get(name, (0, 0))[1] is None for one in rows.attrs.get(RANGES, {}).values() for name in metrics)
 
 
 def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -305,11 +316,12 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
         parts = parts[:, ~np.isnan(parts).any((0, 2))]
         if not parts.shape[1]:
             return None
-        skill, gain = Evidence.of_ratio(parts), Evidence.of_runs(parts[..., 1], reach=reach)
+        bound = None if is_open(rows, metrics) else reach
+        skill, gain = Evidence.of_ratio(parts), Evidence.of_runs(parts[..., 1], reach=bound)
         if not gain.value > least or gain.high <= least:
             return replace(skill, unasked=f"nothing it could point at moves the prediction by {least:g}")
-        if len(parts) == 1 and (skill.rare or np.isnan(skill.low)):
-            skill = bounded_skill(skill, parts[0], reach, gain)
+        if bound is not None and len(parts) == 1 and (skill.rare or np.isnan(skill.low)):
+            skill = bounded_skill(skill, parts[0], bound, gain)
         if gain.low <= least:
             return replace(skill, low=np.nan, high=np.nan)
         return skill.within(-np.inf, 1)

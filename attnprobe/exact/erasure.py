@@ -9,6 +9,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnprobe.core.batch import Task
 from attnprobe.core.readout import Readout
 from attnprobe.exact.checks import LEAST_MASS, decide, leads, least_lead
 from attnprobe.exact.flipping import NEVER
@@ -26,7 +27,8 @@ class SingleErasures:
     """The effect of erasing each position alone; NaN outside content and where less than 1e-12 of the attention is left.
 
     Attributes:
-        divergence: Jensen-Shannon divergence of the predictions before and after, in nats, 0 to ln 2.
+        divergence: Jensen-Shannon divergence of the predictions before and after, in nats, 0 to ln 2; NaN of scores, which
+            are no distributions.
         flips: 1 where another class is ahead of the decision afterwards (a tie up to rounding is not a flip), else 0.
     """
 
@@ -87,6 +89,8 @@ def erase_each(readout: Readout) -> SingleErasures:
     changed = after.softmax(1)
     original = readout.prediction().unsqueeze(-1).expand_as(changed).contiguous()
     divergence = jensen_shannon(original.mT, changed.mT)
+    if readout.task is Task.SCORE:
+        divergence = torch.full_like(divergence, torch.nan)
     defined = readout.content & (mass >= LEAST_MASS)
     return SingleErasures(*(torch.where(defined, each, torch.nan) for each in (divergence, flips.double())))
 

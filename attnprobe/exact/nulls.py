@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnprobe.core.batch import probabilities
 from attnprobe.core.readout import Readout
 from attnprobe.exact.checks import LEAST_MASS
 
@@ -140,7 +141,7 @@ def erased(readout: Readout, attention: Samples, item: Items) -> Erased:
     defined = mass.squeeze(-1) >= LEAST_MASS
     after = readout.logits(torch.where(mass > 0, rest / torch.where(mass > 0, mass, 1), attention))
     decision = before.argmax(-1, keepdim=True)
-    lost = (before.softmax(-1) - after.softmax(-1)).gather(-1, decision).squeeze(-1)
+    lost = (probabilities(before, readout.task) - probabilities(after, readout.task)).gather(-1, decision).squeeze(-1)
     lead = after.amax(-1) - after.gather(-1, decision).squeeze(-1)
     flips = lead > LEAST_MASS * after.abs().nan_to_num(posinf=0).amax(-1).clamp(min=1)
     return Erased(torch.where(defined, lost, torch.nan), torch.where(defined, flips.double(), torch.nan))

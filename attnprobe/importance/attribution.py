@@ -147,7 +147,7 @@ class Attribution(Importance):
         named = self.named_class(subject.classes)
         first = order[:, 0] if named is None else torch.full_like(order[:, 0], named)
         second = torch.full_like(first, -1)
-        if model.task is Task.SINGLE_LABEL and model.classes == 2:
+        if model.task is not Task.MULTI_LABEL and model.classes == 2:
             second = 1 - first
         elif self.target == CONTRAST:
             second = order[:, 1]

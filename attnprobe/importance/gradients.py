@@ -82,8 +82,8 @@ def targets(probability: Float[Tensor, "batch classes"], batch: Batch, task: Tas
     if batch.question is not None:
         return [predicted]
     classes = probability.shape[-1]
-    # p₀ = 1 − p₁: the second pass would give the same numbers again
-    first = 1 if classes == 2 and task is Task.SINGLE_LABEL else 0
+    # p₀ = 1 − p₁ (of a score −p₁): the second pass would give the same numbers again
+    first = 1 if classes == 2 and task is not Task.MULTI_LABEL else 0
     return [torch.full_like(predicted, number) for number in range(first, classes)]
 
 

@@ -65,7 +65,7 @@ class Performance(nn.Module):
     def __init__(self, task: Task, classes: int) -> None:
         super().__init__()
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
-        self.positive_only = classes == 2 and task is Task.SINGLE_LABEL
+        self.positive_only, self.scored = classes == 2 and task is not Task.MULTI_LABEL, task is Task.SCORE
         decisions: dict[str, Any]
         curves: dict[str, Any]
         if task is Task.MULTI_LABEL:
@@ -91,6 +91,8 @@ class Performance(nn.Module):
     def update(self, probability: Float[Tensor, "batch classes"], labels: Tensor) -> None:
         """Take in one batch; `labels` as in `Batch`."""
         probability, labels = probability.detach().float(), labels.long()
+        if self.scored:  # curves are of the order alone, and torchmetrics takes numbers from 0 to 1 for them
+            probability = probability.softmax(-1)
         self.decisions.update(probability, labels)
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
         for metric in self.curves.values():

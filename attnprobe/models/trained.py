@@ -1,6 +1,6 @@
 """How a model is trained, validated and tested, whatever it consists of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,11 +42,11 @@ class TrainedModel(Model, LightningModule):
         super().__init__()
         if classes < 2:
             raise UserError(f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels")
-        other = ("exact_match", "label_accuracy") if task is Task.SINGLE_LABEL else ("accuracy",)
+        other = ("exact_match", "label_accuracy") if task is not Task.MULTI_LABEL else ("accuracy",)
         if recipe is not None and recipe.selection_metric in other:
             of_task, instead = (
                 ("one class per text", "accuracy")
-                if task is Task.SINGLE_LABEL
+                if task is not Task.MULTI_LABEL
                 else ("several labels per text", "exact_match (or label_accuracy, f1_macro)")
             )
             raise UserError(
@@ -110,6 +110,10 @@ class TrainedModel(Model, LightningModule):
     def on_test_epoch_end(self) -> None:
         self.performance = self.test_performance.compute()
         self.test_performance.reset()
+
+    def read_texts(self, batches: Iterable[Batch]) -> str:
+        """Take from all texts that it is examined on what it has to know of them; a sentence that says what, or nothing."""
+        return ""
 
     def prepare(self, batch: Batch) -> None:
         """Called before anything is trained, with a few texts of different lengths.

@@ -12,6 +12,7 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from attnprobe.core.metrics import sureness
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.plots.grid import DOT
 from attnprobe.plots.style import ELLIPSIS, FAINT, INK, TEXT_WIDTH, drawable, fonts, shorten, text_width
@@ -238,7 +239,9 @@ def prediction_text(example: pd.Series, names: Sequence[str]) -> str:
     if isinstance(example["prediction"], (list, np.ndarray)):
         return label_text(example["prediction"], names)
     predicted = int(example["prediction"])
-    return f"{label_text(predicted, names)} (p = {float(example['probability'][predicted]):.2f})"
+    return (
+        f"{label_text(predicted, names)} ({sureness(example['probability'], float(example['probability'][predicted]))})"
+    )
 
 
 def question_text(example: pd.Series) -> str:

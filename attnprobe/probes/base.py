@@ -86,7 +86,7 @@ class Probe(metaclass=Checked):
         Raises:
             UserError: this probe cannot examine such a classifier.
         """
-        if self.one_decision and classifier.task is not Task.SINGLE_LABEL:
+        if self.one_decision and classifier.task is Task.MULTI_LABEL:
             raise UserError(
                 f"probe {self.name} asks when one decision flips, and with data.multi_label=true there are several: leave "
                 f"it out of probe=[…]"
@@ -226,6 +226,7 @@ class ProbeRunner:
         self.notes: dict[str, dict[str, float]] = {probe.name: {} for probe in probes}
         self.seconds = dict.fromkeys(self.rows, 0.0)
         self.importance_seconds: dict[str, float] = {}
+        self.scored = False
 
     def on_test_batch_end(
         self,
@@ -238,6 +239,7 @@ class ProbeRunner:
     ) -> None:
         """Examine one batch."""
         classifier, forward = pl_module, outputs["outputs"]
+        self.scored = classifier.task is Task.SCORE
         subjects: dict[tuple[int, int], Subject] = {}
 
         def subject(rows: slice) -> Subject:

@@ -72,7 +72,7 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
                     f"n = {np.count_nonzero(~np.isnan(values)):,}", (1.02, at), xycoords=("axes fraction", "data"),
                     va="center", fontsize=NOTE_SIZE, color=FAINT, annotation_clip=False,
                 )  # fmt: skip
-        panel.set_xlim(0, 1)
+        panel.set_xlim(0, max(1.0, float(facet.rows["median_tvd"].max())))
         panel.set_ylim(-0.5, len(pivot.MAX_ATTENTION_BINS) - 0.5)
         panel.set_yticks(range(len(pivot.MAX_ATTENTION_BINS)), pivot.MAX_ATTENTION_BINS)
         for edge in np.arange(len(pivot.MAX_ATTENTION_BINS) - 1) + 0.5:

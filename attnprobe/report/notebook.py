@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from attnprobe.core.metrics import sureness
 from attnprobe.core.sanitise import visible
 from attnprobe.evidence.reading import facts_of
 from attnprobe.results.table import IMPORTANCES
@@ -202,7 +203,7 @@ def head_of(row: dict[str, Any]) -> str:
     """Question, prediction and what no erasure changes, in a line."""
     probability = row["probability"]
     if isinstance(row["prediction"], str):
-        said = f"{row['prediction']} (p = {probability[row['prediction']]:.3f})"
+        said = f"{row['prediction']} ({sureness(probability.values(), probability[row['prediction']])})"
     else:
         said = ", ".join(f"{name} (p = {probability[name]:.3f})" for name in row["prediction"]) or "no label"
     asked = f"{row['question']} " if "question" in row else ""

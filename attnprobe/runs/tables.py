@@ -40,6 +40,8 @@ def write_tables(
     }
     filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in runner.probes}
     metrics = {"training": TRAINING, "performance": PERFORMANCE} | {one.name: one.metrics for one in runner.probes}
+    if runner.scored:
+        metrics = {name: tuple(one.of_scores for one in own) for name, own in metrics.items()}
     tables = {}
     for name, collected in rows.items():
         written = collected.write(directory.place(table_file(name)), identity(name))

@@ -90,7 +90,6 @@ def open_checkpoint(
     prompt: str | None = None,
     labels: Mapping[str, str] | None = None,
     threshold: float | None = None,
-    scale: float = 1.0,
     in_order: bool = False,
 ) -> Checkpoint:
     """Open a folder, or a name on the hub.
@@ -104,8 +103,7 @@ def open_checkpoint(
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         prompt: what every text is put into; the checkpoint is then a causal language model.
         labels: class → the piece that says it, with a prompt.
-        threshold, scale: the checkpoint gives one score, and the second class is that of a text whose score is above the
-            threshold; its logit is (score − threshold) / scale.
+        threshold: the checkpoint gives one score, and the second class is that of a text whose score is above this.
         in_order: the classes were named in an order, which is that of a checkpoint that has no names for them.
 
     Raises:
@@ -137,7 +135,8 @@ def open_checkpoint(
             raise UserError(
                 f"model.threshold={threshold}: expected a checkpoint that gives one score (num_labels=1, this one: "
                 f"{settings.num_labels}), no prompt, and data of two classes, one label each, the second of which is that of "
-                f"high scores (data.labels=[low, high]); they have {', '.join(classes)}"
+                f"high scores (data.labels=[low, high]; data.above=NUMBER where labels are numbers); they have "
+                f"{', '.join(classes)}"
             )
         if not (prompted or trains or scored):
             _refuse_head(path, settings, task)
@@ -176,7 +175,7 @@ def open_checkpoint(
     if prompted:
         keep_labels_only(network, reader, label_pieces(reader, dict(labels or {}), classes))
     if threshold is not None:
-        classes_of_score(network, reader, threshold, scale)
+        classes_of_score(network, reader, threshold)
     return Checkpoint(
         network, reader, names, order or list(range(len(names))), matched, tokenizer.mask_token_id, padding
     )

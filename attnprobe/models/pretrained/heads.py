@@ -1,5 +1,6 @@
 """Other heads as those of classifiers. A causal language model: a prompt stands around the text, and the classes are pieces
-that may come next. One score: two classes, below and above a threshold."""
+that may come next. One score: two classes, below and above a threshold, at
+a distance in units of the scores' standard deviation."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -119,8 +120,8 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
             raise UserError(f"{where}it cannot be asked by a prompt: its logits differ by {apart:.2g} {why}")
 
 
-def classes_of_score(network: Any, reader: PieceReader, threshold: float, scale: float) -> None:
-    """Give a network that scores texts two outputs instead, in place: 0 and (score − threshold) / scale.
+def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> None:
+    """Give a network that scores texts two outputs instead, in place: −z/2 and z/2 of z = score − threshold.
 
     Raises:
         UserError: its score is not what one linear module gives.
@@ -138,17 +139,34 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float, scale:
     if not found or own.shape != (1, 1) or not (found[-1][2] == own).any():
         raise UserError(f"{where}model.threshold needs a score that a linear module gives, last of all")
     name, head, _ = found[-1]
-    two = nn.Linear(head.in_features, 2, dtype=head.weight.dtype)
+    two = ScoreHead(head.in_features, 2, dtype=head.weight.dtype)
     with torch.no_grad():
-        two.weight.copy_(torch.stack([torch.zeros_like(head.weight[0]), head.weight[0] / scale]))
-        bias = 0.0 if head.bias is None else float(head.bias)
-        two.bias.copy_(torch.tensor([0.0, (bias - threshold) / scale]))
+        bias = -threshold if head.bias is None else float(head.bias) - threshold
+        two.weight.copy_(torch.stack([-head.weight[0] / 2, head.weight[0] / 2]))
+        two.bias.copy_(torch.tensor([-bias / 2, bias / 2]))
     network.set_submodule(name, two)
     network.config.num_labels = network.num_labels = 2
     with torch.no_grad():
-        apart = network(**asked).logits[0] - torch.stack([torch.zeros_like(own[0, 0]), (own[0, 0] - threshold) / scale])
-    if not float(apart.abs().max()) <= CLOSE * max(1.0, float(own.abs().max()), abs(threshold)) / min(1.0, scale):
+        apart = network(**asked).logits[0] - torch.stack([threshold - own[0, 0], own[0, 0] - threshold]) / 2
+    if not float(apart.abs().max()) <= CLOSE * max(1.0, float(own.abs().max()), abs(threshold)):
         raise UserError(f"{where}with two outputs its score differs by {float(apart.abs().max()):.2g}")
+
+
+class ScoreHead(nn.Linear):
+    """The last module of a network whose score is examined, in units of `unit`."""
+
+    def __init__(self, *sizes: Any, **facts: Any) -> None:
+        super().__init__(*sizes, **facts)
+        self.register_buffer("unit", torch.ones(()))
+
+    unit: Tensor
+
+    def measure_in(self, unit: float) -> None:
+        """Divide the score by this."""
+        with torch.no_grad():
+            for one in (self.weight, self.bias):
+                one.div_(unit / self.unit)
+            self.unit.fill_(unit)
 
 
 def last_of(logits: Tensor, last: Int[Tensor, "batch"]) -> Tensor:

@@ -1,6 +1,6 @@
 """A classifier of `transformers` as a model that probes can examine: one weight per word, at one site."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
@@ -21,7 +21,7 @@ from attnprobe.models.controls import CommonWordAttention, FirstAttention, Rando
 from attnprobe.models.linearised_layers import Linearised
 from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, examine_attention
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
-from attnprobe.models.pretrained.heads import last_of
+from attnprobe.models.pretrained.heads import ScoreHead, last_of
 from attnprobe.models.pretrained.linearised import linearise
 from attnprobe.models.pretrained.partial_passes import UpperPart, keeping_states
 from attnprobe.models.pretrained.site import (
@@ -73,7 +73,7 @@ class PretrainedClassifier(TrainedModel):
             the classes are pieces that may follow. `\\n` is a new line.
         labels: class → the word of one piece that says it, with a prompt.
         threshold: the checkpoint gives one score (regression, a reward, relevance): texts above this are of the second class.
-        scale: of the scores; the second class's probability is that of (score − threshold) / scale, by the sigmoid.
+        scale: the unit of these scores' distances; None: their standard deviation over the texts.
         in_order: `class_names` are in the order of a checkpoint whose own are LABEL_0, LABEL_1, …
         class_weight, recipe: see `TrainedModel`.
     """
@@ -99,7 +99,7 @@ class PretrainedClassifier(TrainedModel):
         prompt: str | None = None,
         labels: Mapping[Any, str] | None = None,
         threshold: Number | None = None,
-        scale: Positive = 1.0,
+        scale: Positive | None = None,
         in_order: bool = False,
         offline: bool = False,
         class_weight: Float[Tensor, "classes"] | None = None,
@@ -113,9 +113,9 @@ class PretrainedClassifier(TrainedModel):
             path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
             labels={str(one): word for one, word in (labels or {}).items()}, in_order=in_order,
-            threshold=threshold, scale=scale,
+            threshold=threshold,
         )  # fmt: skip
-        super().__init__(len(opened.classes), task, class_weight, recipe)
+        super().__init__(len(opened.classes), task if threshold is None else Task.SCORE, class_weight, recipe)
         self.site, self.class_names, self.matched = Site(layer, heads, rows), opened.classes, opened.matched
         if removal == "mask" and opened.mask is None:
             raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete")
@@ -124,6 +124,7 @@ class PretrainedClassifier(TrainedModel):
         self.reader = opened.reader
         self.order, self.mask, self.padding = opened.order, opened.mask, opened.padding
         self.path, self.removal, self.takes_short_way = path, removal, short_way
+        self.threshold, self.scale = threshold, scale
         self.given, self.given_at = given, given_at
         self.control = CONTROLS[given](0) if given in CONTROLS else None
         known = signature(self.network.forward).parameters
@@ -221,6 +222,31 @@ class PretrainedClassifier(TrainedModel):
                 self._try_short_way(batch, found)
         finally:
             self.train(training)
+
+    def read_texts(self, batches: Iterable[Batch]) -> str:
+        """Of a score: its standard deviation over these texts becomes the unit, unless one is given.
+
+        Raises:
+            UserError: it is the same for all of them.
+        """
+        heads = [one for one in self.network.modules() if isinstance(one, ScoreHead)]
+        if not heads:
+            return ""
+        unit, training = self.scale, self.training
+        if unit is None:
+            self.eval()
+            with torch.no_grad():
+                scores = torch.cat([self.run(batch, Pass())[:, 1].double() * 2 for batch in batches])
+            self.train(training)
+            unit = float(scores.std()) * float(heads[0].unit)
+            if not unit > 0:
+                raise UserError(
+                    f"model.path={self.path}: all {len(scores)} texts have the same score, which gives its distances no "
+                    f"unit: expected texts of different scores, or model.scale=NUMBER"
+                )
+        heads[0].measure_in(unit)
+        said = "their standard deviation over the texts" if self.scale is None else "model.scale"
+        return f"distances, also where they are called TVD or probability, are those of scores in units of {unit:.4g}, {said}"
 
     def _is_finite_in_double(self, batch: Batch) -> bool:
         """Whether the network computes in float64 at all: a family whose softmax is in float32 may make −∞ of the mask's

@@ -1,11 +1,19 @@
 """Checkpoints that give one score, against `transformers` alone."""
 
+import atexit
 import csv
+import random
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 import torch
 
+from attnprobe.core.batch import prediction_distance
 from attnprobe.core.errors import UserError
+from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
@@ -13,14 +21,12 @@ from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint,
 from tests.runs import composed
 
 transformers = pytest.importorskip("transformers")
-PROBES = (
-    "probe=[permutation,adversarial,gradient,leave_one_out,correlation,single_weight,erasure,skill,swaps,agreement]"
-)
+PROBES = "probe=[permutation,gradient,leave_one_out,correlation,single_weight,erasure,skill,swaps,agreement]"
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "deberta-v2", "roberta"])
-@pytest.mark.parametrize(("threshold", "scale"), [(0.0, 1.0), (-1.3, 0.25)])
-def test_the_second_classs_logit_is_the_score_above_the_threshold(family, threshold, scale):
+@pytest.mark.parametrize(("threshold", "scale"), [(0.0, None), (-1.3, 0.25)])
+def test_predictions_are_as_far_apart_as_scores_in_their_unit(family, threshold, scale):
     labels = ("score",)
     model = classifier(family, labels, class_names=["low", "high"], threshold=threshold, scale=scale)
     assert f"above {threshold:g} are high, the others low" in model.matched
@@ -29,14 +35,23 @@ def test_the_second_classs_logit_is_the_score_above_the_threshold(family, thresh
     network = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint(family, labels)).eval()
     network.config.pad_token_id = model.padding
     with torch.no_grad():
-        found = model(batch).logits
-        for row, text in enumerate(TEXTS):
-            own = network(**model.reader.tokenizer(text, return_tensors="pt")).logits
-            assert own.shape == (1, 1)
-            expected = torch.tensor([0.0, (float(own) - threshold) / scale])
-            torch.testing.assert_close(found[row], expected, atol=1e-5 / scale, rtol=1e-5)
+        own = [float(network(**model.reader.tokenizer(text, return_tensors="pt")).logits) for text in TEXTS]
+        said = model.read_texts([batch.rows(slice(0, 2)), batch.rows(slice(2, 3))])
+        unit = float(torch.tensor(own).std()) if scale is None else scale
+        assert f"{unit:.4g}" in said
+        found = model.predict(batch)
+    expected = (torch.tensor(own) - threshold) / unit
+    torch.testing.assert_close(found, torch.stack([-expected, expected], -1), atol=1e-4, rtol=1e-4)
+    apart = prediction_distance(found[:2], found[1:], model.task)
+    torch.testing.assert_close(apart, expected.diff().abs(), atol=1e-4, rtol=1e-4)
     if family == "bert":
         assert not model.linearised(batch).unknown
+
+
+def test_scores_that_are_all_the_same_have_no_unit():
+    model = classifier("bert", ("score",), class_names=["low", "high"], threshold=0.0)
+    with pytest.raises(UserError, match=r"same score.*model.scale"):
+        model.read_texts([batch_of(model, [TEXTS[0]] * 3)])
 
 
 @pytest.mark.parametrize(
@@ -52,22 +67,95 @@ def test_what_is_no_score_is_refused(labels, settings, expected):
         classifier("bert", labels, **{"threshold": 0.0} | settings)
 
 
-def test_a_run_on_scores_decides_by_the_threshold(tmp_path):
-    path = tmp_path / "rated.csv"
+def planted(kind):
+    """Rows of first text, second text, deciding word (None: none) and score. A regression's score is 3 with "fine", -1 with
+    "dull", 1 without either; a reranker's says whether the second text has the word that the first one is."""
+    draw, plain = random.Random(0), [word for word in WORDS[:13] if word not in ("fine", "dull")]
+    rows = []
+    for _ in range(600):
+        words, asked, own = (
+            draw.choices(plain, k=draw.randint(8, 13)),
+            draw.choice(("fine", "dull")),
+            draw.choice(("fine", "dull", None)),
+        )
+        if own is not None:
+            words[draw.randrange(len(words))] = own
+        if kind == "reranker":
+            rows.append((asked, " ".join(words), own if own == asked else None, 2.0 if own == asked else -2.0))
+        else:
+            rows.append((" ".join(words), "", own, {"fine": 3.0, "dull": -1.0, None: 1.0}[own]))
+    return rows
+
+
+@cache
+def trained(kind):
+    """The folder of a small network with one score that has learnt these rows by a plain loop, or nothing."""
+    rows, read = planted(kind), transformers.AutoTokenizer.from_pretrained(checkpoint("bert", ("score",)))
+    config = transformers.BertConfig(
+        vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=48, num_labels=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        initializer_range=0.3,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        network = transformers.BertForSequenceClassification(config)
+        optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3)
+        for _ in range(0 if kind == "untrained" else 20):
+            for start in range(0, len(rows), 24):
+                first, second, _, wanted = zip(*rows[start : start + 24], strict=True)
+                given = read(first, second if any(second) else None, return_tensors="pt", padding=True)
+                loss = (network(**given).logits[:, 0] - torch.tensor(wanted)).square().mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+    folder = Path(mkdtemp(prefix="attnprobe-scores-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    network.save_pretrained(folder)
+    read.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["regression", "reranker", "untrained"])
+def test_a_run_on_scores_finds_the_word_that_they_come_from(kind, tmp_path):
+    folder, rows, pairs = trained(kind), planted(kind), kind == "reranker"
+    path, threshold = tmp_path / "rated.csv", 0.0 if pairs else 1.5
     with path.open("w", newline="") as file:
-        rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 4]), ("low", "high")[n % 2]) for n in range(40)]
-        csv.writer(file).writerows([("text", "label"), *rows])
-    asked = ["model=pretrained", f"model.path={checkpoint('bert', ('score',))}", "model.threshold=0.2", "training=none",
-             "data=files", f"data.path={path}", "data.labels=[low, high]", "data.most={test: 8}", f"output={tmp_path}",
-             "trainer.accelerator=cpu", "figures=false", PROBES]  # fmt: skip
+        csv.writer(file).writerows([("text", "second", "label"), *((row[0], row[1], row[3]) for row in rows)])
+    asked = ["model=pretrained", f"model.path={folder}", f"model.threshold={threshold}", "training=none",
+             "data=files", f"data.path={path}", f"data.above={threshold}", "data.most={test: 24}", f"output={tmp_path}",
+             "trainer.accelerator=cpu", "figures=false", PROBES,
+             *(["data.text2=second", "data.attend_to=second"] if pairs else [])]  # fmt: skip
     directory = run(composed(*asked))
-    assert set(read_results(directory)["probe"]) >= set(PROBES[7:-1].split(","))
-    network = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint("bert", ("score",))).eval()
-    read = transformers.AutoTokenizer.from_pretrained(checkpoint("bert", ("score",)))
-    with torch.no_grad():
-        for row in read_examples(directory).itertuples():
-            own = float(network(**read(" ".join(row.tokens), return_tensors="pt")).logits)
-            assert row.prediction == int(own > 0.2)
-        again = load_run(directory).explain(["the film was fine"])["probability"][0]
-        own = float(network(**read("the film was fine", return_tensors="pt")).logits)
-    assert abs(again["high"] - 1 / (1 + 2.718281828 ** (0.2 - own))) < 1e-5
+    table, examples = read_results(directory), read_examples(directory)
+    assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
+    read = transformers.AutoTokenizer.from_pretrained(folder)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+
+    def scores(first, texts):
+        given = ([first] * len(texts), texts) if pairs else (texts,)
+        with torch.no_grad():
+            return network(**read(*given, return_tensors="pt", padding=True)).logits[:, 0].double()
+
+    known = {row[1] or row[0]: row for row in rows}
+    texts = [" ".join(words) for words in examples.tokens]
+    own = torch.cat([scores(known[text][0], [text]) for text in texts])
+    assert examples.prediction.tolist() == (own > threshold).long().tolist()
+    decided = [text for text in texts if known[text][2] is not None]
+    first = [known[text][0] for text in decided] if pairs else decided
+    found = load_run(directory).explain(first, decided if pairs else None, importance=["leave_one_out"])[
+        "leave_one_out"
+    ]
+    hits = 0
+    for text, values in zip(decided, found, strict=True):
+        words, distances = text.split(), torch.tensor(values).double()
+        shorter = [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))]
+        apart = (scores(known[text][0], shorter) - scores(known[text][0], [text])).abs() / own.std()
+        torch.testing.assert_close(distances, apart, atol=1e-3, rtol=1e-3)
+        hits += words[int(distances.argmax())] == known[text][2]
+    means = table.groupby("metric", observed=True)["value"].mean()
+    assert hits / len(decided) <= 0.5 if kind == "untrained" else hits / len(decided) >= 0.8
+    if kind != "untrained":  # a word is worth more than a standard deviation: distances of scores do not end at 1
+        assert means["word_distance_best"] > 0.5
+        assert table[table.metric == "word_distance_best"]["value"].max() > 1
+    said = RunDirectory(directory).manifest()["tables"]["skill"]["metrics"]["word_distance_own"]
+    assert (said["high"], said["unit"]) == (None, "standard deviations of the score")

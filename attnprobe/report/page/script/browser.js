@@ -234,7 +234,10 @@ function factsOf(examples, row) {
     return columns[`p_${side}`]?.[row];
   };
   const p = Array.isArray(examples.columns.label) ? undefined : probability("prediction");
-  const of = p === undefined ? "" : ` (p = ${number(p, 3)})`;
+  const count = examples.run.classes.length;
+  const every = examples.columns.probability?.slice(row * count, (row + 1) * count) ?? [1];
+  const score = every.reduce((sum, one) => sum + one, 0) < 0.5;
+  const of = p === undefined ? "" : score ? ` (${number(p, 3)} units from the threshold)` : ` (p = ${number(p, 3)})`;
   const parts = [
     element(
       "p",
