@@ -56,7 +56,7 @@ PIECES = {
 """Columns of the examples' table where a model reads pieces of words: the pieces, the word that each belongs to (−1: none
 of the text), and its weight."""
 OWN_MAPS = (
-    HeatMap("attention", "Attention", "the model's own; the weights of a text sum to 1"),
+    HeatMap("attention", "Attention", ""),
     HeatMap("word_attention", "Attention to words", "within each sentence; sums to 1 there"),
 )
 """The maps of the examples' table: the first comes before all others, the second after them."""

@@ -23,6 +23,9 @@ function mapsNow() {
 const WRONG = "wrong"; // an order of the list
 const SHOWN_MAPS = ["attention", "word_attention", "leave_one_out-leave_one_out"];
 
+// place of the length that is neither trivial nor a page long
+const handiest = (lengths) => lengths.reduce((best, length, i) => (Math.abs(length - 14) < Math.abs(lengths[best] - 14) ? i : best), 0);
+
 // a list of layers, each with its heads; nothing where a run has no maps of single heads
 function sitePicker(maps) {
   const sites = maps.filter(({ site }) => site);
@@ -84,7 +87,9 @@ async function openRun(number_, wanted) {
   }
   maps.append(...piecePicker(run), ...sitePicker(run.maps));
   choose();
-  state.chosen = state.examples.place.get(before) ?? state.order[0] ?? -1;
+  const { wordStarts } = state.examples.texts;
+  const first = () => state.order[handiest(state.order.map((row) => wordStarts[row + 1] - wordStarts[row]))];
+  state.chosen = state.examples.place.get(before) ?? first() ?? -1;
   const at = wanted === undefined ? 0 : state.order.indexOf(state.chosen);
   state.page = Math.max(0, Math.floor(at / PAGE_SIZE));
   showList();
@@ -242,9 +247,7 @@ function factsOf(examples, row) {
     element(
       "p",
       { className: right ? "outcome right" : "outcome wrong" },
-      "Label ",
-      element("b", {}, examples.named(row, "label")),
-      ", predicted ",
+      ...(right ? [] : ["Label ", element("b", {}, examples.named(row, "label")), ", predicted "]),
       element("b", {}, examples.named(row, "prediction")),
       `${of}: ${right ? "✓ right" : "✗ wrong"}`,
     ),

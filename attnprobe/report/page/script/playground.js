@@ -33,10 +33,8 @@ async function openPlayground(number_) {
   const model = index.playgrounds[number_];
   play.texts = await block(model.block);
   play.model = model;
-  $("play-text").replaceChildren(...play.texts.map(({ example_id: id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 6).map(visible).join(" ")}${words.length > 6 ? " …" : ""}`)));
-  // a text that is neither trivial nor a page long
-  const far = ({ words }) => Math.abs(words.length - 14);
-  openText(play.texts.reduce((best, text, i) => (far(text) < far(play.texts[best]) ? i : best), 0));
+  $("play-text").replaceChildren(...play.texts.map(({ example_id: id, words }, i) => option(String(i), `#${id}: ${words.slice(0, 4).map(visible).join(" ")}${words.length > 4 ? " …" : ""}`)));
+  openText(handiest(play.texts.map(({ words }) => words.length)));
 }
 
 function openText(number_) {
@@ -68,7 +66,7 @@ function openText(number_) {
 function restore() {
   play.weights = [...play.text.attention];
   play.struck = new Set();
-  showPlay("Drag a weight, or click a word to strike it.");
+  showPlay("");
 }
 
 // others keep their proportions; where they have none left, the model's, or none at all
@@ -126,7 +124,7 @@ function showPlay(note) {
   const within = moved <= model.epsilon + 1e-9 ? `within ε = ${model.epsilon}` : `beyond ε = ${model.epsilon}`;
   const label = visible(model.classes[text.label] ?? String(text.label));
   const said = $("play-said");
-  said.textContent = `${decision} (labelled ${label}).${moved > 0 ? ` The prediction moved by ${number(100 * moved, 0)} points.` : ""}`;
+  said.textContent = before === after && moved < 0.005 ? `Label: ${label}.` : `${decision} (label: ${label}).${moved >= 0.005 ? ` The prediction moved by ${number(100 * moved, 0)} points.` : ""}`;
   said.title = `TVD ${number(moved, 3)}, ${within}; the attention moved by ${number(apart, 3)} of at most 0.693 nats (JSD).`;
   Object.assign(said.dataset, { tvd: String(moved), jsd: String(apart) });
   $("play-note").textContent = note || (struck.size ? `${struck.size} struck: the attention is renormalised over the other ${text.words.length - struck.size} words.` : "");
