@@ -1,6 +1,7 @@
 """All figures that the tables of finished runs allow: as files, and as pictures of the page."""
 
 import base64
+import gzip
 import inspect
 import os
 import re
@@ -146,7 +147,7 @@ class Picture:
     Attributes:
         caption: what it shows.
         file: the PDF's name in the report's folder.
-        source: the drawing as a `data:` address, which no script can run from; empty where there is only the PDF.
+        source: the drawing as a `data:` address, which no script can run from, an SVG packed by gzip; empty: only a PDF.
         width, height: in CSS pixels.
     """
 
@@ -158,7 +159,6 @@ class Picture:
 
     @property
     def alternative(self) -> str:
-        """What a screen reader says instead."""
         return f"Figure: {self.caption.split('. ')[0].rstrip('.')}. The table beside it has its numbers."
 
 
@@ -187,10 +187,11 @@ def picture(figure: Figure, name: str, caption: str, directory: OwnFolder, *, sh
     """The figure for the page; its PDF is written. `shown`: False for the PDF alone."""
     source = ""
     if shown:
-        kind, content = "svg+xml", rendered(figure, "svg")
-        if len(content) > LARGEST:
-            kind, content = "png", rendered(figure, "png")
-        source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+        kind, svg = "application/gzip", rendered(figure, "svg")
+        content = gzip.compress(svg, mtime=0)
+        if len(svg) > LARGEST:
+            kind, content = "image/png", rendered(figure, "png")
+        source = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
     (path,) = save(figure, directory, name, ["pdf"])
     width, height = (round(float(inches) * PIXELS) for inches in figure.get_size_inches())
     return Picture(caption, path.name, source, width, height)

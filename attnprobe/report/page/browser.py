@@ -67,7 +67,6 @@ OWN_COLUMNS = (
     Column("margin", "how sure the model is"),
     Column("length", "length", digits=0),
 )
-"""The numbers of the examples' table."""
 OF_PIECES = (
     Column("special_mass", "share of the attention on no word of the text"),
     Column("start_mass", "on the first piece that the model reads"),

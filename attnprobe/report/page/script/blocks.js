@@ -7,10 +7,18 @@ function bytesOf(text) {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
+const decompressed = (text) => new Response(new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip")));
+
 async function unpack({ textContent, dataset }) {
-  const packed = new Blob([bytesOf(textContent)]);
-  const content = new Response(packed.stream().pipeThrough(new DecompressionStream("gzip")));
+  const content = decompressed(textContent);
   return dataset.type === "JSON" ? content.json() : new TYPES[dataset.type](await content.arrayBuffer());
+}
+
+// a figure is an image still, from which no script runs
+async function showFigure(image) {
+  const svg = await decompressed(image.dataset.packed.split(",")[1]).text();
+  image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+  await image.decode();
 }
 
 const unpacked = new Map();

@@ -202,7 +202,7 @@ async function start() {
   openFolded();
 }
 
-start().then(
+Promise.all([start(), ...[...document.querySelectorAll("[data-packed]")].map(showFigure)]).then(
   () => (document.documentElement.dataset.ready = "true"),
   (error) => {
     const problem = $("browser-problem");
