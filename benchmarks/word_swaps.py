@@ -46,13 +46,8 @@ from research.words import RIGHT, WRONG, answers, settings_of, trained
 
 COMMON = sorted(ENGLISH_STOP_WORDS)
 TELLING = (("good", "great", "fine"), ("bad", "poor", "awful"))
-BUDGETS = {  # passes with reach: 6 of pairs, 2 of sets, bounds
-    "50": {"pairs": 4, "sets": 16, "bounds": 4},
-    "100": {"pairs": 4, "sets": 36, "bounds": 4},
-    "200": {"pairs": 8, "sets": 72, "bounds": 8},
-    "400": {},
-    "800": {"pairs": 32, "sets": 288, "bounds": 32},
-}
+BUDGETS = (100, 200, 400, 800)
+"""Passes."""
 
 
 def texts(words: int, count: int, seed: int) -> list[dict[str, Any]]:
@@ -180,8 +175,8 @@ def asked_with_all(rule: str, encoder: str, attention: str, draw: int, texts: in
     if known["right"].mean() < 0.9 or WRONG < rightness < RIGHT:
         return []
     part, rows = data.splits["test"], []
-    for name, settings in BUDGETS.items():
-        probe = Swaps(**settings)
+    for passes in BUDGETS:
+        probe = Swaps(passes=passes)
         probe.prepare(data.splits)
         runner = ProbeRunner([probe], draw)
         for start in range(0, len(part), 50):
@@ -195,7 +190,7 @@ def asked_with_all(rule: str, encoder: str, attention: str, draw: int, texts: in
         elif evidence.low > SMALLEST or evidence.high <= SMALLEST:
             said = "yes" if evidence.low > SMALLEST else "no"
         rows.append(
-            {"passes": name, "rightness": "right" if rightness >= RIGHT else "wrong", "said": said, "value": evidence.value,
+            {"passes": passes, "rightness": "right" if rightness >= RIGHT else "wrong", "said": said, "value": evidence.value,
              "width": evidence.high - evidence.low, "rule": rule, "encoder": encoder, "attention": attention}
         )  # fmt: skip
     return rows

@@ -2,6 +2,8 @@
 
 `transfer` trains a model without context under four built attentions, right or wrong and with or without the label in their
 weights. `pools` trains sixty seeds of a model with learned and with equal weights, and draws audits of 3, 5 and 9 from them.
+`validity` asks necessity and stability where what must come out is known: recall from a question, of which equal weights
+reach a part at most; texts that they decide as well; and attentions that are the same, or not, with every seed.
 A file per model in FOLDER; a study that is cut short goes on with the same command, and `--table` reads what is there.
 """
 
@@ -16,8 +18,16 @@ import pandas as pd
 import torch
 
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE
-from attnprobe.findings.members import Score, balanced_accuracy, difference, f1_over_classes
+from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE
+from attnprobe.findings.members import (
+    CLAIM,
+    Score,
+    balanced_accuracy,
+    difference,
+    f1_over_classes,
+    pairwise,
+    stability,
+)
 from attnprobe.findings.studies.wiegreffe import margin_of
 from attnprobe.probes import readouts
 from attnprobe.probes.base import ProbeRunner
@@ -45,6 +55,23 @@ CELLS = {
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 """Of the texts that the learned model answers, one with equal weights the others: the true effect is that share of
 the pool's."""
+RECALL = ("task=qa", "data=rules", "data.question=question", "model/decoder=additive", "data.source.train_size=2000")
+UNIQUE = ("data=rules", "data.source.rule=token", "data.source.train_size=600")
+VALID = {
+    # necessity: of what equal weights cannot decide without a question, nor with one; and of what they can
+    "recall of 2": (*RECALL, "data.source.rule=recall2", "need"),
+    "recall of 4": (*RECALL, "data.source.rule=recall4", "need"),
+    "no question": (*UNIQUE, "data.source.train_size=4000", "need"),
+    # stability: given, the same for every seed; drawn anew with every seed; and learned
+    **{
+        name: (*UNIQUE, f"model/attention={name}")
+        for name in ("first", "rationale", "common_word", "random", "position")
+    },
+    "untrained": UNIQUE,
+    "learned": UNIQUE,
+    "learned, twins": (*UNIQUE, "data.source.rule=twins"),
+}
+"""Cell → the settings of its models without context; `need`: with learned and with equal weights."""
 AUDITS = 150
 CLAIMS: dict[str, Score] = {"attention_is_needed": f1_over_classes, "attention_guides": balanced_accuracy}
 """A claim about trained models, and the number of which it is a difference."""
@@ -58,20 +85,22 @@ def settings_of(draw: int, *overrides: str) -> dict:
     return resolved(composed([*shared, *overrides]))
 
 
-def of_model(path: Path, config: dict, seed: int, *, readout: bool = False) -> None:
-    """Train, and keep what it says of each test text, and what exact read-outs of its words and states reach and show."""
+def of_model(path: Path, config: dict, seed: int, *, readout: bool = False, epochs: int = 8) -> None:
+    """Train, and keep what it says of each test text and where it attends, and what exact read-outs of its words and states
+    reach and show."""
     if path.exists():
         return
-    data, model = trained(config, seed, epochs=8, patience=3)
+    data, model = trained(config, seed, epochs, patience=3)
     part, probe = data.splits["test"], readouts.Readouts()
     probe.prepare(data.splits)
-    runner, said = ProbeRunner([probe] if readout else [], seed), []
+    runner, said, weights = ProbeRunner([probe] if readout else [], seed), [], []
     for start in range(0, len(part), 100):
         batch = part[range(start, min(start + 100, len(part)))]
         outputs = model.in_parts(batch)
         said += outputs.logits.argmax(-1).tolist()
+        weights += [row[words].tolist() for row, words in zip(outputs.attention, batch.content, strict=True)]
         runner.on_test_batch_end(None, model, {"outputs": outputs}, batch, start)
-    facts = {"label": np.asarray(part.labels).tolist(), "said": said}
+    facts = {"label": np.asarray(part.labels).tolist(), "said": said, "weights": weights}
     if readout:
         rows = runner.rows["readouts"]
         facts |= {metric: float(np.concatenate(column.values).mean()) for (metric, _), column in rows.columns.items()}
@@ -135,12 +164,47 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
+    """How often audits of three seeds say yes and no to necessity or stability, and what all seeds together measure."""
+    stored = {
+        kind: [json.loads(path.read_text()) for path in sorted(folder.glob(f"valid-{cell}-{kind}-*.json"))]
+        for kind in ("own", "equal")
+    }
+    draw, said = np.random.default_rng(0), []
+    if stored["equal"]:
+        pool = {kind: [parts_of(facts) for facts in stored[kind]] for kind in stored}
+        scores = {kind: [float(balanced_accuracy(one.sum(0))) for one in pool[kind]] for kind in pool}
+        for _ in range(AUDITS):
+            pairs = zip(*(draw.permutation(len(pool[kind]))[:seeds] for kind in ("own", "equal")), strict=True)
+            mine, theirs = zip(*((pool["own"][one], pool["equal"][other]) for one, other in pairs), strict=True)
+            margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in mine])
+            found = difference(dict(enumerate(mine)), dict(enumerate(theirs)), balanced_accuracy)
+            said.append(found.exceeds(0, margin))
+        whole = f"{np.mean(scores['own']):.3f} beside {np.mean(scores['equal']):.3f}"
+    else:
+        attentions = [[np.array(one) / sum(one) for one in facts["weights"]] for facts in stored["own"]]
+        pairs = pairwise(attentions)
+        for _ in range(AUDITS):
+            chosen = draw.permutation(len(pairs))[:seeds]
+            found = stability(pairs[np.ix_(chosen, chosen)])
+            said.append(NOT_INFORMATIVE if found.unasked else found.exceeds(CLAIM.threshold, CLAIM.smallest))
+        whole = f"{stability(pairs).value:.3f}"
+    no = np.isin(said, [FAILS, NO_DIFFERENCE]).mean()
+    return {
+        "cell": cell,
+        "seeds": len(stored["own"]),
+        "measured": whole,
+        "yes": np.mean(np.array(said) == MEETS),
+        "no": no,
+    }
+
+
 def main() -> None:
     """Train, or read."""
     parser = argparse.ArgumentParser(prog="python -m research.models", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--parts", default="transfer,pools")
-    parser.add_argument("--seeds", type=int, default=60, help="of the pools")
+    parser.add_argument("--parts", default="transfer,pools,validity")
+    parser.add_argument("--seeds", type=int, default=60, help="of the pools, and of each cell of validity")
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
     parser.add_argument("--record", type=Path, help="with --table: the shipped audits.csv, which verdicts cite")
     given = parser.parse_args()
@@ -152,7 +216,9 @@ def main() -> None:
         audits = pd.concat([curves(given.folder, cell, claim) for claim, cell in product(CLAIMS, CELLS)])
         if given.record is not None:
             audits.round(4).to_csv(given.record, index=False)
-        print(markdown([*audits.columns], audits.round(3).to_numpy().tolist()))
+        print(markdown([*audits.columns], audits.round(3).to_numpy().tolist()), end="\n\n")
+        valid = pd.DataFrame([validity(given.folder, cell) for cell in VALID])
+        print(markdown([*valid.columns], valid.round(3).to_numpy().tolist()))
         return
     with composing():
         for draw, seed, name in product(range(5), range(2), GUIDES) if "transfer" in given.parts else ():
@@ -171,6 +237,13 @@ def main() -> None:
                 seed,
                 readout=not even,
             )
+        for seed, (cell, settings) in product(range(given.seeds), VALID.items()) if "validity" in given.parts else ():
+            shared = (*(one for one in settings if one != "need"), "model=average", "model.width=24",
+                      "training.recipe.optimizer.lr=0.01", "data.source.test_size=300")  # fmt: skip
+            for kind in ("own", "equal") if "need" in settings else ("own",):
+                even = ("model/attention=uniform",) if kind == "equal" else ()
+                path, epochs = given.folder / f"valid-{cell}-{kind}-{seed}.json", 0 if cell == "untrained" else 8
+                of_model(path, resolved(composed([*shared, *even])), seed, epochs=epochs)
 
 
 if __name__ == "__main__":

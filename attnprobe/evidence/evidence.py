@@ -49,6 +49,7 @@ class Evidence:
         rare: too few of the values are other than 0, or a few of them rule the mean; the interval is then only good for
             being shown.
         unasked: why the question cannot be asked of this model; empty where it can.
+        record: what the track record has to be of, where the number was measured in another way than usual, as `200 passes`.
     """
 
     value: float
@@ -57,6 +58,7 @@ class Evidence:
     n: int
     rare: bool = False
     unasked: str = ""
+    record: str = ""
 
     @classmethod
     def of(cls, values: Any, *, reach: float | None = None) -> "Evidence":

@@ -215,10 +215,15 @@ def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
             reason = f"its texts do not have as many weights as those of {runs[0]}"
             raise damaged(RunDirectory(run) / examples_file(SPLIT), reason)
         weights.append([one / one.sum() for one in own])
-    result = np.zeros((len(runs), len(runs), len(weights[0]), 4))
+    return pairwise(weights)
+
+
+def pairwise(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4"]:
+    """`compared`, for every run's attentions with those of every other one; zeros on the diagonal."""
+    result = np.zeros((len(runs), len(runs), len(runs[0]), 4))
     for base in range(len(runs)):
         for other in range(base):
-            result[base, other] = result[other, base] = compared(weights[base], weights[other])
+            result[base, other] = result[other, base] = compared(runs[base], runs[other])
     return result
 
 

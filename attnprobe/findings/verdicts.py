@@ -41,7 +41,7 @@ AUDITS = Path(__file__).parent / "audits.csv"
 POWER_OF_SEEDS = 0.8
 """Share of the audits that have to say yes for an effect to count as one that so many seeds show."""
 COLUMNS = ["criterion", "level", "encoder", "rightness", "models", "meets", "claim"]
-NONE = "No track record exists for this kind of model."
+NONE = "No track record exists for this kind of model and measurement."
 POWER, FALSE_ALARMS = 0.9, 0.05
 """Share of right attentions of which a test should say yes, and of wrong ones of which it may."""
 KINDS = 2
@@ -86,7 +86,7 @@ def track_record(
     was, two at least, it is not taken to say something on the next one.
 
     Args:
-        claim: name of the claim that decides.
+        claim: name of the claim that decides, and how it was measured where that was not as usual: `NAME, 200 passes`.
         table: instead of the shipped one.
     """
     known = calibration() if table is None else table
@@ -307,7 +307,8 @@ def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
         reason = "there is no interval" if np.isnan(evidence.low) else "the interval reaches across what is asked for"
     elif verdict == TOO_RARE:
         reason = "too few texts carry the number"
-    record = track_record(claim.criterion, claim.level, encoder, claim.name)
+    measured = ", ".join(filter(None, (claim.name, evidence.record)))
+    record = track_record(claim.criterion, claim.level, encoder, measured)
     cited = record_of_seeds(claim.name) or (record.words if verdict in DECIDED else "")
     if verdict in DECIDED and not (record.yes_tells if verdict == MEETS else record.no_tells):
         others = "yes to wrong attention as well" if verdict == MEETS else "no to right attention as well"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs
 from attnprobe.core.errors import UserError
-from attnprobe.core.metrics import PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
+from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SHARE, TVD, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.data.batching import TextSplit
 from attnprobe.evidence.claims import Claim
@@ -34,11 +34,16 @@ METRICS = (
     Metric("swap_bound", PROBABILITY_DIFFERENCE, "what all words together do: the prediction less its mean in other texts"),
     Metric("word_effect", Scale("probability"), "a word's part in what stays: least squares over random sets",
            step="position"),
+    Metric("swap_passes", COUNT, "passes that a text may take"),
     Metric("top_word_effect", SHARE, "whether the most attended word is the one with the largest effect (of several that are "
            "level, the share)", higher_is_better=True),
     Metric("equal_weights_distance", TVD, "between the predictions under the model's own attention and under equal weights"),
     *DESCRIPTION,
 )  # fmt: skip
+
+
+PASSES = 400
+"""A text's, of which the track record is that goes by no number of passes."""
 
 
 @dataclass
@@ -48,30 +53,36 @@ class Swaps(Probe):
     The text and its counterpart have the same words in the same places but for those that are exchanged: a donor is a text
     of the same length (or nearly), drawn without a look at its label. k words, 1 to all but one, are drawn by their weights;
     the gain is how much more of the predicted class's probability stays with them than with the others, in the mean of the
-    `pairs`. Under even weights, and under the text's own in random order, it is 0 by symmetry. `swap_scale` is the gain of
-    the same weights on the words in the order of |effect|, which is estimated from `sets` other random sets; in
+    pairs. Under even weights, and under the text's own in random order, it is 0 by symmetry. `swap_scale` is the gain of
+    the same weights on the words in the order of |effect|, which is estimated from other random sets; in
     pairs of its own, so that no luck is counted twice. The attention reacts, as it does in use, to the words that change.
 
-    A pass for every text that is put together: 4 (6 with `reach`) of `pairs`, 2 of `sets`, and `bounds`.
-
     Attributes:
-        pairs: sets of words drawn by attention, as many for the scale.
-        sets: random sets that the words' effects are estimated from.
-        bounds: texts that all words are taken from.
+        passes: a pass for every text that is put together, whatever its length. Of 25 passes 2 are of one pair drawn by
+            attention, 2 of one for the scale, 2 of one for `swap_best`, 18 of nine random sets, and 1 has all words
+            exchanged. A verdict cites the track record of as many passes as there are here.
         reach: measure `swap_best` too.
         texts: most texts that are examined, evenly over the split; of the others there is no number (NaN).
     """
 
     name, metrics = "swaps", METRICS
     one_decision = True
-    pairs: Annotated[int, Ge(4)] = 16
-    sets: Annotated[int, Ge(16)] = 144
-    bounds: Annotated[int, Ge(4)] = 16
+    passes: Annotated[int, Ge(100)] = PASSES
     reach: bool = True
     texts: Annotated[int, Ge(20)] = 400
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
     _donors: Donors | None = field(default=None, init=False, repr=False)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs drawn by attention, for the scale, and for the best order; and texts that all words are taken from."""
+        return self.passes // 25
+
+    @property
+    def sets(self) -> int:
+        """Random sets that the words' effects are estimated from."""
+        return 9 * self.passes // 25
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         self._split, self._donors = splits["test"], None
@@ -88,7 +99,7 @@ class Swaps(Probe):
         if self._donors is None:
             self._donors = Donors.of(run, self._split, content.device)
         columns = {name: torch.full(decision.shape, torch.nan, dtype=torch.float64) for name in
-                   ("swap_gain", "swap_scale", "swap_best", "swap_bound", "top_word_effect")}  # fmt: skip
+                   ("swap_gain", "swap_scale", "swap_best", "swap_bound", "top_word_effect", "swap_passes")}  # fmt: skip
         word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
         for row in range(len(content)):
             found = self._of_text(
@@ -129,14 +140,14 @@ class Swaps(Probe):
             return None
         generator, device = draws.generator(number), content.device
         text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
-        lots = torch.randint(len(pool), (3 * self.pairs + self.sets + self.bounds,), generator=generator)
+        lots = torch.randint(len(pool), (4 * self.pairs + self.sets,), generator=generator)
         used, donor = lots.unique(return_inverse=True)
         lenders = donors.split[pool[used.numpy()].tolist()].to(device)
         reader = getattr(subject.classifier, "reader", None)
         longest = None if reader is None else reader.longest
         swapper = Swapper(run, subject.classifier.task, text, lenders, decision, longest)
         of_own, of_sets, of_bound, of_scale, of_best = donor.to(device).split(
-            [self.pairs, self.sets, self.bounds, self.pairs, self.pairs]
+            [self.pairs, self.sets, self.pairs, self.pairs, self.pairs]
         )
         weights = weights[content].cpu().double()
 
@@ -155,7 +166,7 @@ class Swaps(Probe):
             best = by(effect.expand(self.pairs, -1))
             chosen, whose = torch.cat([scale, best]), torch.cat([of_scale, of_best])
         later = swapper.differences(chosen, whose)
-        everything = torch.ones(self.bounds, words, dtype=torch.bool, device=device)
+        everything = torch.ones(self.pairs, words, dtype=torch.bool, device=device)
         top = weights >= weights.max() * (1 - 1e-9)
         strongest = effect.abs() == effect.abs().max()
         return {
@@ -163,6 +174,7 @@ class Swaps(Probe):
             "swap_scale": float(later[: self.pairs].mean()),
             "swap_best": float(later[self.pairs :].mean()) if self.reach else float("nan"),
             "swap_bound": probability - float(swapper.probability(everything, of_bound).mean()),
+            "swap_passes": self.passes,
             "top_word_effect": float((top & strongest).sum() / top.sum()),
         }, effect
 
@@ -238,7 +250,9 @@ def _placement(table: pd.DataFrame) -> Evidence | None:
     rows = values_of(table, *PARTS)
     if rows is None or not rows[[*PARTS]].notna().all(axis=1).any():
         return None
-    return placement_of(*(by_run(rows, rows[name].to_numpy()) for name in PARTS))
+    placement = placement_of(*(by_run(rows, rows[name].to_numpy()) for name in PARTS))
+    others = set(table["value"][table["metric"] == "swap_passes"].dropna()) - {PASSES}
+    return replace(placement, record=f"{min(others):.0f} passes") if others else placement
 
 
 def _reach(table: pd.DataFrame) -> Evidence | None:
@@ -304,7 +318,7 @@ READING = Reading(
     claims=(
         Claim(
             name="weight_is_on_deciding_words", criterion="erasure", level="word", speaks="for", source=SOURCE,
-            statement="The weight is on the words that decide", measure=Measure(PARTS, _placement),
+            statement="The weight is on the words that decide", measure=Measure((*PARTS, "swap_passes"), _placement),
             quantity=f"placement: 0 in an order by chance, 1 for the same weights on the words that matter most; up to "
             f"{SMALLEST} is no relevant difference",
             smallest=SMALLEST, primary=True,

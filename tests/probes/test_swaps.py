@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -12,10 +13,12 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
+from attnprobe.evidence.claims import put_to_test
+from attnprobe.findings.verdicts import NONE, judge
 from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
 from attnprobe.models.base import Model
-from attnprobe.probes.swaps import LEAST_BOUND, Swaps, placement_of
+from attnprobe.probes.swaps import LEAST_BOUND, READING, Swaps, placement_of
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
 
@@ -232,7 +235,7 @@ def test_the_own_weights_in_random_order_gain_nothing():
     split, votes = one_word_decides()
     noise = torch.rand(TEXTS, WORDS + 2, generator=torch.Generator().manual_seed(3)) ** 6
     model = Voting(votes, lambda batch: noise[batch.example_id])
-    gain = measured(split, model, pairs=64, reach=False)["swap_gain"]
+    gain = measured(split, model, passes=1600, reach=False)["swap_gain"]
     assert abs(float(gain.mean())) < 4 * float(gain.std()) / TEXTS**0.5
 
 
@@ -243,7 +246,7 @@ def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
     split = split_of([*texts, [9, 8, 7], [5, 5, 5, 5, 5, 5, 21], [4, 20, 29, 9, 9, 9, 9, 11, 12, 4, 4, 5]])
     split = replace(split, example_id=np.arange(100, 107))
     # every text has one that is decided differently
-    probe = Swaps(pairs=4, sets=16, bounds=4)
+    probe = Swaps(passes=100)
     probe.prepare({"test": split})
     probe._donors = Donors(split, np.arange(7) % 2)
 
@@ -280,6 +283,23 @@ def test_without_other_texts_it_is_refused():
 def columns(gain, scale, bound, texts=60, spread=0.05):
     draw = np.random.default_rng(0)
     return (np.array([one + spread * draw.standard_normal(texts)]) for one in (gain, scale, bound))
+
+
+@pytest.mark.parametrize(("passes", "cited"), [(400, True), (200, False)])
+def test_a_verdict_cites_the_record_of_as_many_passes_and_of_no_others(passes, cited):
+    claim, (gain, scale, bound) = READING.claims[0], columns(0.55, 0.6, 0.8)
+    numbers = {"swap_gain": gain, "swap_scale": scale, "swap_bound": bound, "swap_passes": np.full_like(gain, passes)}
+    rows = [
+        ("1", "e", "d", "m", 0, "test", "swaps", metric, example, np.nan, value)
+        for metric, column in numbers.items()
+        for example, value in enumerate(column[0])
+    ]
+    names = ["run_id", "experiment", "data", "model", "seed", "split", "probe", "metric", "example_id", "step", "value"]
+    (finding,) = put_to_test((claim,), pd.DataFrame(rows, columns=names))
+    row = judge([("test-swaps", finding)], encoder="lstm").set_index("claim").loc[claim.name]
+    assert row["verdict"] == "meets"
+    assert bool(row["ticked"]) is cited
+    assert (row["track_record"] != NONE) is cited
 
 
 def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_at():
