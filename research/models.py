@@ -175,8 +175,8 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
         pool = {kind: [parts_of(facts) for facts in stored[kind]] for kind in stored}
         scores = {kind: [float(balanced_accuracy(one.sum(0))) for one in pool[kind]] for kind in pool}
         for _ in range(AUDITS):
-            pairs = zip(*(draw.permutation(len(pool[kind]))[:seeds] for kind in ("own", "equal")), strict=True)
-            mine, theirs = zip(*((pool["own"][one], pool["equal"][other]) for one, other in pairs), strict=True)
+            chosen = zip(*(draw.permutation(len(pool[kind]))[:seeds] for kind in ("own", "equal")), strict=True)
+            mine, theirs = zip(*((pool["own"][one], pool["equal"][other]) for one, other in chosen), strict=True)
             margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in mine])
             found = difference(dict(enumerate(mine)), dict(enumerate(theirs)), balanced_accuracy)
             said.append(found.exceeds(0, margin))
@@ -185,8 +185,8 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
         attentions = [[np.array(one) / sum(one) for one in facts["weights"]] for facts in stored["own"]]
         pairs = pairwise(attentions)
         for _ in range(AUDITS):
-            chosen = draw.permutation(len(pairs))[:seeds]
-            found = stability(pairs[np.ix_(chosen, chosen)])
+            few = draw.permutation(len(pairs))[:seeds]
+            found = stability(pairs[np.ix_(few, few)])
             said.append(NOT_INFORMATIVE if found.unasked else found.exceeds(CLAIM.threshold, CLAIM.smallest))
         whole = f"{stability(pairs).value:.3f}"
     no = np.isin(said, [FAILS, NO_DIFFERENCE]).mean()

@@ -88,7 +88,9 @@ class Readouts(Probe):
         labels = np.asarray(split.labels)
         chosen = np.zeros(len(split), bool)
         chosen[np.linspace(0, len(split) - 1, min(self.texts, len(split))).round().astype(int)] = True
-        first = _first_of_each(split)
+        # repeats of a text share a fold, so that none is told by itself
+        known: dict[bytes, int] = {}
+        first = np.array([known.setdefault(split.words[row].tobytes(), row) for row in range(len(split))])
         classes, counts = np.unique(labels[chosen & (first == np.arange(len(split)))], return_counts=True)
         classes = classes[counts >= FEWEST]
         kept = np.flatnonzero(chosen & np.isin(labels, classes))
@@ -102,12 +104,6 @@ class Readouts(Probe):
         for kind, features in _features(run, split, kept, device).items():
             told[f"readout_{kind}"][kept] = out_of_fold(features, of_class, first[kept], self.penalty) == of_class
         return told
-
-
-def _first_of_each(split: TextSplit) -> Int[np.ndarray, " rows"]:
-    """For each text the first row with the same words: repeats share a fold, so that none is told by itself."""
-    known: dict[bytes, int] = {}
-    return np.array([known.setdefault(split.words[row].tobytes(), row) for row in range(len(split))])
 
 
 def _features(

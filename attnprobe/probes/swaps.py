@@ -58,9 +58,8 @@ class Swaps(Probe):
     pairs of its own, so that no luck is counted twice. The attention reacts, as it does in use, to the words that change.
 
     Attributes:
-        passes: a pass for every text that is put together, whatever its length. Of 25 passes 2 are of one pair drawn by
-            attention, 2 of one for the scale, 2 of one for `swap_best`, 18 of nine random sets, and 1 has all words
-            exchanged. A verdict cites the track record of as many passes as there are here.
+        passes: texts that are put together, whatever the length. Of 25 two are of a pair drawn by attention, two of one for
+            the scale, two for `swap_best`, 18 of nine random sets, and one has all words exchanged.
         reach: measure `swap_best` too.
         texts: most texts that are examined, evenly over the split; of the others there is no number (NaN).
     """
@@ -73,16 +72,6 @@ class Swaps(Probe):
 
     _split: TextSplit | None = field(default=None, init=False, repr=False)
     _donors: Donors | None = field(default=None, init=False, repr=False)
-
-    @property
-    def pairs(self) -> int:
-        """Pairs drawn by attention, for the scale, and for the best order; and texts that all words are taken from."""
-        return self.passes // 25
-
-    @property
-    def sets(self) -> int:
-        """Random sets that the words' effects are estimated from."""
-        return 9 * self.passes // 25
 
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         self._split, self._donors = splits["test"], None
@@ -138,41 +127,40 @@ class Swaps(Probe):
         pool = donors.pool(place) if examined else np.zeros(0, np.int64)
         if not len(pool):
             return None
+        pairs, random_sets = self.passes // 25, 9 * self.passes // 25
         generator, device = draws.generator(number), content.device
         text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
-        lots = torch.randint(len(pool), (4 * self.pairs + self.sets,), generator=generator)
+        lots = torch.randint(len(pool), (4 * pairs + random_sets,), generator=generator)
         used, donor = lots.unique(return_inverse=True)
         lenders = donors.split[pool[used.numpy()].tolist()].to(device)
         reader = getattr(subject.classifier, "reader", None)
         longest = None if reader is None else reader.longest
         swapper = Swapper(run, subject.classifier.task, text, lenders, decision, longest)
-        of_own, of_sets, of_bound, of_scale, of_best = donor.to(device).split(
-            [self.pairs, self.sets, self.pairs, self.pairs, self.pairs]
-        )
+        of_own, of_sets, of_bound, of_scale, of_best = donor.to(device).split([pairs, random_sets, pairs, pairs, pairs])
         weights = weights[content].cpu().double()
 
         def by(keys: Tensor) -> Tensor:
             return prefixes(keys, generator).to(device)
 
         own, sets = (
-            by(drawn_by(weights, self.pairs, generator)),
-            by(torch.rand(self.sets, words, generator=generator, dtype=torch.float64)),
+            by(drawn_by(weights, pairs, generator)),
+            by(torch.rand(random_sets, words, generator=generator, dtype=torch.float64)),
         )
         difference = swapper.differences(torch.cat([own, sets]), torch.cat([of_own, of_sets]))
-        effect = effects(sets, difference[self.pairs :]).cpu()
-        scale = by(drawn_by(rearranged(weights, effect.abs()), self.pairs, generator))
+        effect = effects(sets, difference[pairs:]).cpu()
+        scale = by(drawn_by(rearranged(weights, effect.abs()), pairs, generator))
         chosen, whose = scale, of_scale
         if self.reach:
-            best = by(effect.expand(self.pairs, -1))
+            best = by(effect.expand(pairs, -1))
             chosen, whose = torch.cat([scale, best]), torch.cat([of_scale, of_best])
         later = swapper.differences(chosen, whose)
-        everything = torch.ones(self.pairs, words, dtype=torch.bool, device=device)
+        everything = torch.ones(pairs, words, dtype=torch.bool, device=device)
         top = weights >= weights.max() * (1 - 1e-9)
         strongest = effect.abs() == effect.abs().max()
         return {
-            "swap_gain": float(difference[: self.pairs].mean()),
-            "swap_scale": float(later[: self.pairs].mean()),
-            "swap_best": float(later[self.pairs :].mean()) if self.reach else float("nan"),
+            "swap_gain": float(difference[:pairs].mean()),
+            "swap_scale": float(later[:pairs].mean()),
+            "swap_best": float(later[pairs:].mean()) if self.reach else float("nan"),
             "swap_bound": probability - float(swapper.probability(everything, of_bound).mean()),
             "swap_passes": self.passes,
             "top_word_effect": float((top & strongest).sum() / top.sum()),
@@ -220,7 +208,13 @@ def placement_of(
         why = f"at best these weights would keep {scales.mean():.2f} of the prediction more than in an order by chance"
         return replace(evidence, unasked=f"{why}: they are too even, or no word moves the prediction enough")
     if evidence.rare and len(parts) == 1:
-        return _bounded(evidence, parts)
+        # most texts at their best and a few far from it: an interval that holds however skewed they are
+        influence = pseudovalues(parts, parts.sum(1), ratio_of)[0]
+        # of a text's part in the ratio: a difference from −1 to 1 over the mean scale
+        bounded = bernstein(influence, 2.0 / float(parts[..., 1].mean()))
+        if bounded is not None:
+            low, high = (float(np.clip(one, -1, 1)) for one in bounded[1:])
+            return replace(evidence, low=min(low, evidence.value), high=max(high, evidence.value), rare=False)
     return evidence
 
 
@@ -232,18 +226,6 @@ def _shares(
     """Both as shares of the bound, −1 to 1; 0 where a text has nothing to point at."""
     has = bound > LEAST_BOUND
     return np.stack([np.where(has, one / np.where(has, bound, 1), 0).clip(-1, 1) for one in (gain, best)], -1)
-
-
-def _bounded(evidence: Evidence, parts: Float[np.ndarray, "1 texts 2"]) -> Evidence:
-    """With an interval that holds however skewed the texts are (most of them at their best, a few far from it)."""
-    influence = pseudovalues(parts, parts.sum(1), ratio_of)[0]
-    # of a text's part in the ratio: a difference from −1 to 1 over the mean scale
-    reach = 2.0 / float(parts[..., 1].mean())
-    bounded = bernstein(influence, reach)
-    if bounded is None:
-        return evidence
-    low, high = (float(np.clip(one, -1, 1)) for one in bounded[1:])
-    return replace(evidence, low=min(low, evidence.value), high=max(high, evidence.value), rare=False)
 
 
 def _placement(table: pd.DataFrame) -> Evidence | None:
