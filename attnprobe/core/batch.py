@@ -67,6 +67,7 @@ class Batch:
     says about these texts; they are there where a teacher is named. `pieces`, their words (`piece_word`: a
     position of `ids`, −1 of no word, −2 padding) and `piece_kind` (1: of the second text of a pair) are there for models
     with a tokenizer of their own. `segment` says of which text of a pair a token is, 0 or 1 (−1 at markers and padding).
+    `asked` is 1 at the word whose class is asked for, where a model gives one to every word, and 0 at the others.
     `extra` holds the data's own numbers per word
     (`data.per_word`) by name, NaN at markers, padding and texts without them.
     """
@@ -89,6 +90,7 @@ class Batch:
     piece_word: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES, -2))
     piece_kind: Int[Tensor, "batch pieces"] | None = field(default=None, metadata=over(Axis.PIECES))
     segment: Int[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS, -1))
+    asked: Float[Tensor, "batch tokens"] | None = field(default=None, metadata=over(Axis.TOKENS))
     extra: dict[str, Float[Tensor, "batch tokens"]] = field(default_factory=dict, metadata=over(Axis.TOKENS, torch.nan))
 
     def __len__(self) -> int:

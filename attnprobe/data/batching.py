@@ -142,6 +142,9 @@ class TextSplit(Dataset[Batch]):
 
     def question(self, example_id: int) -> list[str] | None:
         """The words of one example's question; None where nothing is asked."""
+        if asked := self._entry("asked", example_id):  # a class for every word: which one, and where
+            place = asked.index(max(asked))
+            return [self.tokens(example_id)[place], f"({place + 1})"]
         numbers = self._entry("question", example_id)
         return None if numbers is None else [self.spelling[number] for number in numbers]
 

@@ -141,6 +141,7 @@ class Columns(metaclass=Checked):
             batch carries it under that name: as its field where it has one, else in `Batch.extra`.
         group: column of what rows have in common, such as the sentence that they are two versions of: rows of one group
             never come into different splits where splits are drawn.
+        token: column with the number, from 0, of the word whose class the label is, for models that give one to every word.
         filters: column → allowed value(s); other rows are left out.
         multi_label: the label column holds several labels, as a list or as text with `label_delimiter`.
         above: labels are numbers, and the classes are those up to this one and those above it; None: they are names.
@@ -163,6 +164,7 @@ class Columns(metaclass=Checked):
     per_word: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
+    token: str | None = None
     multi_label: bool = False
     above: Number | None = None
     label_delimiter: Text = ";"
@@ -206,6 +208,7 @@ class Columns(metaclass=Checked):
             self.annotators,
             self.counterfactual,
             self.group,
+            self.token,
         )
         given = [name for name in optional if name is not None]
         return [self.text, self.label, *given, *self.per_word.values(), *self.filters]

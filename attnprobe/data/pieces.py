@@ -254,6 +254,8 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     for name, pieces in {"pieces": "ids", "piece_word": "word", "piece_kind": "kind"}.items():
         columns[name] = Ragged.of([getattr(one, pieces) for one in read], np.int64)
     there = np.flatnonzero([one.kept.any() for one in read])
+    if isinstance(marks := columns.get("asked"), Ragged):  # a word that is cut off is not asked about
+        there = there[[bool(marks[row].any()) for row in there.tolist()]]
     rows = selected({"example_id": part.example_id, "words": cut(part.words), "columns": columns}, there)
     return replace(part, **rows), left_out(read, reader.tokenizer.unk_token_id)
 

@@ -99,7 +99,16 @@ class Reader:
         if where.above is not None:
             labels = rows.divided(labels, where.above)
         cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
-        for setting in ("question", "text2", "candidates", "rationale", "annotators", "counterfactual", "group"):
+        for setting in (
+            "question",
+            "text2",
+            "candidates",
+            "rationale",
+            "annotators",
+            "counterfactual",
+            "group",
+            "token",
+        ):
             if (name := getattr(where, setting)) is None:
                 continue
             try:
@@ -139,6 +148,11 @@ class Reader:
             changed, _ = self.rules.read(self.checked(cells["counterfactual"], where, "counterfactual"))
             if len(changed) == len(tokens):
                 per_word["counterfactual"] = lexicon.numbers(changed)
+        if "token" in cells:
+            place = rows.canonical(cells["token"])
+            if place is None or not place.isdecimal() or int(place) >= len(tokens):
+                return "token is no number of a word of the text"
+            per_word["asked"] = (np.arange(len(tokens)) == int(place)).astype(np.float64)
         for name in self.columns.per_word:
             try:
                 numbers = np.asarray(cells[name], np.float64)
@@ -226,6 +240,7 @@ class Reader:
         kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
         kinds |= {} if self.columns.annotators is None else {"annotators": np.int32}
         kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
+        kinds |= {} if self.columns.token is None else {"asked": np.float64}
         return kinds | dict.fromkeys(self.columns.per_word, np.float64)
 
     def examples(self, kept: Mapping[int, Example], lost: Counter[str]) -> Examples:

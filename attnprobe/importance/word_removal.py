@@ -110,11 +110,14 @@ def predictions_keeping(
         operator: one of `OPERATORS`.
 
     Returns:
-        float64; NaN where no word is left and the operator needs one (`delete`, `attention`).
+        float64; NaN where no word is left and the operator needs one (`delete`, `attention`), and where the word that is
+        asked about would be deleted.
     """
     model, batch, readout = subject.classifier, subject.batch, subject.readout
     needs_one = operator in ("delete", "attention")
     undefined = ~(keep & batch.content).any(-1, keepdim=True) & needs_one
+    if operator == "delete" and batch.asked is not None:  # the word whose class is asked for
+        undefined = undefined | (~keep & (batch.asked != 0)).any(-1, keepdim=True)
     gone = batch.content & ~keep & ~undefined
     with torch.no_grad():
         if operator == "attention":

@@ -146,7 +146,7 @@ class PredictionCollector(Callback):
         types["tokens"] = words
         if self.spell is not None:
             types |= {"pieces": words, "piece_word": pa.list_(pa.int32()), "piece_attention": weights}
-        types |= {"question": words} if "question" in part.columns else {}
+        types |= {"question": words} if {"question", "asked"} & {*part.columns} else {}
         types |= {"candidates": words} if "candidates" in part.columns else {}
         types |= {"words": pa.list_(words)} if hierarchical else {}
         return pa.schema(list(types.items()))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnprobe.core.errors import UserError
@@ -196,7 +196,9 @@ class Found:
         return apart <= LIMITS[precision] * max(1.0, float(whole.abs().max()))
 
 
-def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str) -> Found:
+def examine_attention(
+    network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str, asked: Int[Tensor, "batch"] | None = None
+) -> Found:
     """Open a door to the attention, and look whether it is one.
 
     Args:
@@ -204,6 +206,7 @@ def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"]
         run: a pass over a batch with padding.
         mask: its pieces that are not padding.
         family: for the messages.
+        asked: the piece of each text that the prediction is read from, where that is not the same for all.
 
     Raises:
         UserError: there is no door, or what it leads to is not what the network computes with.
@@ -250,7 +253,9 @@ def examine_attention(network: Any, run: Run, mask: Bool[Tensor, "batch pieces"]
     if reaching is None:
         raise UserError(f"{refused}replacing its last attention changes nothing")
     place = torch.arange(reaching.shape[1], device=reaching.device)
-    if torch.equal(reaching, (place == 0).expand_as(reaching)):
+    if asked is not None and torch.equal(reaching, place == asked.unsqueeze(1)):
+        found.queries = Queries.ASKED
+    elif torch.equal(reaching, (place == 0).expand_as(reaching)):
         found.queries = Queries.FIRST
     elif torch.equal(reaching, place == mask.sum(1, keepdim=True) - 1):
         found.queries = Queries.LAST

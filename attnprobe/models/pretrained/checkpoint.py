@@ -47,6 +47,7 @@ class Checkpoint:
         matched: how the data's classes were found among the network's, as a sentence; empty where they were not.
         mask: the piece that stands for a masked one, None where its tokenizer has none.
         padding: the piece that fills up short texts; where there is none, the end of a text, which is masked all the same.
+        tags: it gives a class to every word.
     """
 
     network: Any
@@ -56,6 +57,7 @@ class Checkpoint:
     matched: str
     mask: int | None
     padding: int
+    tags: bool = False
 
 
 @contextmanager
@@ -130,6 +132,8 @@ def open_checkpoint(
                 f"model.path={path}: quantization_config={str(quantised)[:60]} is not supported: expected the model that it "
                 f"was made from, or what model.dequantize() gives"
             )
+        heads = tuple(settings.architectures or [])
+        tags = not (trains or prompt is not None) and any(one.endswith("TokenClassification") for one in heads)
         prompted, scored = prompt is not None, threshold is not None
         if scored and (settings.num_labels != 1 or len(classes) != 2 or task is Task.MULTI_LABEL or prompted):
             raise UserError(
@@ -156,6 +160,7 @@ def open_checkpoint(
         }
         facts = WEIGHTS | ({} if order else new_head)
         kind = library.AutoModelForCausalLM if prompted else library.AutoModelForSequenceClassification
+        kind = library.AutoModelForTokenClassification if tags else kind
         read_network = partial(kind.from_pretrained, **facts)
         network, loading = _read(path, read_network, offline)
         if (prompted or scored or not trains) and loading["missing_keys"]:
@@ -177,7 +182,7 @@ def open_checkpoint(
     if threshold is not None:
         classes_of_score(network, reader, threshold)
     return Checkpoint(
-        network, reader, names, order or list(range(len(names))), matched, tokenizer.mask_token_id, padding
+        network, reader, names, order or list(range(len(names))), matched, tokenizer.mask_token_id, padding, tags
     )
 
 
@@ -300,7 +305,7 @@ def _growth(rules: Any) -> float:
     return grown
 
 
-OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "Model", "ConditionalGeneration", "TokenClassification",
+OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "Model", "ConditionalGeneration",
                "QuestionAnswering", "MultipleChoice")  # fmt: skip
 """What an architecture's name ends in that is no classifier of texts."""
 

@@ -119,6 +119,12 @@ class PretrainedClassifier(TrainedModel):
         self.site, self.class_names, self.matched = Site(layer, heads, rows), opened.classes, opened.matched
         if removal == "mask" and opened.mask is None:
             raise UserError(f"model.removal=mask: the tokenizer of {path} has no mask token: take removal=delete")
+        self.tags = opened.tags
+        if self.tags and (removal == "delete" or task is Task.MULTI_LABEL):
+            raise UserError(
+                f"model.path={path}: it gives a class to every word, which is read at the word: expected model.removal=mask, "
+                f"with which the word stays, and one label per row (data.multi_label=false)"
+            )
         self.network: Any = opened.network.train()
         opened.network.config.use_cache = False
         self.reader = opened.reader
@@ -171,7 +177,23 @@ class PretrainedClassifier(TrainedModel):
         """Logits of the data's classes, in one pass."""
         with self._with_given(batch, one):
             logits: Tensor = self.network(**self._arguments(batch)).logits
-        return last_of(logits, self.padded(batch)[1].sum(1) - 1)[:, self.order]
+        return last_of(logits, self.piece_read(batch))[:, self.order]
+
+    def piece_read(self, batch: Batch) -> Int[Tensor, "batch"]:
+        """The piece that a prediction is read from where there is one for each: the last one's, or, where every word has a
+        class, that of the first piece of the word that is asked about.
+
+        Raises:
+            UserError: the batch does not say which word that is.
+        """
+        if not self.tags:
+            return self.padded(batch)[1].sum(1) - 1
+        if batch.asked is None or batch.piece_word is None or not bool(((batch.asked != 0).sum(1) == 1).all()):
+            raise UserError(
+                f"model.path={self.path}: it gives a class to every word, and a row does not say which one is asked about: "
+                f"expected data.token=COLUMN with the number of that word, from 0, and a row for each word that has a label"
+            )
+        return (batch.piece_word == batch.asked.abs().argmax(1, keepdim=True)).long().argmax(1)
 
     def recorded(self, batch: Batch) -> Seen:
         """The site's attention, in one pass."""
@@ -214,7 +236,10 @@ class PretrainedClassifier(TrainedModel):
             self.precision = torch.float64 if double else torch.float32
             family = f"{self.network.config.model_type} ({self.path})"
             self.found = None  # looked at as it was made, with its own attention
-            found = examine_attention(self.network, lambda one: self.run(batch, one), self.padded(batch)[1], family)
+            asked = self.piece_read(batch) if self.tags else None
+            found = examine_attention(
+                self.network, lambda one: self.run(batch, one), self.padded(batch)[1], family, asked
+            )
             self.found, self.sites = found, [one.name for one in self._every_site(found.heads)]
             is_last = self.site.call(found.calls) == found.calls - 1
             reads_one_row = self.site.rows == "pooled" and found.queries is not Queries.ALL
@@ -343,8 +368,8 @@ class PretrainedClassifier(TrainedModel):
         queries = Queries.ALL if site.rows == "all" else self.found.queries
         query = None
         if queries is not Queries.ALL:
-            last = mask.sum(1) - 1
-            query = last if queries is Queries.LAST else torch.zeros_like(last)
+            query = self.piece_read(batch)
+            query = torch.zeros_like(query) if queries is Queries.FIRST else query
         return Selection(site.chosen_heads(heads), query, mask)
 
     def forward(self, batch: Batch) -> Outputs:

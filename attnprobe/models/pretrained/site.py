@@ -20,6 +20,7 @@ class Queries(StrEnum):
 
     FIRST = "first"  # the first piece's, [CLS]
     LAST = "last"  # the last piece's
+    ASKED = "asked"  # that of the word whose class is asked for
     ALL = "all"  # those of all pieces: the model averages them
 
 

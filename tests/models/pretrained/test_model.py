@@ -273,9 +273,9 @@ def test_classes_that_cannot_be_told_are_refused_and_not_guessed(own, data, mess
             "a BertForMaskedLM: expected a classifier .*training=finetune",
         ),
         (
-            {"architectures": ["BertForTokenClassification"]},
+            {"architectures": ["BertForQuestionAnswering"]},
             Task.SINGLE_LABEL,
-            "a BertForTokenClassification: expected",
+            "a BertForQuestionAnswering: expected",
         ),
         ({"architectures": ["BertModel"]}, Task.SINGLE_LABEL, "a BertModel: expected"),
         (

@@ -1,0 +1,131 @@
+"""Checkpoints that give a class to every word, against `transformers` alone."""
+
+import atexit
+import json
+import random
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+import torch
+
+from attnprobe.core.errors import UserError
+from attnprobe.evidence.evidence import skill_of
+from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.run import run
+from tests.models.pretrained.families import WORDS, checkpoint
+from tests.runs import composed
+
+transformers = pytest.importorskip("transformers")
+PROBES = "probe=[permutation,adversarial,gradient,leave_one_out,correlation,erasure,skill,swaps,agreement,faithfulness]"
+NAMED = "story"
+
+
+def planted():
+    """Words, the number of the word that may be a name, and whether it is: it is after "fine", and not after "dull"."""
+    draw, plain = random.Random(0), [word for word in WORDS[:13] if word not in ("fine", "dull", NAMED)]
+    rows = []
+    for number in range(400):
+        words, place = draw.choices(plain, k=draw.randint(6, 9)), draw.randint(1, 6)
+        words[place:place] = [("dull", "fine")[number % 2], NAMED]
+        rows.append((words, place + 1, number % 2))
+    return rows
+
+
+@cache
+def tagger(kind):
+    """A folder with a small tagger. `one layer`: what the last layer does not fetch from the cue reaches no prediction;
+    `even`: two layers, and the last one attends evenly whatever the text; `untrained`: one layer that has learnt nothing."""
+    rows, read = planted(), transformers.AutoTokenizer.from_pretrained(checkpoint("bert"))
+    config = transformers.BertConfig(
+        vocab_size=96, hidden_size=32, num_hidden_layers=2 if kind == "even" else 1, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=48, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        initializer_range=0.2, id2label={0: "O", 1: "B-PER"}, label2id={"O": 0, "B-PER": 1},
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = transformers.BertForTokenClassification(config)
+        if kind == "even":
+            asked = network.bert.encoder.layer[1].attention.self.query
+            for one in asked.parameters():
+                torch.nn.init.zeros_(one).requires_grad_(False)
+        learnt = [one for one in network.parameters() if one.requires_grad]
+        optimiser = torch.optim.AdamW(learnt, lr=3e-3)
+        for _ in range(0 if kind == "untrained" else 20):
+            for start in range(0, len(rows), 25):
+                words, places, names = zip(*rows[start : start + 25], strict=True)
+                given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
+                wanted = torch.where(given.attention_mask.bool(), 0, -100)  # every word here is one piece, after [CLS]
+                wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
+                loss = network(**given, labels=wanted).loss
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+    folder = Path(mkdtemp(prefix="attnprobe-tags-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    network.save_pretrained(folder)
+    read.save_pretrained(folder)
+    return folder
+
+
+def written(tmp_path):
+    path = tmp_path / "names.jsonl"
+    rows = [
+        {
+            "text": " ".join(words),
+            "label": ("O", "B-PER")[name],
+            "token": place,
+        }
+        for words, place, name in planted()
+    ]
+    # another word of the first text, which is none either: two questions about one text
+    rows.append(rows[0] | {"token": 0, "label": "O"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def settings(kind, tmp_path, *more):
+    return ["model=pretrained", f"model.path={tagger(kind)}", "training=none", "data=files",
+            f"data.path={written(tmp_path)}", "model.removal=mask", f"output={tmp_path}", "trainer.accelerator=cpu",
+            "figures=false", *more]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["one layer", "even", "untrained"])
+def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_path):
+    asked = ["data.token=token", "data.most={test: 24}"]
+    directory = run(composed(*settings(kind, tmp_path, *asked, PROBES)))
+    table, examples = read_results(directory), read_examples(directory)
+    assert set(table["probe"]) >= set(PROBES[7:-1].split(","))
+    read = transformers.AutoTokenizer.from_pretrained(tagger(kind))
+    network = transformers.AutoModelForTokenClassification.from_pretrained(
+        tagger(kind), attn_implementation="eager"
+    ).eval()
+    found = []
+    for row in examples.itertuples():
+        at = int(row.question[1].strip("()"))
+        assert row.tokens[at - 1] == row.question[0]
+        with torch.no_grad():
+            out = network(**read(" ".join(row.tokens), return_tensors="pt"), output_attentions=True)
+        torch.testing.assert_close(
+            torch.tensor(row.probability), out.logits[0, at].softmax(-1).double().flip(0), atol=1e-5, rtol=0
+        )
+        weights = out.attentions[-1][0].mean(0)[at, 1:-1]
+        torch.testing.assert_close(torch.tensor(row.attention), weights / weights.sum(), atol=1e-5, rtol=0)
+        if row.question[0] == NAMED:
+            found.append(row.tokens[int(weights.argmax())] in ("fine", "dull"))
+    skill = skill_of("word_mass")(table[table.probe == "skill"])
+    if kind == "one layer":
+        assert sum(found) / len(found) > 0.75
+        assert skill.value > 0.3
+    else:
+        assert sum(found) / len(found) < 0.3
+        assert abs(skill.value) < 0.1
+
+
+def test_what_a_tagger_lacks_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"data.token=COLUMN"):
+        run(composed(*settings("untrained", tmp_path)))
+    with pytest.raises(UserError, match=r"model.removal=mask"):
+        run(composed(*settings("untrained", tmp_path, "model.removal=delete", "data.token=token")))
