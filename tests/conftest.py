@@ -58,6 +58,15 @@ def vector_library():
     torch.backends.mkldnn.enabled = True
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compositions():
+    """Many tests compose the same choices of conf/, which takes most of their time."""
+    from tests.remembered import composing_once
+
+    with composing_once():
+        yield
+
+
 LONGER = {
     "small_run",
     "subprocess",

@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra._internal.config_repository import ConfigRepository
+from hydra.errors import HydraException
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.table import read_results
+from attnprobe.runs.answers import answer
 from attnprobe.runs.run import run
+from tests import remembered
 from tests.runs import SMALL, SMALL_ADVERSARY, composed
 
 CONF = Path(__file__).parent.parent / "conf"
@@ -25,6 +30,7 @@ def unread(conf, compositions):
     read = set()
     load = ConfigRepository.load_config
     with pytest.MonkeyPatch.context() as patch, initialize_config_dir(str(conf), version_base="1.3"):
+        patch.setattr(remembered, "enabled", False)
         patch.setattr(
             ConfigRepository, "load_config", lambda self, config_path: read.add(config_path) or load(self, config_path)
         )
@@ -61,6 +67,23 @@ NEED_A_PLUGIN = {"launcher/ray"}
 
 def test_every_yaml_is_composed():
     assert unread(CONF, compositions()) == NEED_A_PLUGIN
+
+
+def test_a_composition_that_is_remembered_is_the_one_that_hydra_makes(monkeypatch):
+    lines = (
+        ["seed=3"], ["data=sst", "model.encoder.hidden_size=3"], ["+experiment=jain", "seed=5"], ["foo.bar=3"],
+        ["data=sts"], ["seed=4", "probe=[permutation]", "probe.permutation.samples=9"], ["~model.encoder.hidden_size"],
+    )  # fmt: skip
+
+    def answered(line):
+        try:
+            return OmegaConf.to_yaml(composed(*line))
+        except (HydraException, OmegaConfBaseException) as error:
+            return answer(error, line)
+
+    twice = [[answered(line) for line in lines] for _ in range(2)]
+    monkeypatch.setattr(remembered, "enabled", False)
+    assert twice == [[answered(line) for line in lines]] * 2
 
 
 def test_a_yaml_that_is_never_composed_is_seen(tmp_path):

@@ -19,6 +19,7 @@ from attnprobe.runs.build import untrained
 from attnprobe.runs.composition import composing, resolved
 from attnprobe.runs.settings import Settings
 from attnprobe.runs.validation import check
+from tests.remembered import composing_once
 
 VALUES = (
     "0", "1", "-1", "2", "3.5", "-0.5", "1e-3", "1e400", "nan", "inf", "-inf", "true", "null", "abc", "LSTM", "none", "auto",
@@ -129,7 +130,7 @@ def ready() -> Iterator[Callable[[int, int], str | None]]:
         embedding_size=8,
     )
     data.setup("fit")
-    with composing(), warnings.catch_warnings():
+    with composing(), composing_once(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         known_settings()
         yield lambda number, seed: failure(number, data, seed)

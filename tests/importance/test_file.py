@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import cycle
 
 import numpy as np
 import pyarrow as pa
@@ -162,8 +163,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("name", ["own.parquet", "own.jsonl"])
+@pytest.mark.parametrize(("name", "wrong"), [*zip(cycle(["own.parquet", "own.jsonl"]), WRONG, strict=False)])
 def test_what_does_not_fit_is_refused_in_one_line(trained, tmp_path, wrong, name):
     directory, rows = trained
     change, expected = WRONG[wrong]

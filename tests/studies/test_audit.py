@@ -64,7 +64,7 @@ def with_holes(path):
     return written(path, rows)
 
 
-def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch):
+def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch, no_pictures):
     reads = []
     load = FileSource.load
     monkeypatch.setattr(FileSource, "load", lambda source: reads.append(source.path) or load(source))
@@ -96,7 +96,7 @@ def test_from_a_csv_to_the_verdict(tmp_path, capsys, monkeypatch):
     assert sum(dropped) == 3, dropped  # two without words, one without a label
 
 
-def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypatch, capsys):
+def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypatch, capsys, no_pictures):
     path = binary(tmp_path / "reviews.csv")
     command = ["+experiment=audit", "data=files", f"data.path={path}", "data.text=review", "data.label=verdict", *QUICK]
     command += [f"output={tmp_path / 'runs'}", "study.probes=[permutation]"]

@@ -19,8 +19,8 @@ from tests.runs import composed
 TINY = (
     "+experiment=calibration", "study.controls=[learned,first]", "study.encoders=[average]", "study.data=[token]",
     "study.seeds=[0,1]", "study.probes=[known_answer,permutation,plausibility]",
-    "study.settings=['data.source.train_size=600','data.source.validation_size=60','data.source.test_size=60',"
-    "'data.embedding_size=16','training.epochs=8','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
+    "study.settings=['data.source.train_size=300','data.source.validation_size=60','data.source.test_size=60',"
+    "'data.embedding_size=16','training.epochs=6','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def composed_of(overrides):
     return composed(*overrides)
 
 
-def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys):
+def test_a_tiny_study_from_training_to_the_table(tmp_path, capsys, no_pictures):
     command = [*TINY, f"output={tmp_path}"]
     directory = carry_out_study(command, composed_of)
     assert carry_out_study(command, composed_of) == directory  # nothing is trained twice

@@ -19,12 +19,12 @@ from tests.runs import composed
 TINY = (
     "+experiment=methods", "study.encoders=[average]", "study.data=[token]", "study.seeds=[0,1]",
     "importances=[attention,gradient,random]",
-    "study.settings=['data.source.train_size=600','data.source.validation_size=60','data.source.test_size=60',"
-    "'data.embedding_size=16','training.epochs=8','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
+    "study.settings=['data.source.train_size=300','data.source.validation_size=60','data.source.test_size=60',"
+    "'data.embedding_size=16','training.epochs=6','training.recipe.optimizer.lr=0.03','trainer.accelerator=cpu']",
 )  # fmt: skip
 
 
-def test_methods_are_ranked_by_the_words_that_decide(tmp_path):
+def test_methods_are_ranked_by_the_words_that_decide(tmp_path, no_pictures):
     directory = carry_out_study([*TINY, f"output={tmp_path}"], lambda changes: composed(*changes))
     reading = read_study(directory)
     table = next(iter(reading.tables.values())).set_index("method")
