@@ -315,8 +315,9 @@ def record(models: pd.DataFrame, path: Path) -> None:
             if column == "table" and key in before:
                 counts = counts.add(before[key], fill_value=0)
             yes, no = (int(counts.get(one, 0)) for one in ("yes", "no"))
+            encoder = key[0] if key[0] in ENCODERS else "bert"  # the checkpoint's family, as `ONE_CHECKPOINT` has it
             rows.append(
-                {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "models": yes + no,
+                {"criterion": criterion, "level": "word", "encoder": encoder, "rightness": key[1], "models": yes + no,
                  "meets": yes, "asked": int(counts.sum()), "claim": claim}
             )  # fmt: skip
     joined = pa.concat_tables([known, pa.Table.from_pylist(rows).cast(known.schema)])

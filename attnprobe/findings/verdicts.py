@@ -44,6 +44,8 @@ COLUMNS = ["criterion", "level", "encoder", "rightness", "models", "meets", "cla
 NONE = "No track record exists for this kind of model and measurement."
 POWER, FALSE_ALARMS = 0.9, 0.05
 """Share of right attentions of which a test should say yes, and of wrong ones of which it may."""
+ONE_CHECKPOINT = {"bert": "MiniLM fine-tuned on planted words"}
+"""Families of pretrained models of which one checkpoint was measured: its record is cited, and nothing goes by it."""
 KINDS = 2
 """So many kinds of model at least have to agree before something is inferred of another one."""
 
@@ -93,8 +95,11 @@ def track_record(
     for column, value in {"criterion": criterion, "level": level, "claim": claim}.items():
         known = known[known[column] == value]
     measured = _record(known[known["encoder"] == encoder], level)
+    if measured is not None and encoder in ONE_CHECKPOINT:
+        return TrackRecord(measured.words.replace("models of this kind", ONE_CHECKPOINT[encoder]))
     if measured is not None:
         return measured
+    known = known[~known["encoder"].isin(ONE_CHECKPOINT)]
     groups = known.groupby("encoder", observed=True)
     of_kind = {str(kind): own for kind, rows in groups if (own := _record(rows, level)) is not None}
     if len(of_kind) < KINDS:
@@ -330,7 +335,11 @@ def guessing(runs: Sequence[Run]) -> str:
 
 
 def encoder_of(manifest: Mapping[str, object]) -> str:
-    """The kind of a run's encoder by its class, such as `lstm` for `LSTMEncoder`; empty where it is not known."""
+    """The kind of a run's encoder by its class, such as `lstm` for `LSTMEncoder`, of a pretrained model its family where all
+    heads of the last layer are asked, as for its record; empty where it is not known."""
+    facts = manifest.get("model_facts")
+    if isinstance(facts, Mapping) and facts.get("site") == "layer -1, heads all, pooled":
+        return str(facts.get("family", ""))
     return stage_class(manifest, "encoder").removesuffix("Encoder").lower()
 
 

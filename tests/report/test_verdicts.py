@@ -322,6 +322,24 @@ def test_a_run_says_what_its_encoder_is():
     named = {"training": {"model": {"encoder": {"_target_": "attnprobe.models.encoders.LSTMEncoder"}}}}
     assert encoder_of(named) == "lstm"
     assert encoder_of({}) == encoder_of({"training": {"model": None}}) == ""
+    pretrained = {"training": {"model": {}}, "model_facts": {"family": "bert", "site": "layer -1, heads all, pooled"}}
+    assert encoder_of(pretrained) == "bert"
+    other_site = pretrained | {"model_facts": {"family": "bert", "site": "layer 0, heads 3, pooled"}}
+    assert encoder_of(other_site) == ""
+
+
+def test_the_record_of_one_checkpoint_is_cited_and_nothing_goes_by_it():
+    """Of a kind with as many models the same rates let a yes say nothing."""
+    table = records((40, 38), (60, 30))
+    of_kind, of_one = (
+        track_record("erasure", "word", encoder, "c", table=table.assign(encoder=encoder))
+        for encoder in ("lstm", "bert")
+    )
+    assert not of_kind.yes_tells
+    assert of_one.yes_tells
+    assert not of_one.supports
+    assert "MiniLM" in of_one.words
+    assert "50 % [37, 63] of 60" in of_one.words
 
 
 def test_the_rows_are_the_card_and_then_the_details():
