@@ -100,7 +100,6 @@ def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " to
 
 
 Words = Sequence[str]
-Second = Literal["both", "first", "second"]
 
 
 def paired(first: Words, second: Words, attend_to: str) -> tuple[list[str], Words | None, Int[np.ndarray, " words"]]:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, permutations
 from typing import Annotated
 
@@ -180,7 +181,7 @@ PUBLISHED: dict[Pair, str] = {
 """Pair → what its published numbers begin with."""
 
 
-def histogram(pair: Pair, results: pd.DataFrame) -> Figure:
+def histogram(pair: Pair, results: pd.DataFrame, examples: pd.DataFrame | None = None) -> Figure:
     """Histogram of Kendall's τ per predicted class, one panel per data set and model; 40 bins from −1 to 1, a dashed line
     at the mean. More than three classes are drawn in rows above each other, all to one scale.
 
@@ -271,16 +272,6 @@ def _frame(axes: Axes, heading: str, values: "pd.Series[float]", *, scale: bool)
     title(axes, counted(heading, int(values.notna().sum()), *more))
 
 
-def gradient_histogram(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """τ between attention and gradient: see `histogram`."""
-    return histogram(("attention", "gradient"), results)
-
-
-def leave_one_out_histogram(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """τ between attention and leave-one-out: see `histogram`."""
-    return histogram(("attention", "leave_one_out"), results)
-
-
 CLAIMS = (
     Claim(
         name="attention_agrees_as_the_gradient_does",
@@ -346,8 +337,11 @@ READING = Reading(
     closing=_headlines,
     drawings=(
         *(
-            Drawing(f"correlation_{name}", draw, ((PROBE, f"tau_attention_{name}"), (PROBE, "predicted_class")), optional=())
-            for name, draw in (("gradient", gradient_histogram), ("leave_one_out", leave_one_out_histogram))
+            Drawing(
+                f"correlation_{name}", partial(histogram, ("attention", name)),
+                ((PROBE, f"tau_attention_{name}"), (PROBE, "predicted_class")), optional=(),
+            )
+            for name in ("gradient", "leave_one_out")
         ),
         Drawing(
             "correlation_densities", densities,
