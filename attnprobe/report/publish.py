@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from attnprobe import __version__
 from attnprobe.core.errors import answering_disk
 from attnprobe.core.sanitise import visible
 from attnprobe.findings.groups import read_runs
@@ -14,6 +15,7 @@ from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
 from attnprobe.report.tables import csv_table, with_intervals
 from attnprobe.report.terminal import answer_lines, safe, terminal_table
+from attnprobe.results.directory import MANIFEST
 from attnprobe.results.files import write_atomically
 
 PAGE = "report.html"
@@ -24,7 +26,6 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     """Write a finished study's findings, tables, figures and page into its directory, and show its answer on the terminal;
     with `verbose` its verdicts, tables and readings before that."""
     reading = read_study(directory)
-    write_study(reading)
     own, runs = findings_of_study(reading), read_runs(reading.runs)
     if verbose:
         console = Console()
@@ -48,8 +49,12 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
             console.print(safe(note))
     said = answer_lines(own, runs[0].quality, runs[0].attention_on)
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
-    # the page takes longer than the answer, which is there
-    page = write_report([*reading.runs, directory], directory / PAGE, title=reading.title)
+    page, made = directory / PAGE, f'content="attnprobe {__version__}"'
+    newest = max((place / MANIFEST).stat().st_mtime for place in reading.runs)
+    # the page takes longer than the answer, which is there; it stays where nothing was measured since
+    if not page.is_file() or page.stat().st_mtime < newest or made not in page.read_text("utf-8", "replace")[:2000]:
+        write_study(reading)
+        write_report([*reading.runs, directory], page, title=reading.title)
     # one path per line, unbroken, to be copied
     print(visible(f"page: {page}"))
     if not verbose:
