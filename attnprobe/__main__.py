@@ -120,7 +120,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     from attnprobe.findings.groups import read_run
     from attnprobe.findings.table import findings_of
     from attnprobe.report.publish import publish_study
-    from attnprobe.report.terminal import answer_lines, data_notes, measured_again, print_summary
+    from attnprobe.report.terminal import answer_lines, data_notes, measured_again, print_summary, times_of
     from attnprobe.runs.launching import objective, options_of
     from attnprobe.runs.run import run
     from attnprobe.runs.studies import Plan, carry_out_study, with_teacher
@@ -144,7 +144,8 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     manifest = read.manifest
     if config.verbose:
         print_summary(read.numbers, classes=manifest.get("classes", []))
-        for line in [*data_notes(manifest.get("counts", {})), *measured_again(manifest.get("tables", {}))]:
+        tables = manifest.get("tables", {})
+        for line in [*data_notes(manifest.get("counts", {})), *measured_again(tables), *times_of([tables])]:
             print(line)
     for line in answer_lines(findings_of(read), read.quality, read.attention_on):
         print(line)

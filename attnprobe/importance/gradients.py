@@ -1,15 +1,18 @@
 """Importances by the derivatives of the prediction: by words, vectors, states and attention weights."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 import torch
+from captum.attr import DeepLift as CaptumDeepLift
 from captum.attr import GradientShap as CaptumGradientShap
 from captum.attr import InputXGradient, NoiseTunnel
 from captum.attr import Saliency as CaptumSaliency
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Task, probabilities
 from attnprobe.core.errors import UserError
@@ -287,6 +290,58 @@ class IntegratedGradients(Attribution):
     def notes(self, subject: Subject) -> Iterator[Note]:
         gap = (subject.cached(self.scores).sum(-1) - subject.cached(self.total)).abs()
         yield Note(f"largest_gap_{self.name}", float(gap.max()), max)
+
+
+class _Module(nn.Module):
+    """What is explained, as a module whose parts captum may hook."""
+
+    def __init__(self, explained: Explained) -> None:
+        super().__init__()
+        self.explained, self.model = explained, explained.model
+
+    def forward(self, inputs: Tensor, text: Tensor) -> Tensor:
+        return self.explained(inputs, text)
+
+
+@dataclass(frozen=True)
+class DeepLift(Attribution):
+    """DeepLIFT's rescale rule (Shrikumar et al. 2017, captum), signed; the scores of a text add up to target(text) −
+    target(baseline), or are not given.
+
+    The rule is defined for linear parts, and for nonlinear functions of one number each that are modules of their own.
+    Softmax over the words, products and layer normalisation are neither: there scores need not add up.
+
+    Attributes:
+        gap: by how much they may miss, as a share of the difference (of 1 at least); a text that misses more is undefined.
+    """
+
+    name, title, colour = "deep_lift", "DeepLIFT", "#805A3B"
+    complete = True
+    gap: Positive = 1e-3
+
+    def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
+        """Raises `UserError` where they add up in no text of the batch."""
+        explained, total = subject.cached(self.explained), subject.cached(self.total)
+        inputs = explained.inputs.clone().requires_grad_()
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.filterwarnings("ignore", "Setting forward, backward hooks and attributes")
+            at_vectors = CaptumDeepLift(_Module(explained)).attribute(
+                inputs, explained.baseline, additional_forward_args=explained.texts
+            )
+        scores = self.per_word(at_vectors, subject)
+        apart = (scores.sum(-1) - total).abs()
+        adds_up = apart <= self.gap * total.abs().clamp(min=1)
+        if not adds_up.any():
+            raise UserError(
+                f"importance {self.name}: its scores miss the difference of the logits by {float(apart.min()):.2g} or more "
+                f"in each of {len(apart)} texts, for this model has parts that it has no rule for (softmax, products, layer "
+                f"normalisation): leave it out, or take integrated_gradients, whose scores add up"
+            )
+        return torch.where(adds_up.unsqueeze(-1), scores, torch.nan)
+
+    def notes(self, subject: Subject) -> Iterator[Note]:
+        undefined = (subject.cached(self.scores).isnan() & subject.batch.content).any(-1)
+        yield Note(f"texts_not_adding_up_{self.name}", float(undefined.sum()), add)
 
 
 @dataclass(frozen=True)

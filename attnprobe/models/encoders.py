@@ -171,14 +171,14 @@ class CNNEncoder(Encoder):
         self.convolutions = nn.ModuleList(
             nn.Conv1d(input_size, filters, size, padding=size // 2) for size in kernel_sizes
         )
-        self.dropout = nn.Dropout(dropout)
+        self.activation, self.dropout = nn.ReLU(), nn.Dropout(dropout)
         self.size = filters * len(kernel_sizes)
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
         """Hidden states, zero at markers and padding."""
         # The padding row of a trained embedding is zero, but a probe may hand in other vectors.
         channels = (embeddings * mask.unsqueeze(-1)).transpose(1, 2)
-        states = torch.cat([convolution(channels) for convolution in self.convolutions], 1).relu()
+        states = self.activation(torch.cat([convolution(channels) for convolution in self.convolutions], 1))
         return self.dropout(states.transpose(1, 2)) * content.unsqueeze(-1)
 
 
@@ -189,8 +189,8 @@ class AverageEncoder(Encoder):
 
     def __init__(self, input_size: int, hidden_size: Size = 128) -> None:
         super().__init__()
-        self.projection = nn.Linear(input_size, hidden_size)
+        self.projection, self.activation = nn.Linear(input_size, hidden_size), nn.Tanh()
         self.size = hidden_size
 
     def forward(self, embeddings: Embedded, mask: Tokens, content: Tokens) -> States:
-        return self.projection(embeddings).tanh() * mask.unsqueeze(-1)
+        return self.activation(self.projection(embeddings)) * mask.unsqueeze(-1)

@@ -14,7 +14,7 @@ from attnprobe.plots.style import save
 from attnprobe.report.page.build import write_report
 from attnprobe.report.page.sections import notes_of_data
 from attnprobe.report.tables import csv_table, with_intervals
-from attnprobe.report.terminal import answer_lines, safe, terminal_table
+from attnprobe.report.terminal import answer_lines, safe, terminal_table, times_of
 from attnprobe.results.directory import MANIFEST
 from attnprobe.results.files import write_atomically
 
@@ -45,7 +45,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
                 console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
         for data, notes in notes_of_data(runs):
             console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
-        for note in reading.notes:
+        for note in [*reading.notes, *times_of(run.manifest.get("tables", {}) for run in runs)]:
             console.print(safe(note))
     said = answer_lines(own, runs[0].quality, runs[0].attention_on)
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)

@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -176,6 +177,15 @@ def measured_again(tables: Mapping[str, Any]) -> list[str]:
         if reading.noted is not None and notes.get("texts_remeasured"):
             said.append(reading.noted([notes]))
     return list(dict.fromkeys(said))
+
+
+def times_of(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The seconds of each test, the slowest first, by the manifests' `tables`; nothing where no test was run."""
+    seconds: Counter[str] = Counter()
+    for some in tables:
+        seconds.update({probe: one.get("seconds", 0.0) for probe, one in some.items()})
+    taken = ", ".join(f"{probe} {time:.1f}" for probe, time in seconds.most_common() if time > 0)
+    return [f"seconds of the tests: {taken}"] if taken else []
 
 
 # What was found, for somebody who has read none of the papers.

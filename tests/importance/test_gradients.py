@@ -9,7 +9,7 @@ from captum.attr import IntegratedGradients as Direct
 
 from attnprobe.core.errors import UserError
 from attnprobe.importance.attribution import AT_ONCE, texts_at_once
-from attnprobe.importance.gradients import GradientShap, IntegratedGradients, SmoothGrad, fejer
+from attnprobe.importance.gradients import DeepLift, GradientShap, IntegratedGradients, SmoothGrad, fejer
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 from tests.importance.subjects import LENGTHS, subject_of
 
@@ -239,3 +239,30 @@ def test_the_generators_are_left_as_they_were(name):
 def test_settings_in_the_wrong_range_are_refused(one, setting, value):
     with pytest.raises(UserError, match=rf"{one.name}.{setting}={value}: expected"):
         one(**{setting: value})
+
+
+def test_deep_lift_of_a_linear_model_is_weight_times_difference():
+    subject = additive_subject()
+    explained = DeepLift().explained(subject)
+    inputs = explained.inputs.clone().requires_grad_()
+    (weight,) = torch.autograd.grad(explained(inputs, explained.texts).sum(), inputs)
+    by_hand = (weight * (explained.inputs - explained.baseline)).sum(-1)
+    found = DeepLift().scores(subject)
+    content = subject.batch.content
+    torch.testing.assert_close(found[content], by_hand.double()[content])
+    torch.testing.assert_close(found.sum(-1), DeepLift().total(subject), atol=1e-6, rtol=1e-6)
+    assert [note.value for note in DeepLift().notes(subject)] == [0.0]
+    wide = DeepLift().scores(additive_subject(padding=3))[:, : content.shape[1]]
+    torch.testing.assert_close(wide[content], found[content])
+
+
+def test_deep_lift_of_a_text_that_is_its_baseline_is_zero():
+    """The last text has one word, which is the mean of its words."""
+    scores = DeepLift(baseline="mean").scores(additive_subject())
+    assert not scores[-1].any()
+    assert scores[0].any()
+
+
+def test_deep_lift_is_refused_where_no_texts_scores_add_up():
+    with pytest.raises(UserError, match=r"deep_lift.*miss.*integrated_gradients"):
+        DeepLift(gap=1e-6).scores(contextual_subject())

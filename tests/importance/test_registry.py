@@ -13,6 +13,8 @@ STEMS = sorted(path.stem for path in (CONFIGURATION / "importance").glob("*.yaml
 
 OF_DATA = ("file", "idf", "log_odds")
 """Those that are undefined until they have seen the data."""
+REFUSING = ("deep_lift",)
+"""Those that refuse this model; tests/importance/test_gradients.py has one of theirs."""
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -33,7 +35,7 @@ def test_what_is_built_in_has_settings_and_the_other_way_round():
 
 
 @pytest.mark.parametrize("question", [False, True])
-@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in OF_DATA])
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem not in (*OF_DATA, *REFUSING)])
 def test_padding_changes_no_score_and_the_sign_is_declared(stem, question):
     subject, padded = (subject_of(question=question, padding=padding) for padding in (0, 3))
     if not subject.importance(stem).is_defined(subject):

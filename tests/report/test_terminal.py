@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 
-from attnprobe.report.terminal import headline, measured_again, print_summary
+from attnprobe.report.terminal import headline, measured_again, print_summary, times_of
 from attnprobe.results.table import read_results
 
 
@@ -112,3 +112,9 @@ def test_what_was_measured_again_is_said_once_and_only_then():
     assert "1,200 texts were measured again" in said
     assert "off by up to 2e-2" in said
     assert "64 texts were encoded in full for every removal" in said
+
+
+def test_the_time_of_each_test_is_that_of_all_runs_together():
+    first = {"swaps": {"seconds": 1.2}, "permutation": {"seconds": 2.0}, "training": {"seconds": 0.0}}
+    assert times_of([first, {"swaps": {"seconds": 3.0}}]) == ["seconds of the tests: swaps 4.2, permutation 2.0"]
+    assert times_of([{"training": {}}]) == []
