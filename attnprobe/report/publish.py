@@ -29,23 +29,21 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     own, runs = findings_of_study(reading), read_runs(reading.runs)
     if verbose:
         console = Console()
-        lines = console.is_terminal
         for one in own[own["primary"]].astype(str).to_dict("records"):
             said = [one[name] for name in ("answer", "statement", "reason", "track_record") if one[name]]
             console.print(safe(f"{one['criterion']} ({one['level']}): {'. '.join(said)}"))
         for caption, numbers in reading.tables.items():
             compact = with_intervals(numbers)
             sides = {str(one): {"justify": "right" if numbers[one].dtype.kind in "if" else "left"} for one in compact}
-            rows = compact.itertuples(index=False)
+            rows, lines = compact.itertuples(index=False), console.is_terminal
             console.print(terminal_table(sides, rows, lines=lines, title=safe(caption)))
         for finding in reading.findings:
             console.print(safe(f"{finding.claim.criterion}: {reading.readings[finding.claim.name]}"))
         for run in runs:
             if run.warning:
                 console.print(safe(f"warning: seed {run.seed}: {run.warning}", "bold"))
-        for data, notes in notes_of_data(runs):
-            console.print(safe(f"{data}: {'; '.join(notes) or 'every row was used whole'}"))
-        for note in [*reading.notes, *times_of(run.manifest.get("tables", {}) for run in runs)]:
+        of_data = (f"{data}: {'; '.join(notes) or 'every row was used whole'}" for data, notes in notes_of_data(runs))
+        for note in (*of_data, *reading.notes, *times_of(run.manifest.get("tables", {}) for run in runs)):
             console.print(safe(note))
     said = answer_lines(own, runs[0].quality, runs[0].attention_on)
     print(*([visible(reading.answer)] if reading.answer else said), sep="\n", flush=True)
@@ -55,10 +53,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
     if not page.is_file() or page.stat().st_mtime < newest or made not in page.read_text("utf-8", "replace")[:2000]:
         write_study(reading)
         write_report([*reading.runs, directory], page, title=reading.title)
-    # one path per line, unbroken, to be copied
-    print(visible(f"page: {page}"))
-    if not verbose:
-        print("all numbers: the same command with verbose=true")
+    print(visible(f"page: {page}"), *[] if verbose else ["all numbers: the same command with verbose=true"], sep="\n")
 
 
 def write_study(reading: StudyReading) -> None:
