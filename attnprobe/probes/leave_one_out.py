@@ -90,7 +90,7 @@ READING = Reading(
     ),
     maps=(
         HeatMap("leave_one_out", "Leave-one-out",
-                "TVD of the prediction without this position; shaded relative to the largest", relative=True),
+                "how far the prediction moves without this position; shaded relative to the largest", relative=True),
     ),
     headlines=(
         Headline("max_leave_one_out", "largest TVD without one token", by_class=True),

@@ -432,13 +432,15 @@ def add_maps(
             dense[starts(lengths)[row] + step] = value
             dense[np.repeat(~np.isin(count, row), lengths)] = np.nan  # a text without any
             ends = np.concatenate([[0], np.cumsum(lengths)])
-            parts = {str(number): quantised(dense[ends[a] : ends[b]]) for number, (a, b) in enumerate(stretches)}
+            unit = float(np.nanmax(dense, initial=1.0))  # distances of scores do not end at 1
+            parts = {str(number): quantised(dense[ends[a] : ends[b]] / unit) for number, (a, b) in enumerate(stretches)}
             yield {
                 "key": source.key,
                 "title": f"{source.shown.title}: {source.site}" if source.site else source.shown.title,
                 "site": source.site,
                 "about": source.shown.about,
                 "relative": source.shown.relative,
+                "unit": unit,
                 "inner": source.key == INNER,
                 "blocks": list(browser.add(f"maps-{len(browser.index['runs'])}-{place}", parts).values()),
             }

@@ -98,10 +98,10 @@ class Examples {
     if (!found) return null;
     const { items, wordStarts } = this.texts;
     const length = (inner, r) => (inner ? wordStarts[r + 1] - wordStarts[r] : items[r]);
-    const parts = maps.map(async ({ key, inner, blocks: names }) => {
+    const parts = maps.map(async ({ key, inner, unit, blocks: names }) => {
       const levels = await block(names[found.place]);
       const from = found.before.reduce((sum, r) => sum + length(inner, r), 0);
-      return [key, Float64Array.from(levels.subarray(from, from + length(inner, row)), weightOf)];
+      return [key, Float64Array.from(levels.subarray(from, from + length(inner, row)), (level) => unit * weightOf(level))];
     });
     return Object.fromEntries(await Promise.all(parts));
   }

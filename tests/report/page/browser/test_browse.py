@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -48,7 +49,7 @@ def browsed(run, **settings):
 def maps_of(browser, run):
     """Every map's weights of one run, all blocks in a row."""
     return {
-        one["key"]: restored(np.concatenate([read(browser.blocks[name]) for name in one["blocks"]]))
+        one["key"]: one["unit"] * restored(np.concatenate([read(browser.blocks[name]) for name in one["blocks"]]))
         for one in run["maps"]
     }
 
@@ -79,8 +80,15 @@ def test_weights_come_back_within_the_stated_error():
     assert np.isnan(restored(quantised(np.array([np.nan])))).all()
 
 
-def test_weights_are_those_of_the_tables_position_by_position(make_run):
+@pytest.mark.parametrize("times", [1, 4])
+def test_weights_are_those_of_the_tables_position_by_position(make_run, times):
+    """Also where they are beyond 1, as distances of scores are."""
     directory = make_run(count=23, probes=EVERYTHING)
+    path = directory / "tables/leave_one_out.parquet"
+    table = pq.read_table(path)
+    values = pc.multiply(table["value"], pa.scalar(times, table["value"].type))
+    pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
+    seal_again(directory)
     browser = browsed(directory)
     found = maps_of(browser, browser.index["runs"][0])
     results, examples = read_results(directory), read_examples(directory)
@@ -93,7 +101,7 @@ def test_weights_are_those_of_the_tables_position_by_position(make_run):
         for key, metric in metrics.items():
             rows = results[(results["metric"] == metric) & (results["example_id"] == example.example_id)]
             for row in rows.dropna(subset="step").itertuples():
-                assert found[key][place + int(row.step)] == pytest.approx(row.value, abs=2e-5, nan_ok=True)
+                assert found[key][place + int(row.step)] == pytest.approx(row.value, abs=2e-5 * times, nan_ok=True)
         place += count
     assert place == len(found["attention"])
 
