@@ -21,16 +21,16 @@ from attnprobe.data.vocabulary import SPECIAL, Vocabulary, build_vocabulary, doc
 
 
 def canonical(value: Any) -> str | None:
-    """A raw cell as text, so that 1, 1.0 and "1" are the same label; None for null and blank cells.
+    """A raw cell as text, so that 1, 1.0, "1" and "1.0" are the same label; None for null and blank cells.
 
-    >>> [canonical(value) for value in (1, 1.0, " 1 ", "pos", "", None, float("nan"))]
-    ['1', '1', '1', 'pos', None, None, None]
+    >>> [canonical(value) for value in (1, 1.0, " 1 ", "1.0", "1.5", "v1.0", "pos", "", None, float("nan"))]
+    ['1', '1', '1', '1', '1.5', 'v1.0', 'pos', None, None, None]
     """
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value).strip() or None
+    return re.sub(r"^(-?\d+)\.0$", r"\1", str(value).strip()) or None
 
 
 def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
