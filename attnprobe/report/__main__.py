@@ -45,11 +45,13 @@ def report_parser(program: str = "attnprobe report") -> argparse.ArgumentParser:
 @answering_signals("attnprobe.report", "writes the whole report")
 def main(arguments: Sequence[str] | None = None, program: str = "python -m attnprobe.report") -> None:
     """Write a report; a mistake of the user ends it with one message and status 2."""
+    from attnprobe.findings.studies.base import with_members
     from attnprobe.report.archive import archive_target, write_archive
     from attnprobe.report.page.build import write_report
 
     asked = report_parser(program).parse_args(arguments)
     try:
+        asked.runs = with_members(asked.runs)
         if asked.archive is not None:
             archive_target(asked.archive)
         if asked.output.suffix.lower() not in (".html", ".htm"):

@@ -24,7 +24,7 @@ from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Finding
 from attnprobe.plots.style import paper_style
 from attnprobe.results.directory import UNTESTED, RunDirectory, directories_with, named_places
-from attnprobe.results.files import damaged
+from attnprobe.results.files import DamagedRun, damaged
 from attnprobe.results.saved_settings import read_members
 from attnprobe.results.table import check_examples
 
@@ -216,6 +216,22 @@ def find_studies(
         except UserError as error:
             skipped.append(error)
     return studies, skipped
+
+
+def with_members(places: Sequence[str]) -> list[str]:
+    """These places, and of a finished study's directory the runs that it lists.
+
+    Raises:
+        DamagedRun: the only place is a study that is; of several one that is adds nothing, and the report names it.
+    """
+    found = [*places]
+    for place in places:
+        try:
+            found += map(str, read_study(place).runs if (Path(place) / STUDY).exists() else ())
+        except DamagedRun:
+            if len(places) == 1:
+                raise
+    return found
 
 
 def read_study(directory: str | os.PathLike) -> StudyReading:

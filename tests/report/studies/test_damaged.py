@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnprobe.findings.studies.base import find_studies, read_study
+from attnprobe.findings.studies.base import find_studies, read_study, with_members
 from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
 from tests.fuzz.studies import known_run
 from tests.report.studies.invented import invented_study
@@ -55,6 +55,18 @@ def test_a_damaged_study_is_named_and_left_out(study, tmp_path):
     assert "is of the study 'another': expected one of" in str(skipped[0])
     write_sealed(good, path)
     assert len(find_studies(tmp_path)[0]) == 1
+
+
+def test_a_report_of_a_study_is_of_its_runs(study, tmp_path):
+    study([0.83, 0.82], [], {}, {0.0: (0.04, 0.1), 0.1: (0.3, 0.65)}, tests=["seeds", "adversary"])
+    place = str(tmp_path / "study")
+    runs = [str(run) for run in read_study(place).runs]
+    assert runs
+    assert with_members([place, "elsewhere"]) == [place, "elsewhere", *runs]
+    (tmp_path / "study" / "study.json").write_text("{")
+    assert with_members([place, "elsewhere"]) == [place, "elsewhere"]
+    with pytest.raises(DamagedRun):
+        with_members([place])
 
 
 def without(metric):
