@@ -151,7 +151,7 @@ class Questions(Study):
             role_of(cell, attention, draw),
             seed,
             (
-                *self.settings, *self.families[cell.family], *(one.format(**sizes) for one in self.encoders[cell.encoder]),
+                *self.settings, *(one.format(**sizes) for one in self.encoders[cell.encoder]), *self.families[cell.family],
                 f"data.source.train_size={cell.texts}", f"data.source.longer={cell.length}", f"data.source.seed={draw}",
                 f"data.name={cell.family}", f"model.name={cell.encoder}_{attention}",
                 *(() if attention == "adversary" else ATTENTIONS.get(attention, imposed)),
