@@ -192,13 +192,10 @@ Texts = Float[np.ndarray, "texts 2"]
 def of_run(run: Path) -> dict[str, Texts]:
     """Quantity → its summands in one run, by text; what the run was not asked is left out."""
     found: dict[str, pd.DataFrame] = {}
+    tables = {probe: measured(run, probe) for probe in ("known_answer", "adversarial", "readouts", "teacher")}
 
     def add(name: str, probe: str, metrics: Sequence[str], parts: Callable[..., tuple[Any, Any]]) -> None:
-        try:
-            wide = measured(run, probe, metrics)
-        except UserError:  # this kind of model has no such number
-            return
-        if len(wide):
+        if len(wide := tables[probe]) and set(metrics) <= set(wide):  # else this kind of model has no such number
             above, below = parts(*(wide[one] for one in metrics))
             found[name] = pd.DataFrame({"above": above, "below": below}).where(above.notna(), 0.0)
 
@@ -207,10 +204,7 @@ def of_run(run: Path) -> dict[str, Texts]:
     add("word", "known_answer", ["mass_on_rationale", "chance"], lambda mass, chance: (mass, 1 - chance))
     add("state", "known_answer", [f"state_change_{kind}" for kind in ("own", "null", "best")],
         lambda own, null, best: (own - null, best - null))  # fmt: skip
-    if (
-        "state" in found
-        and found["state"]["below"].sum() < ALL_KNOW * measured(run, "known_answer", [BEST])[BEST].sum()
-    ):
+    if "state" in found and found["state"]["below"].sum() < ALL_KNOW * tables["known_answer"][BEST].sum():
         del found["state"]  # where all states know, none is the wrong one to attend to
     add("jsd", "adversarial", ["optimum_jsd"], plain)
     add("gain", "readouts", ["readout_words_attention", "readout_words_equal", "readout_weight"],

@@ -11,6 +11,7 @@ from attnprobe.findings.studies.base import read_study
 from attnprobe.results.files import read_sealed
 from attnprobe.runs.studies import carry_out_study
 from research.questions import (
+    BOUNDS,
     MARGINS,
     STATED,
     Cell,
@@ -199,3 +200,31 @@ def test_a_tiny_study_is_sealed_before_it_begins_and_resumed(tmp_path):
     assert set(verdict["verdict"]) == {"not run"}  # the cells that the hypotheses are about were not
     assert cells[["family", "encoder", "models"]].to_numpy().tolist() == [["token", "average", 1]]
     assert 0.5 < cells["accuracy"].item() <= 1
+
+
+def best_accuracy(g):
+    """Of equal weights under score = f(text) + g(question), over all texts: keys are answered together, for some f, where
+    their own values are a matching of the largest weight."""
+    keys = range(len(g))
+    subsets = [own for size in range(len(g), 0, -1) for own in itertools.combinations(keys, size)]
+
+    def matched(own, text):
+        right = sum(g[key, text[key]] for key in own)
+        others = itertools.permutations([text[key] for key in own])
+        return all(sum(g[key, value] for key, value in zip(own, one, strict=True)) <= right + 1e-9 for one in others)
+
+    texts = list(itertools.permutations(keys))
+    return np.mean([next(len(own) for own in subsets if matched(own, text)) for text in texts]) / len(g)
+
+
+@pytest.mark.parametrize(("family", "keys"), [("recall2", 2), ("recall4", 4)])
+def test_equal_weights_cannot_recall_and_their_loss_is_least_at_chance(family, keys):
+    """The bound is reached by g_k(v) = k·v and by no other g that was tried; the cross-entropy, convex in f and g, has its
+    least value where all classes are as likely."""
+    assert best_accuracy(np.outer(np.arange(keys), np.arange(keys))) == pytest.approx(BOUNDS[family], abs=5e-4)
+    random = np.random.default_rng(0)
+    assert all(best_accuracy(random.normal(size=(keys, keys))) <= BOUNDS[family] + 5e-4 for _ in range(20))
+    texts = list(itertools.permutations(range(keys)))
+    answers = np.eye(keys)[np.array(texts)]  # text, key, class
+    np.testing.assert_allclose(answers.mean(1), 1 / keys)  # what f has to fit, whatever it reads of a text
+    np.testing.assert_allclose(answers.mean(0), 1 / keys)  # what g has to fit
