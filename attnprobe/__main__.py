@@ -51,6 +51,9 @@ def main() -> None:
         stop(f"{kept[0]}: Hydra would write over files of that folder: leave it out; each run keeps its own settings")
     try:
         return task()
+    except BrokenPipeError:  # its reader has seen enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except Exception as error:
         if isinstance(error, CompactHydraException) and str(error).startswith("attnprobe: "):  # of a job of a sweep
             print(visible(str(error)), file=sys.stderr)

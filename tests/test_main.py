@@ -168,3 +168,12 @@ def test_a_fault_of_the_program_is_no_mistake_of_the_users_and_keeps_its_traceba
     assert done.returncode == 1
     assert 'broken.py", line 7, in forward' in done.stderr
     assert done.stderr.splitlines()[-1] == "LookupError: a fault of the program"
+
+
+def test_a_reader_who_has_seen_enough_gets_no_traceback():
+    with subprocess.Popen(
+        [sys.executable, "-m", "attnprobe", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
