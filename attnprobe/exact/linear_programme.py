@@ -26,6 +26,13 @@ class Solution:
     price: Float[np.ndarray, "rows"]
 
 
+class Silent(highspy.Highs):
+    """HiGHS without callbacks, which nobody uses here: with them it greets on the standard output."""
+
+    def enableCallbacks(self) -> None:
+        pass
+
+
 class Programme:
     """Minimise cost · v where floor ≤ rows · v ≤ ceiling and least ≤ v ≤ most.
 
@@ -57,7 +64,7 @@ class Programme:
         programme.a_matrix_.value_ = rows[filled]
         self.rows, self.limits, self.bounds = rows, (floor, ceiling), (least, most)
         self.columns = np.arange(variables, dtype=np.int32)
-        self.solver = highspy.Highs()
+        self.solver = Silent()
         # simplifying programmes this small takes longer than solving them
         options: dict[str, bool | int | float | str] = {
             "output_flag": False, "threads": 1, "presolve": "off", "solver": "simplex", "simplex_strategy": int(simplex),

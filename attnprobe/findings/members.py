@@ -19,8 +19,7 @@ SPLIT = "test"
 
 
 def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame:
-    """One row per text, by `example_id`, and one column per metric (all where none is named); without a row where the run was
-    not asked.
+    """One row per text, by `example_id`, a column per metric (all if none is named); no row where the run was not asked.
 
     Raises:
         DamagedRun: the table lacks one of the metrics, or has two numbers of a text.
@@ -29,8 +28,7 @@ def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame
     if probe not in RunDirectory(run).probes():
         return pd.DataFrame(columns=names)
     path, rows = RunDirectory(run) / table_file(probe), read_results(run, probe=probe)
-    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0)]
-    rows = rows[rows["metric"].isin(names)] if names else rows
+    rows = rows[rows["step"].isna() & (rows["example_id"] >= 0) & (rows["metric"].isin(names) | (not names))]
     rows = rows.assign(metric=rows["metric"].astype(str))
     if rows.duplicated(["metric", "example_id"]).any():
         raise damaged(path, "it has two numbers of one metric for a text")

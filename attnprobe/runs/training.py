@@ -30,12 +30,7 @@ class StopOnNaN(Callback):
     """Ends a training whose loss is no longer a number, before it fills tables with NaN."""
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Look at one step's loss."""
         loss: Tensor = outputs["loss"]
@@ -171,11 +166,7 @@ def fit(
     """
     curve = TrainingCurve()
     best = ModelCheckpoint(
-        checkpoints,
-        monitor="validation/selection",
-        mode="max",
-        save_weights_only=True,
-        filename="{epoch}",
+        checkpoints, monitor="validation/selection", mode="max", save_weights_only=True, filename="{epoch}"
     )
     assert classifier.recipe is not None
     skipped = SkippedEpochs(classifier.recipe.skip_epochs)
@@ -244,12 +235,7 @@ def examined_precisely(classifier: TrainedModel) -> Iterator[TrainedModel]:
 
 
 def listen(
-    classifier: TrainedModel,
-    data: TextDataModule,
-    split: str,
-    *,
-    hardware: dict[str, Any],
-    callbacks: list[Callback],
+    classifier: TrainedModel, data: TextDataModule, split: str, *, hardware: dict[str, Any], callbacks: list[Callback]
 ) -> None:
     """One pass with the callbacks listening, on one device whatever trained the model: over the `test` split with the probes
     among them, or over the splits that no probe examines (`predict`)."""

@@ -159,3 +159,11 @@ def test_what_is_no_attention_is_refused(changes, message):
     given = {"attention": torch.full((2, 3), 1 / 3), "values": torch.zeros(2, 3, 1), **changes}
     with pytest.raises(UserError, match=message):
         weight_ranges(given.pop("attention"), given.pop("values"), **given)
+
+
+def test_the_solver_prints_nothing(capfd):
+    one = np.ones(1)
+    ends = np.zeros(2), np.ones(2)
+    programme = linear_programme.Programme(np.ones((1, 2)), one, one, *ends, simplex=linear_programme.Simplex.DUAL)
+    assert programme.minimise(np.array([2.0, 1.0])).value == 1
+    assert capfd.readouterr() == ("", "")
