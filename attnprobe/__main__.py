@@ -4,6 +4,7 @@ import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import hydra
@@ -116,13 +117,21 @@ def task(config: DictConfig) -> float | None:
 def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> float | None:
     """Train and examine, or carry out a study, and say what came of it."""
     began = time.perf_counter()
+    if config.study is not None and not sweep:
+        from attnprobe.findings.studies.base import asked_before
+        from attnprobe.report.publish import publish_study
+
+        with suppress(UserError):  # of one that is damaged, what is missing is made again
+            if (finished := asked_before(config)) is not None:
+                publish_study(finished, verbose=config.verbose)
+                RESULTS.append(finished)
+                return None
     # importing torch takes seconds that --help need not wait for, and the report more that a mistake need not
     from attnprobe.runs.settings import constructible, resumed
 
     constructible(config, overrides)
     from attnprobe.findings.groups import read_run
     from attnprobe.findings.table import findings_of
-    from attnprobe.report.publish import publish_study
     from attnprobe.report.terminal import answer_lines, data_notes, measured_again, print_summary, times_of
     from attnprobe.runs.launching import objective, options_of
     from attnprobe.runs.run import run

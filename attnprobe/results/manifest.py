@@ -134,6 +134,8 @@ class SavedStudy(TypedDict, total=False):
     model: Required[str]
     settings: Required[_StudySettings]
     plan: str
+    asked: str
+    inputs: dict[str, dict[str, Any]]
     members: Required[Annotated[list[_Member], Field(min_length=1)]]
 
 

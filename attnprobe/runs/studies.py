@@ -20,9 +20,9 @@ from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.core.processes import IS_JOB, MEMBER
 from attnprobe.core.sanitise import duration, quoted
 from attnprobe.data.prepare import read_once
-from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study
+from attnprobe.findings.studies.base import STUDY, Compose, Done, Plan, Study, asked_of
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.files import DamagedRun, read_json, write_json, write_sealed
+from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.runs.forecasts import measured_costs
 from attnprobe.runs.launching import Job, Machine, Outcome, Places, command, conclude, launch, places_of
@@ -117,20 +117,26 @@ def carry_out_study(
             raise UserError(f"{len(failed)} of the {len(jobs)} runs of {title} failed, {first}")
     if outcomes:
         conclude(outcomes, Path(config.output))
+    manifests = [RunDirectory(one.directory).manifest() for one in done]
+    tables = [table for one in manifests for table in one["tables"].values()]
+    told = [importance for table in tables for importance in table.get("importances", {}).values()]
     content = {
         "study": study.name,
         "data": config.data.name,
         "model": config.model.name,
         "settings": settings,
         "plan": plan.words,
+        # scores in a file of the user's may change, so that every member has to be asked again
+        "asked": "" if any(one.get("files") for one in told) else asked_of(config),
+        "inputs": records_of({str(path): path for path in own.input_files().values()}),
         "members": [
             {name: getattr(one.member, name) for name in ("role", "seed", "parameter")}
             | {
-                "run_id": RunDirectory(one.directory).manifest()["run_id"],
+                "run_id": manifest["run_id"],
                 # relative to the study's, so that both can move
                 "directory": Path(os.path.relpath(one.directory.resolve(), directory.resolve())).as_posix(),
             }
-            for one in done
+            for one, manifest in zip(done, manifests, strict=True)
         ],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

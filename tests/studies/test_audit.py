@@ -13,7 +13,7 @@ from attnprobe.data.sources import FileSource
 from attnprobe.evidence.claims import CRITERIA
 from attnprobe.evidence.reading import readings
 from attnprobe.findings.studies.audit import Audit, rows_within
-from attnprobe.findings.studies.base import Costs, Plan
+from attnprobe.findings.studies.base import Costs, Plan, asked_before
 from attnprobe.report.publish import publish_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
@@ -117,7 +117,16 @@ def test_a_plan_is_kept_when_an_audit_of_one_probe_is_resumed(tmp_path, monkeypa
     # no figures, as its experiment says, of which the members know nothing
     assert len(list(first.parent.glob("*-seed*"))) == 4
     assert not list(first.parent.glob("*-seed*/figures"))
+    assert asked_before(compose([*command, "verbose=true"])) == first
+    elsewhere = f"data.path={binary(tmp_path / 'b.csv')}"
+    for other in ("seed=1", "on_finished=remeasure", "probe.permutation.samples=9", elsewhere):
+        assert asked_before(compose([*command, other])) is None, other
+    rows = path.read_bytes()
+    path.write_bytes(rows + rows.splitlines()[-1])
+    assert asked_before(compose(command)) is None
+    path.write_bytes(rows)
     (first / "study.json").unlink()
+    assert asked_before(compose(command)) is None
     monkeypatch.setattr("attnprobe.runs.studies.measured_costs", lambda config: pytest.fail("planned twice"))
     assert carry_out_study(command, compose) == first
     assert json.loads((first / "study.json").read_text())["members"] == members

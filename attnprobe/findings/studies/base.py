@@ -10,21 +10,23 @@ import importlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Finding
 from attnprobe.plots.style import paper_style
 from attnprobe.results.directory import UNTESTED, RunDirectory, directories_with, named_places
-from attnprobe.results.files import DamagedRun, damaged
+from attnprobe.results.files import DamagedRun, damaged, records_of
+from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.saved_settings import read_members
 from attnprobe.results.table import check_examples
 
@@ -232,6 +234,25 @@ def with_members(places: Sequence[str]) -> list[str]:
             if len(places) == 1:
                 raise
     return found
+
+
+def asked_of(config: DictConfig) -> str:
+    """Stands for all settings of a command line but how much is shown; references in them are not followed."""
+    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    return fingerprint({key: value for key, value in content.items() if key != "verbose"})
+
+
+def asked_before(config: DictConfig) -> Path | None:
+    """The finished study of these very settings, of files that are what they were: nothing is left to check or to do."""
+    if config.on_finished not in (None, "skip"):
+        return None
+    for path in Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}").glob(f"*/{STUDY}"):
+        with suppress(UserError, OSError):  # one that cannot be read is looked at member by member
+            content = read_members(path)
+            inputs = content.get("inputs", {})
+            if content.get("asked") == asked_of(config) and records_of({one: Path(one) for one in inputs}) == inputs:
+                return path.parent
+    return None
 
 
 def read_study(directory: str | os.PathLike) -> StudyReading:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -30,8 +31,10 @@ from attnprobe.importance.leave_one_out.changed_states import (
 )
 from attnprobe.models.attention import Attention
 from attnprobe.models.base import Model
-from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.encoders import TextEncoder
+
+if TYPE_CHECKING:  # Lightning takes seconds, which a report need not wait for
+    import attnprobe.models.classifier
 
 SINGLE = 1e-6
 """Tolerance from which states are recomputed in float32: its rounding is well below, but depends on the batch, and in the
@@ -43,7 +46,7 @@ class Recombination:
     """The short cut of a classifier of three stages: the layers that a changed state comes from and goes through, in the
     precision that the tolerance asks for."""
 
-    classifier: AttentionClassifier
+    classifier: "attnprobe.models.classifier.AttentionClassifier"
     encoder: TextEncoder
     attention: Attention
     dtype: torch.dtype
@@ -108,6 +111,8 @@ def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
         classifier: left as it is.
         tolerance: difference of states that may be taken for none; 0 approximates nothing.
     """
+    from attnprobe.models.classifier import AttentionClassifier
+
     if not isinstance(classifier, AttentionClassifier):
         return None
     if not (has_short_cut(classifier.encoder) and classifier.attention.positionwise):
