@@ -66,6 +66,11 @@ ATTENTIONS: dict[str, tuple[str, ...]] = {
     "position": ("model/attention=position",),
     "uniform": ("model/attention=uniform",),
 }
+LAYERS = {
+    f"transformer_{layers}": (*ENCODERS["transformer"], f"model.encoder.layers={layers}", "data.embedding_size=48")
+    for layers in (1, 2, 4)
+}
+"""Own transformers by how many layers they have, on planted words."""
 GIVEN = {"learned": (), "supervised": ("training=finetune_supervise",), "deceived": ("training=finetune_deceive",)} | {
     name: (f"model.given={name}",) for name in ("uniform", "rationale", "first", "random", "common_word")
 }
@@ -89,13 +94,16 @@ one's most attended word."""
 
 
 def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) -> dict[str, Any]:
-    """A run's settings with the rule's texts as its data; a pretrained model's have planted words (`rule` is their kind)."""
-    if encoder.startswith("/"):
+    """A run's settings with the rule's texts as its data; of a pretrained model and of `LAYERS` they have planted words (`rule`
+    is their kind)."""
+    if encoder.startswith("/") or encoder in LAYERS:
         sizes = [f"data.source.{split}={size}" for split, size in
-                 (("train_size", 1000), ("validation_size", 100), ("test_size", texts), ("seed", draw))]  # fmt: skip
+                 (("train_size", 2000 if encoder in LAYERS and rule != "token" else 1000), ("validation_size", 100), ("test_size", texts), ("seed", draw))]  # fmt: skip
         kind = ["data=testbed", "data.rationale=null", "data.counterfactual=null", "data.source.rule=word"]
         model = ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4"]
-        return resolved(composed([*kind, *sizes, f"data.plant={rule}", *model, *GIVEN[attention]]))
+        own = encoder in LAYERS
+        chosen = (*LAYERS[encoder], *ATTENTIONS[attention]) if own else (*model, *GIVEN[attention])
+        return resolved(composed([*kind, *sizes, f"data.plant={rule}", *chosen]))
     chosen = (*ENCODERS[encoder], *ATTENTIONS[attention])
     config = resolved(composed(["data=testbed", "data.embedding_size=48", "data.batch_size=32", *chosen]))
     train = 600 if rule == "very_long" else 2000 if rule in HARDER or rule.startswith("reviews_") else 1000
