@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from hydra.utils import instantiate
 
 from attnprobe.evidence.claims import put_to_test
-from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE
+from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, Evidence
 from attnprobe.findings.members import (
     CLAIM,
     Score,
@@ -29,7 +30,7 @@ from attnprobe.findings.members import (
     stability,
 )
 from attnprobe.findings.studies.wiegreffe import margin_of
-from attnprobe.probes import readouts
+from attnprobe.probes import plausibility, readouts
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.files import write_text
 from attnprobe.runs.composition import composed, composing, resolved
@@ -164,6 +165,32 @@ def curves(folder: Path, cell: str, claim: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def attentions_of(folder: Path, cell: str) -> list[list[np.ndarray]]:
+    """Seeds × texts: where the models of a cell of validity attend."""
+    return [
+        [np.array(one) / sum(one) for one in json.loads(path.read_text())["weights"]]
+        for path in sorted(folder.glob(f"valid-{cell}-own-*.json"))
+    ]
+
+
+def stability_curves(folder: Path, cell: str) -> pd.DataFrame:
+    """How often audits of 3, 5 and 9 seeds say yes and no to stability, by the nearness of all seeds. Between none and the
+    cell's own: in some texts, the same for all seeds, each seed's own weights are put in a random order."""
+    own, draw, rows = attentions_of(folder, cell), np.random.default_rng(0), []
+    whole, shuffled = pairwise(own), pairwise([[draw.permutation(one) for one in seed] for seed in own])
+    for share in SHARES:
+        kept = np.arange(len(own[0])) < round(share * len(own[0]))
+        pairs = np.where(draw.permutation(kept)[:, None], whole, shuffled)
+        for seeds in (3, 5, 9):
+            lots = [draw.permutation(len(own))[:seeds] for _ in range(AUDITS)]
+            said = [stability(pairs[np.ix_(few, few)]).exceeds(CLAIM.threshold, CLAIM.smallest) for few in lots]
+            effect = round(stability(pairs).value, 4) if share else 0.0  # of what is in random order: known
+            rows.append({"claim": CLAIM.name, "cell": cell, "models": len(own), "seeds": seeds, "effect": effect,
+                         "yes": np.mean(np.array(said) == MEETS), "no": np.isin(said, [FAILS, NO_DIFFERENCE]).mean(),
+                         "audits": AUDITS})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
     """How often audits of three seeds say yes and no to necessity or stability, and what all seeds together measure."""
     stored = {
@@ -182,8 +209,7 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
             said.append(found.exceeds(0, margin))
         whole = f"{np.mean(scores['own']):.3f} beside {np.mean(scores['equal']):.3f}"
     else:
-        attentions = [[np.array(one) / sum(one) for one in facts["weights"]] for facts in stored["own"]]
-        pairs = pairwise(attentions)
+        pairs = pairwise(attentions_of(folder, cell))
         for _ in range(AUDITS):
             few = draw.permutation(len(pairs))[:seeds]
             found = stability(pairs[np.ix_(few, few)])
@@ -197,6 +223,34 @@ def validity(folder: Path, cell: str, seeds: int = 3) -> dict[str, object]:
         "yes": np.mean(np.array(said) == MEETS),
         "no": no,
     }
+
+
+def valid_settings(cell: str, *even: str) -> dict:
+    """A small model without context, of a cell of validity."""
+    settings = (one for one in VALID[cell] if one != "need")
+    return resolved(composed([*settings, "model=average", "model.width=24", "training.recipe.optimizer.lr=0.01",
+                              "data.source.test_size=300", *even]))  # fmt: skip
+
+
+def plausible(folder: Path, cell: str) -> dict[str, object]:
+    """Whether the weight is on the marked words by the claim of `plausibility`, of each text's own marks and of those of the
+    next text of its length (the null)."""
+    models, said = attentions_of(folder, cell), {}
+    with composing():
+        data = instantiate(valid_settings(cell)["data"], seed=0)
+    data.setup("fit")
+    part = data.splits["test"]
+    batch = part[range(len(part))]
+    marks = [row[words].numpy() for row, words in zip(batch.rationale, batch.content, strict=True)]
+    alike = pd.Series(range(len(marks))).groupby([len(one) for one in marks])
+    shifted = alike.transform(lambda own: np.roll(own, 1))
+    for name, given in {"own": marks, "shifted": [marks[one] for one in shifted]}.items():
+        frames = [np.array([(weights[mark].sum(), mark.mean()) for weights, mark in zip(own, given, strict=True)])
+                  for own in models]  # fmt: skip
+        gain = [Evidence.of_ratio(np.stack([one[:, 0] - one[:, 1], 1 - one[:, 1]], -1)[None]) for one in frames]
+        said[name] = sum(one.exceeds(0, plausibility.SMALLEST) == MEETS for one in gain)
+    return {"cell": cell, "models": len(models), "yes, own marks": said["own"], "yes, shifted": said["shifted"],
+            "alone of their length": int((shifted == np.arange(len(marks))).sum())}  # fmt: skip
 
 
 def main() -> None:
@@ -213,12 +267,15 @@ def main() -> None:
     if given.table:
         table = transfer_table(given.folder)
         print(markdown([*table.columns], table.to_numpy().tolist()), end="\n\n")
-        audits = pd.concat([curves(given.folder, cell, claim) for claim, cell in product(CLAIMS, CELLS)])
+        audits = pd.concat([*(curves(given.folder, cell, claim) for claim, cell in product(CLAIMS, CELLS)),
+                            *(stability_curves(given.folder, cell) for cell in ("learned", "learned, twins"))])  # fmt: skip
         if given.record is not None:
             audits.round(4).to_csv(given.record, index=False)
         print(markdown([*audits.columns], audits.round(3).to_numpy().tolist()), end="\n\n")
         valid = pd.DataFrame([validity(given.folder, cell) for cell in VALID])
-        print(markdown([*valid.columns], valid.round(3).to_numpy().tolist()))
+        print(markdown([*valid.columns], valid.round(3).to_numpy().tolist()), end="\n\n")
+        marked = pd.DataFrame([plausible(given.folder, cell) for cell in VALID if "need" not in VALID[cell]])
+        print(markdown([*marked.columns], marked.to_numpy().tolist()))
         return
     with composing():
         for draw, seed, name in product(range(5), range(2), GUIDES) if "transfer" in given.parts else ():
@@ -238,12 +295,10 @@ def main() -> None:
                 readout=not even,
             )
         for seed, (cell, settings) in product(range(given.seeds), VALID.items()) if "validity" in given.parts else ():
-            shared = (*(one for one in settings if one != "need"), "model=average", "model.width=24",
-                      "training.recipe.optimizer.lr=0.01", "data.source.test_size=300")  # fmt: skip
             for kind in ("own", "equal") if "need" in settings else ("own",):
                 even = ("model/attention=uniform",) if kind == "equal" else ()
                 path, epochs = given.folder / f"valid-{cell}-{kind}-{seed}.json", 0 if cell == "untrained" else 8
-                of_model(path, resolved(composed([*shared, *even])), seed, epochs=epochs)
+                of_model(path, valid_settings(cell, *even), seed, epochs=epochs)
 
 
 if __name__ == "__main__":

@@ -94,11 +94,12 @@ one's most attended word."""
 
 
 def settings_of(rule: str, encoder: str, attention: str, draw: int, texts: int) -> dict[str, Any]:
-    """A run's settings with the rule's texts as its data; of a pretrained model and of `LAYERS` they have planted words (`rule`
-    is their kind)."""
+    """A run's settings with the rule's texts as its data; those of a pretrained model and of `LAYERS` have planted words
+    (`rule` is their kind)."""
     if encoder.startswith("/") or encoder in LAYERS:
+        train = 2000 if encoder in LAYERS and rule != "token" else 1000
         sizes = [f"data.source.{split}={size}" for split, size in
-                 (("train_size", 2000 if encoder in LAYERS and rule != "token" else 1000), ("validation_size", 100), ("test_size", texts), ("seed", draw))]  # fmt: skip
+                 (("train_size", train), ("validation_size", 100), ("test_size", texts), ("seed", draw))]  # fmt: skip
         kind = ["data=testbed", "data.rationale=null", "data.counterfactual=null", "data.source.rule=word"]
         model = ["model=pretrained", f"model.path={encoder}", "training=finetune", "training.recipe.optimizer.lr=1e-4"]
         own = encoder in LAYERS

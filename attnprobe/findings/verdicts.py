@@ -125,12 +125,14 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
     known = known[known["claim"] == claim]
     if known.empty:
         return ""
-    parts = []
+    parts, effect = [], "nearness" if claim == "seeds_attend_alike" else "gain"
     for seeds, own in known.groupby("seeds"):
         shown = own["effect"][~(own["effect"] <= own["effect"][own["yes"] < POWER_OF_SEEDS].max())]
         largest = own.sort_values("effect").iloc[-1]
-        rare = f"even a gain of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
-        parts.append(f"with {seeds} seeds {rare if shown.empty else f'a gain below {shown.min():.2f} cannot be shown'}")
+        rare = f"even a {effect} of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
+        parts.append(
+            f"with {seeds} seeds {rare if shown.empty else f'a {effect} below {shown.min():.2f} cannot be shown'}"
+        )
     false = known["yes"][known["effect"] == 0].max()
     return (
         f"Track record, audits drawn from {known['models'].max()} small models: {', '.join(parts)}; "

@@ -303,13 +303,14 @@ def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch)
     assert lines([needed])[0].track_record == said
     # the shipped table: more seeds show smaller gains, and hardly any yes where there is none
     monkeypatch.undo()
-    for claim in ("attention_is_needed", "attention_guides"):
+    for claim in ("attention_is_needed", "attention_guides", "seeds_attend_alike"):
         own = audits()[audits()["claim"] == claim]
         assert own[own["effect"] == 0]["yes"].max() <= 0.05
         largest = own[own["effect"] == own.groupby("cell")["effect"].transform("max")]
         rates = largest.groupby("seeds")["yes"].mean()
         assert rates.loc[3] <= rates.loc[9]
         assert record_of_seeds(claim).startswith("Track record, audits drawn from")
+        assert ("a nearness below" in record_of_seeds(claim)) == (claim == "seeds_attend_alike")
 
 
 def test_the_shipped_record_lets_exclusivity_fail_no_kind_of_model():
