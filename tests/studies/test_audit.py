@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -229,11 +230,20 @@ def test_a_checkpoint_of_a_hundred_texts_is_cut_too_and_what_is_too_slow_is_name
     assert "study.minutes=" not in five.words.replace("study.minutes=…", "")
     two = planned(2)
     assert two.rows == {"test": 50}
-    assert (
-        "more than study.minutes=2, with no fewer than 50 test rows: without faithfulness, probe=[permutation,skill], it"
-        in two.words
-    )
-    assert "would take about 1 minute" in two.words
+    assert "3.1 minutes, more than study.minutes=2, with no fewer than 50 test rows: without faithfulness" in two.words
+    assert "probe=[permutation,skill], would take about 0.8" in two.words
+
+
+def test_where_the_trainings_take_the_time_fewer_epochs_are_the_remedy():
+    costs = Costs({"train": 2000, "test": 50}, 0.001, 0.4, "cpu", shares={"skill": 0.6, "permutation": 0.4})
+
+    def planned(costs):
+        audit = Audit(probes=("permutation", "skill"), minutes=1, epochs=8)
+        return audit.plan(lambda changes: compose(["training.epochs=8", *changes]), lambda _: costs).words
+
+    # 6 trainings of 8 epochs on 2,000 texts: 96 s, and half of it; 50 texts: 20 s, of which skill takes 12
+    assert "training.epochs=4 would take about 1.1" in planned(costs)
+    assert "more than" not in planned(replace(costs, training=0.00005))
 
 
 def test_slow_probes_are_timed_on_few_texts():

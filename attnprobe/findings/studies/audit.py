@@ -119,12 +119,18 @@ class Audit(Study):
             full = duration(beside + costs.seconds(epochs, trainings))
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
             words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
-        if estimate > LATE * self.minutes * 60 and len(slow) > 1:
-            others = ",".join(name for name in self.probes if name != slow[0])
+        if estimate > LATE * self.minutes * 60:
             words += (
-                f". That is more than study.minutes={self.minutes:g}, with no fewer than {min(LEAST, sizes['test'])} test "
-                f"rows: without {slow[0]}, probe=[{others}], it would take about {duration(estimate - each[slow[0]])}"
+                f". That is {estimate / 60:.1f} minutes, more than study.minutes={self.minutes:g}, with no fewer than "
+                f"{min(LEAST, sizes['test'])} test rows"
             )
+            others = ",".join(name for name in self.probes if name not in slow[:1])
+            training = trainings * sizes.get("train", 0) * costs.training
+            cures = {f"training.epochs={epochs // 2}": training * (epochs - epochs // 2)} if epochs > 1 else {}
+            cures |= {f"without {slow[0]}, probe=[{others}],": each[slow[0]]} if len(slow) > 1 else {}
+            cure = max(cures, key=lambda one: cures[one], default=None)
+            if cure is not None and cures[cure] > SLOW * estimate:
+                words += f": {cure} would take about {(estimate - cures[cure]) / 60:.1f}"
         return Plan(most if kept else {}, words, estimate)
 
     def stages(self, seed: int, model: str, done: list[Done]) -> Iterator[list[Member]]:
