@@ -232,14 +232,14 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     as one batch."""
     groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
     middle = groups[len(groups) // 2]
-    first = together(middle[:1])  # pays for what is set up once
-    few = middle[: FEW if FEW * first <= AT_MOST else 1]
+    together(middle[:1])  # pays for what is set up once
+    few = middle[:FEW]
     alone = together(few)
     if (most := int(AT_MOST * len(few) / max(alone, 1e-9) / GROUPS)) < len(middle):
-        groups = groups_of(lengths, max(1, most))
+        groups = groups_of(lengths, most if most > FEW else 1) if most else [middle[:1]]
         middle = groups[len(groups) // 2]
     seconds = [together(rows) for rows in groups]
     spare = len(middle) - len(few)
-    once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare > 0 else 0.0
+    once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare else 0.0
     per_text = [max(0.0, all_of_it - once) / len(rows) for all_of_it, rows in zip(seconds, groups, strict=True)]
     return sum(per_text) / len(per_text) + once / batch
