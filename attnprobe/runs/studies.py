@@ -118,8 +118,9 @@ def carry_out_study(
     if outcomes:
         conclude(outcomes, Path(config.output))
     manifests = [RunDirectory(one.directory).manifest() for one in done]
-    tables = [table for one in manifests for table in one["tables"].values()]
-    told = [importance for table in tables for importance in table.get("importances", {}).values()]
+    told = [
+        one for run in manifests for table in run["tables"].values() for one in table.get("importances", {}).values()
+    ]
     content = {
         "study": study.name,
         "data": config.data.name,

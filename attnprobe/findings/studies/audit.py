@@ -120,10 +120,8 @@ class Audit(Study):
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())
             words += f". All rows would take about {full}: taking {left}, at random; study.minutes=… allows more"
         if estimate > LATE * self.minutes * 60:
-            words += (
-                f". That is {estimate / 60:.1f} minutes, more than study.minutes={self.minutes:g}, with no fewer than "
-                f"{min(LEAST, sizes['test'])} test rows"
-            )
+            words += f". That is {estimate / 60:.1f} minutes, more than study.minutes={self.minutes:g}, "
+            words += f"with no fewer than {min(LEAST, sizes['test'])} test rows"
             others = ",".join(name for name in self.probes if name not in slow[:1])
             training = trainings * sizes.get("train", 0) * costs.training
             cures = {f"training.epochs={epochs // 2}": training * (epochs - epochs // 2)} if epochs > 1 else {}

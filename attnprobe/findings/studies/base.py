@@ -244,12 +244,10 @@ def asked_of(config: DictConfig) -> str:
 
 def asked_before(config: DictConfig) -> Path | None:
     """The finished study of these very settings, of files that are what they were: nothing is left to check or to do."""
-    if config.on_finished not in (None, "skip"):
-        return None
-    for path in Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}").glob(f"*/{STUDY}"):
+    places = Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}").glob(f"*/{STUDY}")
+    for path in places if config.on_finished in (None, "skip") else ():
         with suppress(UserError, OSError):  # one that cannot be read is looked at member by member
-            content = read_members(path)
-            inputs = content.get("inputs", {})
+            inputs = (content := read_members(path)).get("inputs", {})
             if content.get("asked") == asked_of(config) and records_of({one: Path(one) for one in inputs}) == inputs:
                 return path.parent
     return None
