@@ -256,6 +256,7 @@ def judged(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.glob("*.json")):
         facts = json.loads(path.read_text())
         row = {name: facts[name] for name in ("rule", "encoder", "attention", "draw", "accuracy", "rightness")}
+        row["off_text"] = facts.get("off_text")
         follows, flips = facts["follows"], facts["flips"]
         solved = "table" in facts and (follows is None or follows >= FOLLOWS)
         right = facts["rightness"] >= RIGHT
@@ -308,8 +309,8 @@ def over_rules(rules: "pd.Series[str]", yes: "pd.Series[bool]") -> tuple[float, 
 
 def record(models: pd.DataFrame, path: Path) -> None:
     """Put what verdicts cite into the shipped table, in place of what it had of these claims on right and wrong attention:
-    how many models each claim decided per encoder and kind of attention, and how many of these by yes. Of the swap test
-    the counts of `FIRST_PART` are added."""
+    how many models each claim decided per encoder (of a checkpoint its family, as `ONE_CHECKPOINT` has it) and kind of
+    attention, and how many of these by yes. Of the swap test the counts of `FIRST_PART` are added."""
     known, rows = pq.read_table(path), []
     before = {
         (row["encoder"], row["kind"]): row.drop(["encoder", "kind"]) for _, row in pd.read_csv(FIRST_PART).iterrows()
@@ -319,14 +320,19 @@ def record(models: pd.DataFrame, path: Path) -> None:
             continue
         ours = pc.and_(pc.equal(known["claim"], claim), pc.is_in(known["rightness"], pa.array(["right", "wrong"])))
         known = known.filter(pc.invert(ours))
-        for key, said in models[models["kind"].isin(["right", "wrong"])].groupby(["encoder", "kind"])[column]:
+        known_kind = models[models["kind"].isin(["right", "wrong"])]
+        family = [
+            one if one in ENCODERS else "transformer" if one in LAYERS else "bert" for one in known_kind["encoder"]
+        ]
+        for key, said in known_kind.groupby([pd.Series(family, known_kind.index, name="encoder"), "kind"])[column]:
+            if said.isna().all():  # this probe was not asked
+                continue
             counts = said.replace(SAID).fillna("not asked").value_counts()
             if column == "table" and key in before:
                 counts = counts.add(before[key], fill_value=0)
             yes, no = (int(counts.get(one, 0)) for one in ("yes", "no"))
-            encoder = key[0] if key[0] in ENCODERS else "bert"  # the checkpoint's family, as `ONE_CHECKPOINT` has it
             rows.append(
-                {"criterion": criterion, "level": "word", "encoder": encoder, "rightness": key[1], "models": yes + no,
+                {"criterion": criterion, "level": "word", "encoder": key[0], "rightness": key[1], "models": yes + no,
                  "meets": yes, "asked": int(counts.sum()), "claim": claim}
             )  # fmt: skip
     joined = pa.concat_tables([known, pa.Table.from_pylist(rows).cast(known.schema)])

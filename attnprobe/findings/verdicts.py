@@ -130,9 +130,8 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
         shown = own["effect"][~(own["effect"] <= own["effect"][own["yes"] < POWER_OF_SEEDS].max())]
         largest = own.sort_values("effect").iloc[-1]
         rare = f"even a {effect} of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
-        parts.append(
-            f"with {seeds} seeds {rare if shown.empty else f'a {effect} below {shown.min():.2f} cannot be shown'}"
-        )
+        few = f"a {effect} below {shown.min():.2f} cannot be shown"
+        parts.append(f"with {seeds} seeds {rare if shown.empty else few}")
     false = known["yes"][known["effect"] == 0].max()
     return (
         f"Track record, audits drawn from {known['models'].max()} small models: {', '.join(parts)}; "

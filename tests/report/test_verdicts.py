@@ -28,6 +28,7 @@ from attnprobe.findings.verdicts import (
     MECHANISMS,
     NO,
     NONE,
+    ONE_CHECKPOINT,
     POOR,
     READ,
     UNSHOWN,
@@ -174,13 +175,13 @@ def test_no_sentence_has_more_than_twenty_words():
     assert max(len(sentence.split()) for _, sentence in said) <= 20
 
 
-RIGHT_YES, RIGHT, WRONG_YES, WRONG, RIGHT_NO = 269, 275, 2, 387, 1
+RIGHT_YES, RIGHT, WRONG_YES, WRONG, RIGHT_NO = 294, 309, 2, 414, 1
 
 
 def test_the_documented_error_rates_of_the_chip_are_those_of_the_shipped_record():
     """Read it and With care are a yes on words, so their rate together is that of this verdict; No is its no."""
     table = pd.read_parquet(CALIBRATION)
-    table = table[table["claim"] == "weight_is_on_deciding_words"]
+    table = table[(table["claim"] == "weight_is_on_deciding_words") & ~table["encoder"].isin(ONE_CHECKPOINT)]
     sums = table.groupby("rightness")[["asked", "models", "meets"]].sum()
     assert sums.loc["right", ["meets", "asked"]].tolist() == [RIGHT_YES, RIGHT]
     assert sums.loc["wrong", ["meets", "asked"]].tolist() == [WRONG_YES, WRONG]
@@ -341,6 +342,24 @@ def test_the_record_of_one_checkpoint_is_cited_and_nothing_goes_by_it():
     assert not of_one.supports
     assert "MiniLM" in of_one.words
     assert "50 % [37, 63] of 60" in of_one.words
+
+
+def test_the_verdict_of_a_minilm_audit_cites_the_shipped_record_of_minilm():
+    def of(site):
+        facts = {
+            "model_facts": {"family": "bert", "site": f"layer -1, heads {site}, pooled"},
+            "training": {"model": {}},
+        }
+        asked = replace(finding(ABOVE), claim=replace(finding(ABOVE).claim, name="weight_is_on_deciding_words"))
+        return lines([asked], encoder=encoder_of(facts))[5]
+
+    whole, one_head = of("all"), of("3")
+    counts = pd.read_parquet(CALIBRATION).query("encoder == 'bert'").set_index("rightness")
+    assert whole.track_record.startswith("Track record on MiniLM fine-tuned on planted words")
+    for kind in ("right", "wrong"):
+        assert f"of {counts.loc[kind, 'models']}" in whole.track_record
+    assert (whole.verdict, whole.ticked) == (MEETS, False)  # one checkpoint, and too few: nothing goes by it
+    assert one_head.track_record == NONE  # the null: it was not asked of one head
 
 
 def test_the_rows_are_the_card_and_then_the_details():

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attnprobe.evidence.evidence import MEETS
 from attnprobe.findings.verdicts import CALIBRATION
 from research.rules import RULES, RuleSource
 from research.words import judged, over_rules, record, table
@@ -127,6 +128,22 @@ def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
     others = [one[one["claim"] != "weight_is_on_deciding_words"].reset_index(drop=True) for one in (before, after)]
     pd.testing.assert_frame_equal(*others)
     assert pa.Table.equals(pq.read_table(path).schema.empty_table(), known.schema.empty_table())
+
+
+def test_layers_of_own_transformers_are_one_kind_and_a_checkpoint_is_its_family(tmp_path):
+    for number, encoder in enumerate(("transformer_1", "transformer_4", "minilm_l6")):
+        a_model(tmp_path, number, 0.95, 0.5, encoder=encoder, off_text=0.1)
+    known, path = pq.read_table(CALIBRATION).slice(0, 0), tmp_path / "calibration.parquet"
+    pq.write_table(known.replace_schema_metadata(pq.read_table(CALIBRATION).schema.metadata), path)
+    models = judged(tmp_path)
+    record(models.assign(agrees_with_leave_one_out=[MEETS, MEETS, None]), path)
+    rows = pd.read_parquet(path).query("claim != 'agrees_with_leave_one_out'")
+    assert dict(zip(rows["encoder"], rows["asked"], strict=True)) == {
+        "transformer": 2 + 26,
+        "bert": 1,
+    }  # the first part's
+    assert set(pd.read_parquet(path).query("criterion == 'agreement'")["encoder"]) == {"transformer"}  # as was asked
+    assert models["off_text"].tolist() == [0.1] * 3
 
 
 def test_texts_are_made_longer_around_the_words_that_decide():
