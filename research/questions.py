@@ -1,6 +1,7 @@
 """The four open questions of the literature as one study over a grid: is attention needed, what does the encoder do to its
 meaning, does it transfer, and does complexity ease adversaries? (docs/results/open_questions.md)"""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -317,6 +318,13 @@ class Contrast(NamedTuple):
         return ("holds" if good else "refuted" if bad else "open"), value, low, high, p[self.margin]
 
 
+def averaged(numbers: list[Resampled]) -> Resampled | None:
+    """Mean over those that a resample has; NaN where it has none."""
+    with warnings.catch_warnings():  # numpy warns of exactly the second
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.nanmean(numbers, 0) if numbers else None
+
+
 def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = False) -> dict[str, list[Contrast]]:
     """Hypothesis → its contrasts, as far as their cells were run."""
     made: dict[str, list[Contrast]] = {name: [] for name in STATED}
@@ -327,7 +335,7 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
 
     def mean(name: str, **fixed: Any) -> Resampled | None:
         several = [number for cell in found.cells(name, **fixed) if np.isfinite((number := of(name, cell))[0])]
-        return np.nanmean(several, 0) if several else None
+        return averaged(several)
 
     def add(name: str, label: str, number: Resampled | None, side: str, margin: str = "") -> None:
         if number is not None and np.isfinite(number[0]):
@@ -344,7 +352,7 @@ def contrasts(found: Grid, margins: Mapping[str, float], solved_only: bool = Fal
             if cell._replace(**other) in found.cells(name)
         ]
         differences = [b - a for a, b in pairs if np.isfinite(a[0] + b[0])]
-        return np.nanmean(differences, 0) if differences else None
+        return averaged(differences)
 
     for cell in found.cells("accuracy", texts=4000):
         if cell.family not in BOUNDS:
@@ -502,15 +510,17 @@ Dot = tuple[Cell, float, Resampled | None]
 def dots(x: str, y: str, several: Sequence[Dot], ticks: Sequence[str] = ()) -> Figure:
     """One panel, a colour per encoder; longer texts are squares."""
     figure, axes = grid(1, panel_height=2.2)
-    encoders, handles = list(dict.fromkeys(cell.encoder for cell, _, _ in several)), {}
+    encoders = list(dict.fromkeys(cell.encoder for cell, _, _ in several))
+    handles: dict[str, Any] = {}
     for cell, place, number in several:
         if number is not None and np.isfinite(number[0]):
             low, high = np.nanquantile(number, [0.025, 0.975])
             colour = f"C{encoders.index(cell.encoder)}"
             axes[0].plot([place, place], [low, high], "-", color=colour, lw=0.8, alpha=0.5)
-            (handles[cell.encoder],) = axes[0].plot(
+            (mark,) = axes[0].plot(
                 place, number[0], "s" if cell.length > 1 else "o", ms=3.5, color=colour, label=cell.encoder
             )
+            handles.setdefault(cell.encoder, mark)
     if ticks:
         axes[0].set_xticks(range(len(ticks)), ticks)
     around(figure, x=x, y=y, handles=list(handles.values()))
@@ -530,7 +540,7 @@ def transfer(found: Grid) -> Figure:
     return dots("built attention", "gain of the guide", [
         (cell, kinds.index(kind), found.of(name, cell, kind)) for name, cell, kind in found.found
         if name == "gain" and kind in kinds
-    ], [kind.replace("_", ", ").replace("none", "no leak") for kind in kinds])  # fmt: skip
+    ], [kind.replace("_", ",\n").replace("none", "no leak") for kind in kinds])  # fmt: skip
 
 
 def distances(found: Grid) -> Figure:
