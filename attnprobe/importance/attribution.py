@@ -50,7 +50,10 @@ class Explained:
 
     def __call__(self, inputs: Float[Tensor, "rows parts embed"], text: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
         """The number for other vectors of the texts of these numbers; a text may be there many times."""
-        return self.number_of(self.model.outputs_from(self.batch.rows(text), inputs).logits, text)
+        batch = self.batch.rows(text)
+        batch = batch.cut(int(batch.mask.sum(-1).max()))  # padding that none of these texts needs
+        parts = self.model.word_of(batch).shape[1]
+        return self.number_of(self.model.outputs_from(batch, inputs[:, :parts]).logits, text)
 
     def number_of(
         self, logits: Float[Tensor, "rows classes"], text: Int[Tensor, "rows"] | None = None

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import add
 
-import numpy as np
 import torch
 from captum.attr import DeepLift as CaptumDeepLift
 from captum.attr import GradientShap as CaptumGradientShap
 from captum.attr import InputXGradient, NoiseTunnel
 from captum.attr import Saliency as CaptumSaliency
 from jaxtyping import Float, Int
+from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from attnprobe.core.batch import Batch, Task, probabilities
@@ -216,35 +216,53 @@ class SmoothGrad(Perturbation):
         return at_words[0, explained.batch.content[0]]
 
 
-def fejer(points: int) -> tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]:
-    """Points in (0, 1), and their weights: Fejér's second rule, whose every other point, from 2 n + 1, is one of n points.
+def numbers_at(
+    explained: Explained, texts: Int[Tensor, "stretches"], place: Float[Tensor, "stretches"]
+) -> Float[Tensor, "stretches"]:
+    """The number that is explained, at one point each of the way from the baseline (0) to the text (1)."""
+    found, at_once = [], texts_at_once(explained.model, explained.inputs.shape[1])
+    with torch.no_grad():
+        for some, at in zip(texts.split(at_once), place.split(at_once), strict=True):
+            way = torch.lerp(
+                explained.baseline[some], explained.inputs[some], at[:, None, None].to(explained.inputs.dtype)
+            )
+            found.append(explained(way, some).double())
+    return torch.cat(found)
 
-    >>> points, weights = fejer(7)
-    >>> round(float(weights @ points**6), 12) == round(1 / 7, 12)
-    True
-    """
-    angle = np.arange(1, points + 1) * np.pi / (points + 1)
-    odd = 2 * np.arange((points + 1) // 2) + 1
-    weights = 2 * np.sin(angle) / (points + 1) * (np.sin(np.outer(angle, odd)) / odd).sum(-1)
-    return (1 - np.cos(angle)) / 2, weights
+
+def gradients_at(
+    explained: Explained, texts: Int[Tensor, "stretches"], place: Float[Tensor, "stretches points"]
+) -> Float[Tensor, "stretches points parts"]:
+    """Gradient × (text − baseline) of each part, at points of the way."""
+    text, share = texts.repeat_interleave(place.shape[1]), place.flatten()
+    found, at_once = [], texts_at_once(explained.model, explained.inputs.shape[1])
+    for some, at in zip(text.split(at_once), share.split(at_once), strict=True):
+        apart = explained.inputs[some] - explained.baseline[some]
+        inputs = (explained.baseline[some] + at[:, None, None].to(apart.dtype) * apart).requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(explained(inputs, some).sum(), inputs)
+        found.append((gradient * apart).sum(-1).double())
+    return torch.cat(found).unflatten(0, place.shape)
 
 
 @dataclass(frozen=True)
 class IntegratedGradients(Attribution):
     """∫ gradient × (text − baseline), signed; the scores of a text add up to target(text) − target(baseline).
 
-    Points are put between those there are (`fejer`) for the texts whose sum is farther off than `gap`, as long as there are
-    no more than `most_steps`. What is left is in the tables (`completeness_gap_…`), and the largest in the manifest.
+    Gauss-Legendre quadrature of each stretch of the way. What a stretch's scores should add up to is known, the target at its
+    end minus that at its beginning: one that is farther off than `gap` times its length is halved, as long as a text has no
+    more than `most_steps` points. So points stand where the prediction turns. What is left is in the tables
+    (`completeness_gap_…`), and the largest in the manifest.
 
     Attributes:
-        steps: points of the quadrature, to begin with.
-        most_steps: at most this many.
+        steps: points of a stretch; the first is the whole way.
+        most_steps: at most this many for a text.
         gap: in units of the logit.
     """
 
     name, title, colour = "integrated_gradients", "integrated gradients", "#004488"
     complete = True
-    steps: Count = 31
+    steps: Count = 12
     most_steps: Count = 255
     gap: Positive = 1e-3
 
@@ -255,37 +273,25 @@ class IntegratedGradients(Attribution):
             )
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
-        explained, total = subject.cached(self.explained), subject.cached(self.total)
-        scores = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=total.device)
-        left, points = explained.texts, self.steps
-        at_points = scores.new_zeros(len(left), 0, scores.shape[1])
+        explained = subject.cached(self.explained)
+        text = explained.batch.lengths.argsort(stable=True)  # read together: texts of like lengths
+        scores = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=text.device)
+        spent, low, width = torch.zeros_like(text), scores.new_zeros(len(text)), scores.new_ones(len(text))
+        at_low, at_high = numbers_at(explained, text, low), numbers_at(explained, text, width)
+        points, weights = (torch.from_numpy(one).to(scores) / 2 for one in leggauss(self.steps))
         while True:
-            place, weights = fejer(points)
-            fresh = slice(None, None, 2 if at_points.shape[1] else 1)
-            every = scores.new_zeros(len(left), points, scores.shape[1])
-            every[:, fresh] = self._at(explained, left, torch.from_numpy(place[fresh]).to(total.device))
-            if at_points.shape[1]:
-                every[:, 1::2] = at_points
-            at_points = every
-            scores[left] = torch.einsum("p,bps->bs", torch.from_numpy(weights).to(total.device), at_points)
-            off = (scores[left].sum(-1) - total[left]).abs() > self.gap
-            left, at_points, points = left[off], at_points[off], 2 * points + 1
-            if points > self.most_steps or not len(left):
+            place = low.unsqueeze(-1) + width.unsqueeze(-1) * (points + 0.5)
+            found = torch.einsum("p,kps->ks", weights, gradients_at(explained, text, place)) * width.unsqueeze(-1)
+            off = (found.sum(-1) - (at_high - at_low)).abs() > self.gap * width
+            spent += self.steps * text.bincount(minlength=len(spent))
+            off &= (spent + 2 * self.steps * text[off].bincount(minlength=len(spent)))[text] <= self.most_steps
+            scores.index_add_(0, text[~off], found[~off])
+            if not off.any():
                 return per_word(scores, subject)
-
-    def _at(
-        self, explained: Explained, texts: Int[Tensor, "texts"], place: Float[Tensor, "points"]
-    ) -> Float[Tensor, "texts points parts"]:
-        """Gradient × (text − baseline) of each part, at these points of the way from the baseline (0) to the text (1)."""
-        text, share = texts.repeat_interleave(len(place)), place.repeat(len(texts))
-        found, at_once = [], texts_at_once(explained.model, explained.inputs.shape[1])
-        for some, at in zip(*(one.split(at_once) for one in (text, share)), strict=True):
-            apart = explained.inputs[some] - explained.baseline[some]
-            inputs = (explained.baseline[some] + at[:, None, None].to(apart.dtype) * apart).requires_grad_()
-            with torch.enable_grad():
-                (gradient,) = torch.autograd.grad(explained(inputs, some).sum(), inputs)
-            found.append((gradient * apart).sum(-1).double())
-        return torch.cat(found).unflatten(0, (len(texts), len(place)))
+            text, low, width, at_low, at_high = (one[off] for one in (text, low, width / 2, at_low, at_high))
+            middle = numbers_at(explained, text, low + width)
+            halves = ((text, text), (low, low + width), (width, width), (at_low, middle), (middle, at_high))
+            text, low, width, at_low, at_high = (torch.stack(two, -1).flatten() for two in halves)
 
     def notes(self, subject: Subject) -> Iterator[Note]:
         gap = (subject.cached(self.scores).sum(-1) - subject.cached(self.total)).abs()

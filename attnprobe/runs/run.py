@@ -96,7 +96,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
         importance.files()  # refuses those that are missing
     if is_worker_rank():
         if not RunDirectory(directory).is_trained:
-            carry_out(settings, OwnRunDirectory(directory), [], {}, None)
+            carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
     with locked(directory):
         own = prepare(directory, settings, policy)
@@ -104,7 +104,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             return directory
         try:
             with tracked(settings, own) as logger:
-                carry_out(settings, own, probes, importances, logger)
+                carry_out(settings, own, probes, importances, logger, sweep)
                 with suppress(DamagedRun):  # another probe's table: whoever reads it is told
                     kept_findings([read_run(directory)], directory)
                 if isinstance(logger, WandbLogger):
@@ -126,6 +126,7 @@ def carry_out(
     probes: list[Probe],
     importances: Mapping[str, Importance],
     logger: Logger | None,
+    sweep: bool,
 ) -> None:
     """Everything between the prepared directory and the manifest, which is written last."""
     started, config = time.time(), settings.config
@@ -150,11 +151,12 @@ def carry_out(
     words = data.vocabulary.words
     runner = ProbeRunner(probes, config["seed"], words, importances, data.classes)
     examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
-    forecast = Forecast(data.splits[SPLIT], runner=runner)
     predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
-    listeners = [forecast, examining, predictions, playground, Progress(title)]
+    listeners = [examining, predictions, playground, Progress(title)]
+    if not sweep:  # a study has said how long all of its runs take
+        listeners.insert(0, Forecast(data.splits[SPLIT], runner=runner))
     listen(classifier, data, SPLIT, hardware=config["trainer"], callbacks=listeners)
 
     rows = {

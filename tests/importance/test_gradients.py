@@ -1,5 +1,8 @@
 """Importances by derivatives: against finite differences, captum's own calls, and by hand on an additive model."""
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +11,8 @@ from captum.attr import InputXGradient, Saliency
 from captum.attr import IntegratedGradients as Direct
 
 from attnprobe.core.errors import UserError
-from attnprobe.importance.attribution import AT_ONCE, texts_at_once
-from attnprobe.importance.gradients import DeepLift, GradientShap, IntegratedGradients, SmoothGrad, fejer
+from attnprobe.importance.attribution import AT_ONCE, Explained, per_word, texts_at_once
+from attnprobe.importance.gradients import DeepLift, GradientShap, IntegratedGradients, SmoothGrad
 from tests.importance.attributions import additive_subject, contextual_subject, words_shares
 from tests.importance.subjects import LENGTHS, subject_of
 
@@ -141,27 +144,43 @@ def test_integrated_gradients_are_captums_by_another_quadrature():
         torch.testing.assert_close(subject.scores("integrated_gradients")[row], found[0], atol=1e-8, rtol=0)
 
 
-@pytest.mark.parametrize("points", [1, 2, 7, 31])
-def test_the_quadrature_is_exact_for_polynomials_and_its_points_are_among_the_next_ones(points):
-    place, weights = fejer(points)
-    found = [weights @ place**power for power in range(points)]
-    np.testing.assert_allclose(found, 1 / (1 + np.arange(points)), atol=1e-13)
-    np.testing.assert_allclose(fejer(2 * points + 1)[0][1::2], place, atol=1e-15)
+class Turning(Explained):
+    """A number of the share of the way alone: it turns at 0.3 within about 1 / `steep`; a straight line where that is 0."""
 
+    steep, asked = 100.0, ()
 
-def test_no_gradient_is_taken_twice_at_a_point(monkeypatch):
-    one = IntegratedGradients(steps=3, most_steps=15, gap=1e-12)
-    subject = contextual_subject(importances={"integrated_gradients": one})
-    asked, outputs_from = [], subject.classifier.outputs_from
-
-    def counted(batch, inputs, attention=None):
+    def __call__(self, inputs, text):
+        apart = (self.inputs - self.baseline)[text].flatten(1)
+        share = ((inputs - self.baseline[text]).flatten(1) * apart).sum(-1) / (apart * apart).sum(-1)
         if inputs.requires_grad:
-            asked.append(len(inputs))
-        return outputs_from(batch, inputs, attention)
+            self.asked.append(share.detach())
+        return torch.sigmoid(self.steep * (share - 0.3)) if self.steep else share
 
-    monkeypatch.setattr(subject.classifier, "outputs_from", counted)
-    subject.scores("integrated_gradients")
-    assert sum(asked) == 15 * len(subject.batch)
+
+def of_turning(steep, **settings):
+    """Scores, what they are known to be, and where gradients were taken."""
+    one = IntegratedGradients(**settings)
+    subject = contextual_subject(importances={"integrated_gradients": one})
+    explained, asked = subject.cached(one.explained), []
+    turning = Turning(**{field.name: getattr(explained, field.name) for field in dataclasses.fields(explained)})
+    vars(turning).update(steep=steep, asked=asked)
+    subject.cached = {one.explained: turning}.__getitem__
+    squares = (turning.inputs - turning.baseline).square()
+    rise = 1 / (1 + math.exp(-0.7 * steep)) - 1 / (1 + math.exp(0.3 * steep)) if steep else 1.0
+    known = per_word(squares.sum(-1) / squares.sum((1, 2))[:, None], subject) * rise
+    return one.scores(subject), known, torch.cat(asked)
+
+
+def test_points_stand_where_the_prediction_turns():
+    found, known, asked = of_turning(100.0)
+    torch.testing.assert_close(found, known.double(), atol=1e-3, rtol=0)
+    assert len(asked) < 200 * len(found)
+    assert ((asked - 0.3).abs() < 0.13).double().mean() > 0.35  # evenly spread points: a quarter
+    few, _, _ = of_turning(100.0, steps=12, most_steps=12)
+    assert (few - known).abs().max() > 0.01, "without halving they miss the turn"
+    straight, known, asked = of_turning(0.0)
+    torch.testing.assert_close(straight, known.double(), atol=1e-6, rtol=0)
+    assert len(asked) == 12 * len(straight)
 
 
 def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
