@@ -216,33 +216,21 @@ class SmoothGrad(Perturbation):
         return at_words[0, explained.batch.content[0]]
 
 
-def numbers_at(
-    explained: Explained, texts: Int[Tensor, "stretches"], place: Float[Tensor, "stretches"]
-) -> Float[Tensor, "stretches"]:
-    """The number that is explained, at one point each of the way from the baseline (0) to the text (1)."""
-    found, at_once = [], texts_at_once(explained.model, explained.inputs.shape[1])
-    with torch.no_grad():
-        for some, at in zip(texts.split(at_once), place.split(at_once), strict=True):
-            way = torch.lerp(
-                explained.baseline[some], explained.inputs[some], at[:, None, None].to(explained.inputs.dtype)
-            )
-            found.append(explained(way, some).double())
-    return torch.cat(found)
-
-
-def gradients_at(
+def along(
     explained: Explained, texts: Int[Tensor, "stretches"], place: Float[Tensor, "stretches points"]
-) -> Float[Tensor, "stretches points parts"]:
-    """Gradient × (text − baseline) of each part, at points of the way."""
+) -> tuple[Float[Tensor, "stretches points"], Float[Tensor, "stretches points parts"]]:
+    """The number that is explained, and gradient × (text − baseline) of each part, at points of the way from the baseline (0)
+    to the text (1)."""
     text, share = texts.repeat_interleave(place.shape[1]), place.flatten()
-    found, at_once = [], texts_at_once(explained.model, explained.inputs.shape[1])
+    numbers, found, at_once = [], [], texts_at_once(explained.model, explained.inputs.shape[1])
     for some, at in zip(text.split(at_once), share.split(at_once), strict=True):
         apart = explained.inputs[some] - explained.baseline[some]
         inputs = (explained.baseline[some] + at[:, None, None].to(apart.dtype) * apart).requires_grad_()
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(explained(inputs, some).sum(), inputs)
+            numbers.append(explained(inputs, some))
+            (gradient,) = torch.autograd.grad(numbers[-1].sum(), inputs)
         found.append((gradient * apart).sum(-1).double())
-    return torch.cat(found).unflatten(0, place.shape)
+    return torch.cat(numbers).detach().double().view(place.shape), torch.cat(found).unflatten(0, place.shape)
 
 
 @dataclass(frozen=True)
@@ -277,11 +265,11 @@ class IntegratedGradients(Attribution):
         text = explained.batch.lengths.argsort(stable=True)  # read together: texts of like lengths
         scores = torch.zeros(explained.inputs.shape[:2], dtype=torch.float64, device=text.device)
         spent, low, width = torch.zeros_like(text), scores.new_zeros(len(text)), scores.new_ones(len(text))
-        at_low, at_high = numbers_at(explained, text, low), numbers_at(explained, text, width)
+        at_low, at_high = along(explained, text, torch.stack([low, width], -1))[0].unbind(-1)
         points, weights = (torch.from_numpy(one).to(scores) / 2 for one in leggauss(self.steps))
         while True:
             place = low.unsqueeze(-1) + width.unsqueeze(-1) * (points + 0.5)
-            found = torch.einsum("p,kps->ks", weights, gradients_at(explained, text, place)) * width.unsqueeze(-1)
+            found = torch.einsum("p,kps->ks", weights, along(explained, text, place)[1]) * width.unsqueeze(-1)
             off = (found.sum(-1) - (at_high - at_low)).abs() > self.gap * width
             spent += self.steps * text.bincount(minlength=len(spent))
             off &= (spent + 2 * self.steps * text[off].bincount(minlength=len(spent)))[text] <= self.most_steps
@@ -289,7 +277,7 @@ class IntegratedGradients(Attribution):
             if not off.any():
                 return per_word(scores, subject)
             text, low, width, at_low, at_high = (one[off] for one in (text, low, width / 2, at_low, at_high))
-            middle = numbers_at(explained, text, low + width)
+            middle = along(explained, text, (low + width).unsqueeze(-1))[0][:, 0]
             halves = ((text, text), (low, low + width), (width, width), (at_low, middle), (middle, at_high))
             text, low, width, at_low, at_high = (torch.stack(two, -1).flatten() for two in halves)
 

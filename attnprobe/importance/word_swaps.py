@@ -170,14 +170,15 @@ class Swapper:
         self, taken: Bool[Tensor, "variants words"], donor: Int[Tensor, "variants"]
     ) -> Float[Tensor, "variants"]:
         """Of the class, for each changed text; float64, 0 to 1."""
-        parts = []
-        width = self.text.ids.shape[1] if self.text.pieces is None else self.text.pieces.shape[1]
-        size = max(1, AT_ONCE // width)
+        batch = self.swapped(taken, donor)
+        found = torch.zeros(len(donor), dtype=torch.float64, device=donor.device)
         with torch.no_grad():
-            for some, by in zip(taken.split(size), donor.split(size), strict=True):
-                logits = self.run(self.swapped(some, by)).logits
-                parts.append(probabilities(logits.double(), self.task)[:, self.decision])
-        return torch.cat(parts)
+            # of pieces fewer at a time: the words that come in have more or fewer, and the rest would be padding
+            most = AT_ONCE if batch.pieces is None else AT_ONCE // 4
+            for rows in short_enough(batch.lengths.cpu().numpy() - 2, most=most):
+                logits = self.run(batch.rows(torch.tensor(rows, device=donor.device)).cut(batch.ids.shape[1])).logits
+                found[rows] = probabilities(logits.double(), self.task)[:, self.decision]
+        return found
 
     def differences(self, chosen: Bool[Tensor, "pairs words"], donor: Int[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
         """How much more of the class's probability stays with the chosen words (and the donor's others) than with the others

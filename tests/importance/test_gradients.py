@@ -180,7 +180,7 @@ def test_points_stand_where_the_prediction_turns():
     assert (few - known).abs().max() > 0.01, "without halving they miss the turn"
     straight, known, asked = of_turning(0.0)
     torch.testing.assert_close(straight, known.double(), atol=1e-6, rtol=0)
-    assert len(asked) == 12 * len(straight)
+    assert len(asked) == (2 + 12) * len(straight)  # both ends, and one stretch
 
 
 def test_the_scores_add_up_to_within_the_gap_or_all_steps_were_taken():
