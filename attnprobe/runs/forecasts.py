@@ -233,13 +233,17 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
     middle = groups[len(groups) // 2]
     together(middle[:1])  # pays for what is set up once
-    few = middle[:FEW]
-    alone = together(few)
-    if (most := int(AT_MOST * len(few) / max(alone, 1e-9) / GROUPS)) < len(middle):
-        groups = groups_of(lengths, most if most > FEW else 1) if most else [middle[:1]]
+    few, alone = min(FEW, len(middle)), together(middle[:FEW])
+    if (most := int(AT_MOST * few / max(alone, 1e-9) / GROUPS)) < len(middle):
+        if (
+            most <= FEW
+        ):  # a batch's part is not known of so few: a text's is a quarter of the four's, a longer one's more
+            each = [together(rows) for rows in groups_of(lengths, 1)] if most else [1.0]
+            return alone / few * sum(each) / len(each) / each[len(each) // 2]
+        groups = groups_of(lengths, most)
         middle = groups[len(groups) // 2]
     seconds = [together(rows) for rows in groups]
-    spare = len(middle) - len(few)
-    once = max(0.0, (len(middle) * alone - len(few) * seconds[len(groups) // 2]) / spare) if spare else 0.0
+    spare = len(middle) - few
+    once = max(0.0, (len(middle) * alone - few * seconds[len(groups) // 2]) / spare) if spare else 0.0
     per_text = [max(0.0, all_of_it - once) / len(rows) for all_of_it, rows in zip(seconds, groups, strict=True)]
     return sum(per_text) / len(per_text) + once / batch
