@@ -219,8 +219,7 @@ class SmoothGrad(Perturbation):
 def along(
     explained: Explained, texts: Int[Tensor, "stretches"], place: Float[Tensor, "stretches points"]
 ) -> tuple[Float[Tensor, "stretches points"], Float[Tensor, "stretches points parts"]]:
-    """The number that is explained, and gradient × (text − baseline) of each part, at points of the way from the baseline (0)
-    to the text (1)."""
+    """What is explained, and gradient × (text − baseline) of each part, at points of the way: 0 the baseline, 1 the text."""
     text, share = texts.repeat_interleave(place.shape[1]), place.flatten()
     numbers, found, at_once = [], [], texts_at_once(explained.model, explained.inputs.shape[1])
     for some, at in zip(text.split(at_once), share.split(at_once), strict=True):
@@ -237,10 +236,9 @@ def along(
 class IntegratedGradients(Attribution):
     """∫ gradient × (text − baseline), signed; the scores of a text add up to target(text) − target(baseline).
 
-    Gauss-Legendre quadrature of each stretch of the way. What a stretch's scores should add up to is known, the target at its
-    end minus that at its beginning: one that is farther off than `gap` times its length is halved, as long as a text has no
-    more than `most_steps` points. So points stand where the prediction turns. What is left is in the tables
-    (`completeness_gap_…`), and the largest in the manifest.
+    Gauss-Legendre quadrature of stretches of the way. What one's scores should add up to is known, the target at its end minus
+    that at its beginning: if farther off than `gap` times its length, it is halved, as long as a text has no more than
+    `most_steps` points. What is left is in the tables (`completeness_gap_…`), and the largest in the manifest.
 
     Attributes:
         steps: points of a stretch; the first is the whole way.
