@@ -236,9 +236,9 @@ def along(
 class IntegratedGradients(Attribution):
     """∫ gradient × (text − baseline), signed; the scores of a text add up to target(text) − target(baseline).
 
-    Gauss-Legendre quadrature of stretches of the way. What one's scores should add up to is known, the target at its end minus
-    that at its beginning: if farther off than `gap` times its length, it is halved, as long as a text has no more than
-    `most_steps` points. What is left is in the tables (`completeness_gap_…`), and the largest in the manifest.
+    Gauss-Legendre quadrature of stretches of the way. What one should add up to is known, the target at its end minus that at
+    its beginning: farther off than `gap` times its length, it is halved, as long as a text has no more than `most_steps`
+    points. What is left is in the tables (`completeness_gap_…`), and the largest in the manifest.
 
     Attributes:
         steps: points of a stretch; the first is the whole way.
@@ -254,9 +254,8 @@ class IntegratedGradients(Attribution):
 
     def __post_init__(self) -> None:
         if self.steps > self.most_steps:
-            raise UserError(
-                f"importance.{self.name}.steps={self.steps}: expected no more than most_steps={self.most_steps}"
-            )
+            said = f"importance.{self.name}.steps={self.steps}"
+            raise UserError(f"{said}: expected no more than most_steps={self.most_steps}")
 
     def scores(self, subject: Subject) -> Float[Tensor, "batch seq"]:
         explained = subject.cached(self.explained)

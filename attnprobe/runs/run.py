@@ -154,9 +154,8 @@ def carry_out(
     predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
-    listeners = [examining, predictions, playground, Progress(title)]
-    if not sweep:  # a study has said how long all of its runs take
-        listeners.insert(0, Forecast(data.splits[SPLIT], runner=runner))
+    forecast = [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]  # a study has said how long its runs take
+    listeners = [*forecast, examining, predictions, playground, Progress(title)]
     listen(classifier, data, SPLIT, hardware=config["trainer"], callbacks=listeners)
 
     rows = {
