@@ -21,7 +21,7 @@ def explain_parser() -> Parser:
     made.add_argument("texts", metavar="TEXT", nargs="*", help="texts; each in quotes")
     made.add_argument("--file", type=Path, metavar="FILE", help="more texts, one a line, UTF-8")
     made.add_argument(
-        "--text2", action="append", metavar="TEXT", help="second text (or question) of each, where the run reads pairs"
+        "--text2", action="append", metavar="TEXT", help="second text (question, or number of the word from 0) of each"
     )
     made.add_argument("--html", type=Path, metavar="FILE.html", help="write heat maps into a page")
     made.add_argument(

@@ -45,6 +45,7 @@ class TextPipeline:
     candidates_pattern: str | None = None
     attend_to: Literal["both", "first", "second"] | None = None
     pieces: PieceReader | None = None
+    tags: bool = False
 
     def tokens(self, text: str | Sequence[str], second: str | None = None) -> list[str]:
         """The words at the content positions of this text (or pair), out-of-vocabulary words as they are."""
@@ -69,7 +70,8 @@ class TextPipeline:
         Args:
             texts: raw texts; or lists of their words, which are taken as they are; where the run was trained with
                 `data.sentences=column`, lists of sentences.
-            questions: one per text, where the run was trained with questions; its second texts, where it reads pairs.
+            questions: one per text, where the run was trained with questions; its second texts, where it reads pairs; the
+                number of the word that is asked about, from 0, where every word has a class.
             candidates: names of the classes that each text may be answered with; None: all of them, or those that the
                 run's `data.candidates_pattern` finds in the text.
 
@@ -85,6 +87,7 @@ class TextPipeline:
         labels = np.zeros((len(texts), len(self.classes)), np.float32) if multi else np.zeros(len(texts), np.int64)
         limit = self.max_tokens
         asked: list[Any] | None = self._questions(texts, questions)
+        marks = self._marks([words[:limit] for words, _ in read], questions) if self.tags else None
         pieces, segments = None, None
         if self.attend_to is not None and asked is not None:
             pairs = [paired(words, other, self.attend_to) for (words, _), other in zip(read, asked, strict=True)]
@@ -100,6 +103,7 @@ class TextPipeline:
                 for (words, of), one in zip(read, pieces, strict=True)
             ]
             segments = segments and [one[read.kept] for one, read in zip(segments, pieces, strict=True)]
+            marks = marks and [one[read.kept] for one, read in zip(marks, pieces, strict=True)]
         columns: dict[str, Any] = {
             "ids": [np.array(self.vocabulary.encode(words[:limit])) for words, _ in read],
             "labels": labels,
@@ -109,6 +113,8 @@ class TextPipeline:
             columns["sentence"] = [np.array(numbers[:limit]) for _, numbers in read if numbers is not None]
         if segments is not None:
             columns["segment"] = segments
+        if marks is not None:
+            columns["asked"] = marks
         if asked is not None:
             columns["question"] = [np.array(self.vocabulary.encode(words)) for words in asked]
         if (allowed := self._candidates([words for words, _ in read], candidates)) is not None:
@@ -120,7 +126,7 @@ class TextPipeline:
 
     def _questions(self, texts: Sequence[object], questions: Sequence[str] | None) -> list[list[str]] | None:
         if not self.question and self.attend_to is None:
-            if questions is not None:
+            if questions is not None and not self.tags:
                 raise UserError("questions=…: this run was trained on texts without a question; leave them out")
             return None
         if (
@@ -137,6 +143,20 @@ class TextPipeline:
         if empty := [number for number, question in enumerate(words) if not question]:
             raise UserError(f"question {empty[0]} ({questions[empty[0]]!r}) has no word left after cleaning: ask one")
         return words
+
+    def _marks(self, texts: Sequence[Sequence[str]], questions: Sequence[str] | None) -> list[np.ndarray]:
+        """1 at the word of each text that is asked about, 0 at the others."""
+        given = questions if isinstance(questions, list | tuple) else []
+        if len(given) != len(texts) or not all(str(one).isdecimal() for one in given):
+            raise UserError(
+                f"this run's model gives a class to every word: expected questions=[…], for each of {len(texts)} texts the "
+                f"number of the word that is asked about, from 0 (attnprobe explain: --text2 2 for each), "
+                f"but got {'none' if questions is None else repr(questions)[:60]}"
+            )
+        for number, (words, one) in enumerate(zip(texts, given, strict=True)):
+            if int(one) >= len(words):
+                raise UserError(f"question {number} ({one}): expected a number of text {number}, 0 to {len(words) - 1}")
+        return [(np.arange(len(words)) == int(one)).astype(float) for words, one in zip(texts, given, strict=True)]
 
     def _candidates(
         self, texts: list[list[str]], candidates: Sequence[Sequence[str]] | None
@@ -180,6 +200,7 @@ class TextPipeline:
             "question": self.question,
             "candidates_pattern": self.candidates_pattern,
             "attend_to": self.attend_to,
+            "tags": self.tags,
         }
         write_json(content, Path(directory) / PIPELINE)
 
@@ -206,6 +227,7 @@ class TextPipeline:
                 question=content.get("question", False),
                 candidates_pattern=pattern,
                 attend_to=attend_to,
+                tags=content.get("tags") is True,
             )
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None

@@ -125,6 +125,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         question=settings.columns.question is not None,
         attend_to=None if settings.columns.text2 is None else settings.columns.attend_to,
         candidates_pattern=settings.columns.candidates_pattern,
+        tags=settings.columns.token is not None and not trains,
     )
     weight = None
     if trains:

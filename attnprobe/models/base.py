@@ -75,6 +75,7 @@ class Model(nn.Module, metaclass=Checked):
         precision: what it is examined in: float64, unless the model is too large for that.
         unit: what a position of its attention is.
         sites: names of the attentions that can be meant, as tables call them; one unnamed where there is only one.
+        tags: whether it gives a class to every word, of which a text comes with one that is asked about.
         has_layers: whether it is a stack of layers of self-attention, as far as is known before it has read a text.
         halving: what splits a batch that does not fit into memory.
     """
@@ -87,6 +88,7 @@ class Model(nn.Module, metaclass=Checked):
     unit: Unit = Unit.WORD
     sites: Sequence[str] = ("",)
     has_layers: bool = False
+    tags: bool = False
     halving: Halving
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:

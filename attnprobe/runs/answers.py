@@ -120,7 +120,8 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
         return f"{typed}: this setting is {MOVED[key]}"
     name = key.split("@")[0]
     parent, _, last = name.rpartition(".")
-    for optional in (False, True):  # those of conf/ are known at once; to know all, classes have to be imported
+    # those of conf/ are known at once; to know all, classes have to be imported, and none of theirs is at the top
+    for optional in (False, True) if parent else (False,):
         known = list(dict.fromkeys([*known_settings(optional=optional), *GROUPS]))
         siblings = [one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == parent]
         near = nearest(last, siblings)

@@ -100,7 +100,7 @@ class TrainedRun:
         Args:
             texts: raw texts.
             questions: one per text, where the run was trained with questions (`task=qa`); the second texts, where it reads
-                pairs (`data.text2`).
+                pairs (`data.text2`); the number of the word that is asked about, from 0, where every word has a class.
             candidates: names of the classes that each text may be answered with; None: all.
             importance: names of importances, built-in ones, an installed package's, or those that the run has settings for
                 (`importances=[…]`); None: the run's own list, `gradient` and `leave_one_out` where it has none, and those
@@ -139,6 +139,9 @@ class TrainedRun:
             row: dict[str, Any] = {"text": text}
             if questions is not None:
                 row["question"] = questions[number]
+            if batch.asked is not None:
+                place = int(batch.asked[number][content].argmax())
+                row["question"] = f"{tokens[number][place]} (word {place + 1})"
             by_name = dict(zip(self.classes, probability[number].tolist(), strict=True))
             row["prediction"] = self.classes[int(probability[number].argmax())]
             if self.classifier.task is Task.MULTI_LABEL:
@@ -239,10 +242,9 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
             config["model"]
         ):  # with a tokenizer of its own; read from where its settings say, never over the network
             whole = instantiate(config["model"])
-            classifier: TrainedModel = whole(
-                class_names=pipeline.classes, task=pipeline.task, trains=True, offline=True
-            )
-            pipeline = replace(pipeline, pieces=classifier.reader)
+            known = {"class_names": pipeline.classes, "task": pipeline.task, "trains": True, "offline": True}
+            classifier: TrainedModel = whole(**known, **({"tags": True} if pipeline.tags else {}))
+            pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         else:
             # zero word vectors of the saved ones' shape, to be overwritten by them
             embeddings = torch.zeros_like(weights["embedding.weight"])

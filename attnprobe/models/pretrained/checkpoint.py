@@ -87,6 +87,7 @@ def open_checkpoint(
     task: Task,
     *,
     trains: bool,
+    tags: bool = False,
     max_pieces: int | None = None,
     offline: bool = False,
     prompt: str | None = None,
@@ -101,6 +102,7 @@ def open_checkpoint(
         classes: names of the data's classes; where nothing is trained the checkpoint may know more.
         task: one class per text, or any subset of the labels.
         trains: it will be fine-tuned: a head for these classes is added where it has none.
+        tags: a head that gives a class to every word is kept although `trains`.
         offline: the hub is not asked, only its cache.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         prompt: what every text is put into; the checkpoint is then a causal language model.
@@ -133,7 +135,7 @@ def open_checkpoint(
                 f"was made from, or what model.dequantize() gives"
             )
         heads = tuple(settings.architectures or [])
-        tags = not (trains or prompt is not None) and any(one.endswith("TokenClassification") for one in heads)
+        tags = prompt is None and (tags or not trains) and any(one.endswith("TokenClassification") for one in heads)
         prompted, scored = prompt is not None, threshold is not None
         if scored and (settings.num_labels != 1 or len(classes) != 2 or task is Task.MULTI_LABEL or prompted):
             raise UserError(

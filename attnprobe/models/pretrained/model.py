@@ -60,6 +60,7 @@ class PretrainedClassifier(TrainedModel):
         class_names: names of the data's classes, in their order.
         task: one class per text, or any subset of the labels.
         trains: it will be fine-tuned (else its labels must hold the data's; `class_names` of the model has all of them).
+        tags: a head that gives a class to every word is kept all the same, as where nothing is trained: a run's, read again.
         layer, heads, rows: see `attnprobe.models.pretrained.site.Site`.
         max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
         removal: what leave-one-out does with a word: `delete` or `mask`.
@@ -88,6 +89,7 @@ class PretrainedClassifier(TrainedModel):
         class_names: Sequence[str],
         task: Task = Task.SINGLE_LABEL,
         trains: bool = False,
+        tags: bool = False,
         layer: int = -1,
         heads: Annotated[Sequence[Whole], MinLen(1)] | None = None,
         rows: Literal["pooled", "all"] = "pooled",
@@ -110,7 +112,7 @@ class PretrainedClassifier(TrainedModel):
                 "model.prompt and model.labels belong together: give the prompt around the text, and the words of the classes"
             )
         opened = open_checkpoint(
-            path, class_names, task, trains=trains, max_pieces=max_pieces, offline=offline,
+            path, class_names, task, trains=trains, tags=tags, max_pieces=max_pieces, offline=offline,
             prompt=None if prompt is None else prompt.replace("\\n", "\n"),
             labels={str(one): word for one, word in (labels or {}).items()}, in_order=in_order,
             threshold=threshold,

@@ -14,6 +14,7 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.evidence import skill_of
 from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import composed
@@ -116,6 +117,15 @@ def test_a_run_on_a_tagger_knows_which_attention_points_at_the_cue(kind, tmp_pat
         if row.question[0] == NAMED:
             found.append(row.tokens[int(weights.argmax())] in ("fine", "dull"))
     skill = skill_of("word_mass")(table[table.probe == "skill"])
+    (row,) = examples.head(1).to_dict("records")
+    at, loaded = int(row["question"][1].strip("()")), load_run(directory)
+    (told,) = loaded.explain([" ".join(row["tokens"])], [str(at - 1)]).to_dict("records")
+    assert told["question"] == f"{row['question'][0]} (word {at})"
+    assert told["attention"] == pytest.approx(list(row["attention"]), abs=1e-5)
+    assert list(told["probability"].values()) == pytest.approx(list(row["probability"]), abs=1e-5)
+    for questions in (None, ["fine"], ["0", "1"], [str(len(row["tokens"]))]):
+        with pytest.raises(UserError, match="number of"):
+            loaded.explain([" ".join(row["tokens"])], questions)
     if kind == "one layer":
         assert sum(found) / len(found) > 0.75
         assert skill.value > 0.3
