@@ -30,9 +30,7 @@ REPEATS = 3
 
 
 def by_hand(
-    network: Any,
-    ids: Sequence[Int[Tensor, "pieces"]],
-    rows: Float[Tensor, "samples texts heads pieces"],
+    network: Any, ids: Sequence[Int[Tensor, "pieces"]], rows: Float[Tensor, "samples texts heads pieces"]
 ) -> Float[Tensor, "samples texts classes"]:
     """Logits of a BERT under other weights of the last layer's first row, written with `transformers` alone.
 

@@ -20,15 +20,7 @@ from hydra.utils import instantiate
 
 from attnprobe.evidence.claims import put_to_test
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, NOT_INFORMATIVE, Evidence
-from attnprobe.findings.members import (
-    CLAIM,
-    Score,
-    balanced_accuracy,
-    difference,
-    f1_over_classes,
-    pairwise,
-    stability,
-)
+from attnprobe.findings.members import CLAIM, Score, balanced_accuracy, difference, f1_over_classes, pairwise, stability
 from attnprobe.findings.studies.wiegreffe import margin_of
 from attnprobe.probes import plausibility, readouts
 from attnprobe.probes.base import ProbeRunner

@@ -12,16 +12,7 @@ from attnprobe.core.sanitise import spreadsheet_cell, visible
 from attnprobe.report.tables import Table, csv_table, latex_table
 from attnprobe.report.terminal import data_notes, print_summary
 
-EVIL = [
-    "\x1b[31mred",
-    "\x1b]0;title\x07",
-    "\x9b31m",
-    "\u202eolleh",
-    "\u2066a\u2069",
-    "a\u2028b",
-    "a\u2029b",
-    "\x00",
-]
+EVIL = ["\x1b[31mred", "\x1b]0;title\x07", "\x9b31m", "\u202eolleh", "\u2066a\u2069", "a\u2028b", "a\u2029b", "\x00"]
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
 
 

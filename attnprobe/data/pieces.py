@@ -203,10 +203,7 @@ class PieceReader:
 
 
 def _words_of_pieces(
-    strings: Sequence[str],
-    parts: Sequence[_Part],
-    offsets: Sequence[tuple[int, int]],
-    sequence: Sequence[int | None],
+    strings: Sequence[str], parts: Sequence[_Part], offsets: Sequence[tuple[int, int]], sequence: Sequence[int | None]
 ) -> Int[np.ndarray, " pieces"]:
     """The number of the word that each piece belongs to, −1 where it is of none: the word of its first character that is not
     a space; for a piece of a space alone the word after it.

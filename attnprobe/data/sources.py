@@ -19,13 +19,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Count, Positive, Seed, Size
 from attnprobe.data import rows
 from attnprobe.data.local_files import DATA_DIR, SPLITS, Reading, files_of, read_file
-from attnprobe.data.testbed import (
-    RULES,
-    TRANSDUCTIONS,
-    generate_reviews,
-    generate_stories,
-    generate_transductions,
-)
+from attnprobe.data.testbed import RULES, TRANSDUCTIONS, generate_reviews, generate_stories, generate_transductions
 
 # `datasets` reports every load, also of local files, to a server: reading a file must not need a network
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False

@@ -80,11 +80,7 @@ class Teacher:
         return cls(run.path, manifest)
 
     def outputs(
-        self,
-        split: str,
-        classes: Sequence[str],
-        example_id: Int[np.ndarray, " rows"],
-        texts: Iterable[Sequence[str]],
+        self, split: str, classes: Sequence[str], example_id: Int[np.ndarray, " rows"], texts: Iterable[Sequence[str]]
     ) -> TeacherOutputs:
         """What the teacher says about these examples of a split.
 

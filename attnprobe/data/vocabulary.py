@@ -131,11 +131,7 @@ def random_vectors(vocabulary: int, size: int, generator: torch.Generator) -> Fl
 
 
 def load_vectors(
-    path: str | os.PathLike,
-    vocabulary: Vocabulary,
-    *,
-    missing: str = "zeros",
-    generator: torch.Generator | None = None,
+    path: str | os.PathLike, vocabulary: Vocabulary, *, missing: str = "zeros", generator: torch.Generator | None = None
 ) -> tuple[Float[np.ndarray, "vocabulary embed"], int]:
     """The vectors of the vocabulary's words.
 

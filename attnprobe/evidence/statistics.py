@@ -218,11 +218,7 @@ def parts_of(values: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any 2"]:
 
 
 def resampled_runs(
-    parts: Float[np.ndarray, "runs texts parts"],
-    statistic: Statistic,
-    *,
-    low: float = -np.inf,
-    high: float = np.inf,
+    parts: Float[np.ndarray, "runs texts parts"], statistic: Statistic, *, low: float = -np.inf, high: float = np.inf
 ) -> Interval:
     """The mean over runs of a number, with an interval over texts and runs together.
 

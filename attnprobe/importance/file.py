@@ -83,12 +83,7 @@ class ScoredTexts:
         return cls(path, key, _cells(table, key, path), tokens, values, absent)
 
     def matched(
-        self,
-        texts: Mapping[int, Sequence[str]],
-        keys: Mapping[int, Any],
-        where: str,
-        *,
-        others: bool = False,
+        self, texts: Mapping[int, Sequence[str]], keys: Mapping[int, Any], where: str, *, others: bool = False
     ) -> dict[int, Scores | None]:
         """The scores of every text, by its number; None where the file says that there are none.
 

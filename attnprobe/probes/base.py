@@ -229,13 +229,7 @@ class ProbeRunner:
         self.scored = False
 
     def on_test_batch_end(
-        self,
-        trainer: Any,
-        pl_module: Model,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Any, pl_module: Model, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Examine one batch."""
         classifier, forward = pl_module, outputs["outputs"]

@@ -219,9 +219,7 @@ def placement_of(
 
 
 def _shares(
-    gain: Float[np.ndarray, "runs texts"],
-    best: Float[np.ndarray, "runs texts"],
-    bound: Float[np.ndarray, "runs texts"],
+    gain: Float[np.ndarray, "runs texts"], best: Float[np.ndarray, "runs texts"], bound: Float[np.ndarray, "runs texts"]
 ) -> Float[np.ndarray, "runs texts 2"]:
     """Both as shares of the bound, −1 to 1; 0 where a text has nothing to point at."""
     has = bound > LEAST_BOUND

@@ -212,11 +212,7 @@ def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on
     model = [] if quality is None else item("model", quality.in_short)
     model += item("attention", attention_on) if attention_on else []
     if found.chip == POOR:
-        return [
-            *said,
-            *model,
-            *item("to do", "more texts, training.epochs=…, or another model (model=…)"),
-        ]
+        return [*said, *model, *item("to do", "more texts, training.epochs=…, or another model (model=…)")]
     if (word := found.gauge) is not None:
         drawn, asked = gauge(word.value, word.low, word.high), word.threshold + word.smallest
         said.append(f"  chance 0 |{drawn}| 1 best  {word.value:.2f}, asked {asked:.2f}")

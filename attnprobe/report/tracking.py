@@ -286,13 +286,7 @@ def findings_to_send(run: Run, *, log_text: bool) -> pd.DataFrame:
 
 
 def tables(
-    run: Run,
-    compared: pd.DataFrame,
-    found: pd.DataFrame,
-    classes: Sequence[str],
-    *,
-    log_text: bool,
-    examples: int,
+    run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
     """The run's tables with their names: one per probe, verdicts and findings, units and ranges, chosen examples, and
     published versus measured."""

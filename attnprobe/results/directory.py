@@ -282,8 +282,7 @@ class DamagedRunWarning(UserWarning):
 
 
 def find_runs(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
-    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
+    places: str | os.PathLike | Iterable[str | os.PathLike], check: Callable[[RunDirectory], Any] = RunDirectory.verify
 ) -> list[Path]:
     """As `sound_runs`; what is left out is named in a `DamagedRunWarning`."""
     sound, skipped = sound_runs(places, check)
@@ -292,8 +291,7 @@ def find_runs(
 
 
 def sound_runs(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
-    check: Callable[[RunDirectory], Any] = RunDirectory.verify,
+    places: str | os.PathLike | Iterable[str | os.PathLike], check: Callable[[RunDirectory], Any] = RunDirectory.verify
 ) -> tuple[list[Path], list[DamagedRun]]:
     """Directories of all sound finished runs at or below the given directories or glob patterns, sorted; and what is wrong
     with the others, each damaged, or another program's manifest.json.

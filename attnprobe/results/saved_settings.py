@@ -6,11 +6,7 @@ from typing import Any
 
 from attnprobe.core.errors import UserError
 from attnprobe.results.directory import PIPELINE, RunDirectory
-from attnprobe.results.files import (
-    read_json,
-    read_sealed,
-    read_yaml,
-)
+from attnprobe.results.files import read_json, read_sealed, read_yaml
 from attnprobe.results.manifest import SavedPipeline, SavedStudy, check_types
 
 _FAMILIES = {

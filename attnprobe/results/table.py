@@ -373,12 +373,7 @@ class Rows:
         return sorted({metric for metric, _ in self.columns})
 
     def add(
-        self,
-        metric: str,
-        example_id: np.ndarray,
-        value: np.ndarray,
-        step: np.ndarray | None = None,
-        site: str = "",
+        self, metric: str, example_id: np.ndarray, value: np.ndarray, step: np.ndarray | None = None, site: str = ""
     ) -> None:
         """Add one number per example (`value [n]`), or several with their steps (`value [n, k]`, `step [k]` or
         `[n, k]`). Rows whose step is NaN are dropped: that is how ragged examples leave out their padding.

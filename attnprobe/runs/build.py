@@ -20,11 +20,7 @@ def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
     Raises:
         UserError: there is no such model for these data.
     """
-    facts = {
-        "task": data.task,
-        "class_weight": data.class_weight,
-        "recipe": instantiate(config["training"]["recipe"]),
-    }
+    facts = {"task": data.task, "class_weight": data.class_weight, "recipe": instantiate(config["training"]["recipe"])}
     trains = config["training"]["epochs"] > 0
     classifier: TrainedModel
     if is_whole(config["model"]):

@@ -40,12 +40,7 @@ class PredictionCollector(Callback):
         self.shares: dict[str, float] = {}
 
     def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Batch,
-        *_: Any,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
     ) -> None:
         """Take in one batch of the test loop."""
         self.take(pl_module, outputs["outputs"], batch)

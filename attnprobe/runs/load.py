@@ -168,10 +168,7 @@ class TrainedRun:
             return [{}] * len(readout.attention)
         flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         return [
-            {
-                "flipping_set": members[content].tolist(),
-                "flips_to": self.classes[other] if other >= 0 else None,
-            }
+            {"flipping_set": members[content].tolist(), "flips_to": self.classes[other] if other >= 0 else None}
             for members, content, other in zip(
                 flipping.members, readout.content, flipping.flips_to.tolist(), strict=True
             )

@@ -70,12 +70,7 @@ class PlaygroundCollector(Callback):
         self.rows: dict[int, Mapping[str, Any]] = {}
 
     def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Batch,
-        *_: Any,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
     ) -> None:
         """Take in the chosen texts of one batch."""
         assert isinstance(pl_module, Model)

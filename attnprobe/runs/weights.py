@@ -9,14 +9,7 @@ from safetensors.torch import load_file, save_file
 from attnprobe.core.errors import UserError
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
-from attnprobe.results.directory import (
-    CONFIG,
-    PIPELINE,
-    UNTESTED,
-    VOCABULARY,
-    WEIGHTS,
-    examples_file,
-)
+from attnprobe.results.directory import CONFIG, PIPELINE, UNTESTED, VOCABULARY, WEIGHTS, examples_file
 from attnprobe.results.files import records_of, write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory

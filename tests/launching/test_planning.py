@@ -17,17 +17,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_results
 from attnprobe.runs import launching
 from attnprobe.runs.devices import several_devices
-from attnprobe.runs.launching import (
-    Job,
-    Machine,
-    Outcome,
-    command,
-    conclude,
-    launch,
-    objective,
-    places_of,
-    planned,
-)
+from attnprobe.runs.launching import Job, Machine, Outcome, command, conclude, launch, objective, places_of, planned
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, resumed

@@ -141,8 +141,7 @@ def is_alive(pid):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="reads the states of processes in /proc")
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, {1, -signal.SIGINT}), (signal.SIGTERM, {143}), (signal.SIGKILL, {-9})],
+    ("number", "status"), [(signal.SIGINT, {1, -signal.SIGINT}), (signal.SIGTERM, {143}), (signal.SIGKILL, {-9})]
 )
 def test_no_job_and_no_child_of_a_job_survives_its_pool(tmp_path, number, status):
     with subprocess.Popen([sys.executable, "-c", POOL], cwd=tmp_path, stderr=subprocess.DEVNULL) as pool:
@@ -178,8 +177,7 @@ def test_a_job_that_does_not_end_when_told_is_killed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "spins"),
-    [({}, "300"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+    ("said", "spins"), [({}, "300"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
 )
 def test_threads_wait_briefly_unless_the_user_says_how(monkeypatch, said, spins):
     monkeypatch.setattr(os, "environ", said)

@@ -57,10 +57,7 @@ def test_the_setting_that_a_class_complains_of_is_named():
 
 
 def test_an_argument_that_a_class_does_not_take_is_named():
-    with pytest.raises(
-        UserError,
-        match=r"^model.decoder: .*\.Linear cannot be constructed with in_features, classes",
-    ):
+    with pytest.raises(UserError, match=r"^model.decoder: .*\.Linear cannot be constructed with in_features, classes"):
         build("model.decoder", partial(torch.nn.Linear), in_features=2, classes=3)
 
 

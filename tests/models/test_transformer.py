@@ -11,12 +11,7 @@ from attnprobe.importance import layers as followed
 from attnprobe.importance.base import Subject
 from attnprobe.importance.layers import parts_of_logits
 from attnprobe.models.classifier import AttentionClassifier
-from attnprobe.models.transformer import (
-    PooledRowAttention,
-    PooledRowDecoder,
-    TransformerEncoder,
-    sinusoids,
-)
+from attnprobe.models.transformer import PooledRowAttention, PooledRowDecoder, TransformerEncoder, sinusoids
 from tests.toys import ENCODERS, VOCABULARY, rows_of, toy_batch, toy_classifier, toy_readout
 
 

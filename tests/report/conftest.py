@@ -62,14 +62,7 @@ def invented_run(
     labels = np.where(draw.random(count) < 0.8, predicted, draw.integers(0, classes, count))
     everything = invented_numbers(draw, lengths, attention, predicted, labels, classes, exact=exact)
     everything |= importances(np.arange(count), lengths, steps_of(lengths), seed)
-    identity = {
-        "run_id": name,
-        "experiment": experiment,
-        "data": data,
-        "model": model,
-        "seed": seed,
-        "split": "test",
-    }
+    identity = {"run_id": name, "experiment": experiment, "data": data, "model": model, "seed": seed, "split": "test"}
     for probe in probes:
         write_table(everything[probe].table({**identity, "probe": probe}), directory / f"tables/{probe}.parquet")
     tokens = [[words[i] for i in draw.integers(0, len(words), n)] for n in lengths]
@@ -111,12 +104,7 @@ def invented_numbers(
     performance, permutation, adversarial = Rows(), Rows(), Rows()
     whole = np.array([-1])
     accuracy = (predicted == labels).mean()
-    for metric, value in {
-        "accuracy": accuracy,
-        "f1_macro": accuracy - 0.01,
-        "roc_auc": 0.9,
-        "pr_auc": 0.88,
-    }.items():
+    for metric, value in {"accuracy": accuracy, "f1_macro": accuracy - 0.01, "roc_auc": 0.9, "pr_auc": 0.88}.items():
         performance.add(metric, whole, np.array([value]))
     performance.add("examples", whole, np.array([float(count)]))
     performance.add("f1", whole, np.full((1, classes), 0.8), np.arange(classes))

@@ -68,11 +68,7 @@ def test_every_cell_has_its_column(make_run, tmp_path):
     assert "a \\& b & x\\_y" in (tmp_path / "tables/headlines.tex").read_text(encoding="utf-8")
 
 
-COUNTS = {
-    "attention": [4, 8, NAN, NAN] * 5,
-    "random": [8, NAN, NAN, NAN] * 5,
-    "optimal": [2, 2, 2, NAN] * 5,
-}
+COUNTS = {"attention": [4, 8, NAN, NAN] * 5, "random": [8, NAN, NAN, NAN] * 5, "optimal": [2, 2, 2, NAN] * 5}
 
 
 def test_rankings_by_hand():

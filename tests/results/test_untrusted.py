@@ -129,8 +129,7 @@ def test_settings_are_read_as_a_run_writes_them(tmp_path, overrides):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["/etc/passwd", "../other", "tables/../../x", "", ".", "a\0b", "..", "c:\\x", "link/x", "file"],
+    "name", ["/etc/passwd", "../other", "tables/../../x", "", ".", "a\0b", "..", "c:\\x", "link/x", "file"]
 )
 def test_listed_files_lie_within_the_run(tmp_path, name):
     (tmp_path / "link").symlink_to("/etc")

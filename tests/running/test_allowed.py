@@ -102,11 +102,7 @@ def test_no_payload_is_executed(finished, tmp_path, empty, payload):
             settings = yaml.safe_load(yaml.safe_dump(good))
             put(settings, spot, PAYLOADS[payload])
             write_settings(copy, settings)
-            for read in (
-                attnprobe.load_run,
-                lambda path: checked_settings(path, ()),
-                lambda path: resumed(config, []),
-            ):
+            for read in (attnprobe.load_run, lambda path: checked_settings(path, ()), lambda path: resumed(config, [])):
                 with pytest.raises(UserError, match=r"config\.yaml"):
                     read(copy)
             with suppress(UserError):

@@ -125,11 +125,7 @@ def test_one_lock_for_one_directory_whatever_its_name(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "run").symlink_to(tmp_path / "real")
     for name in ("link", "elsewhere/run", "elsewhere/../link"):
-        with (
-            locked(tmp_path / name),
-            (tmp_path / "real" / LOCK).open("r+") as there,
-            pytest.raises(BlockingIOError),
-        ):
+        with locked(tmp_path / name), (tmp_path / "real" / LOCK).open("r+") as there, pytest.raises(BlockingIOError):
             fcntl.flock(there, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

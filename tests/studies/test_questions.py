@@ -10,18 +10,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import read_study
 from attnprobe.results.files import read_sealed
 from attnprobe.runs.studies import carry_out_study
-from research.questions import (
-    BOUNDS,
-    MARGINS,
-    STATED,
-    Cell,
-    Contrast,
-    Grid,
-    Questions,
-    contrasts,
-    resampling,
-    verdicts,
-)
+from research.questions import BOUNDS, MARGINS, STATED, Cell, Contrast, Grid, Questions, contrasts, resampling, verdicts
 from tests.runs import composed
 
 FAMILIES = {"token": ["data=rules"], "order": ["data=rules", "data.source.rule=order_marked"]}

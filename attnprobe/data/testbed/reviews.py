@@ -250,14 +250,7 @@ def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:
 
 
 def _clause(
-    draw: Draw,
-    subject: str,
-    rank: Rank,
-    negation: float,
-    says: int,
-    degree_star: str = "",
-    *,
-    framed: float = FRAMED,
+    draw: Draw, subject: str, rank: Rank, negation: float, says: int, degree_star: str = "", *, framed: float = FRAMED
 ) -> str:
     """One clause. `says`: +1 what the label says, −1 the opposite, both with their words starred; 0: it is silent, and
     its polarity its own. `degree_star` marks the degree word."""

@@ -206,9 +206,7 @@ class StudyReading:
     answer: str = ""
 
 
-def find_studies(
-    places: str | os.PathLike | Iterable[str | os.PathLike],
-) -> tuple[list[StudyReading], list[UserError]]:
+def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[list[StudyReading], list[UserError]]:
     """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others; none is
     no error."""
     studies, skipped = [], []

@@ -120,12 +120,7 @@ def leave_one_out(
 
 
 def _measured(
-    classifier: Model,
-    batch: Batch,
-    outputs: Outputs,
-    way: Recombination | None,
-    chunk: int,
-    known: KnownTexts | None,
+    classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int, known: KnownTexts | None
 ) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
     """Distances, flips (see `Removals`), and the difference of states that was skipped for each (0 where none was)."""
     content = batch.content

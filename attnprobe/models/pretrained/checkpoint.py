@@ -25,12 +25,7 @@ from attnprobe.results.files import MAX_JSON
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
-WEIGHTS = {
-    "use_safetensors": True,
-    "output_loading_info": True,
-    "dtype": "float32",
-    "attn_implementation": "eager",
-}
+WEIGHTS = {"use_safetensors": True, "output_loading_info": True, "dtype": "float32", "attn_implementation": "eager"}
 """How a network's weights are read: attention is computed step by step, so that it can be seen and replaced."""
 
 

@@ -401,11 +401,7 @@ def spans(lengths: Int[np.ndarray, " examples"], most: int) -> list[tuple[int, i
 
 
 def add_maps(
-    browser: Browser,
-    one: Browsed,
-    kept_rows: pa.Table,
-    kept: np.ndarray,
-    stretches: Sequence[tuple[int, int]],
+    browser: Browser, one: Browsed, kept_rows: pa.Table, kept: np.ndarray, stretches: Sequence[tuple[int, int]]
 ) -> Iterator[dict[str, Any]]:
     """Pack the weights of the kept examples' maps; what the index says of each.
 

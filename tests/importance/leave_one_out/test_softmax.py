@@ -1,12 +1,7 @@
 import pytest
 import torch
 
-from attnprobe.importance.leave_one_out.changed_states import (
-    SoftmaxAccumulator,
-    WeightedMean,
-    merge,
-    prefix_means,
-)
+from attnprobe.importance.leave_one_out.changed_states import SoftmaxAccumulator, WeightedMean, merge, prefix_means
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = torch.randn(3, 9, generator=GENERATOR, dtype=torch.float64) * 400  # exp of the largest overflows

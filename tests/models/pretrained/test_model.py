@@ -272,11 +272,7 @@ def test_classes_that_cannot_be_told_are_refused_and_not_guessed(own, data, mess
             Task.SINGLE_LABEL,
             "a BertForMaskedLM: expected a classifier .*training=finetune",
         ),
-        (
-            {"architectures": ["BertForQuestionAnswering"]},
-            Task.SINGLE_LABEL,
-            "a BertForQuestionAnswering: expected",
-        ),
+        ({"architectures": ["BertForQuestionAnswering"]}, Task.SINGLE_LABEL, "a BertForQuestionAnswering: expected"),
         ({"architectures": ["BertModel"]}, Task.SINGLE_LABEL, "a BertModel: expected"),
         (
             {"architectures": ["GPT2LMHeadModel"]},
@@ -378,10 +374,7 @@ def cut_short(folder):
     [
         (without_tokenizer, r"its tokenizer knows no word: expected its files \(tokenizer\.json"),
         (cut_short, "SafetensorError.*: its weights are damaged or were cut short. Copy"),
-        (
-            lambda folder: (folder / "adapter_config.json").write_text("{}"),
-            r"holds an adapter .*merge_and_unload\(\)",
-        ),
+        (lambda folder: (folder / "adapter_config.json").write_text("{}"), r"holds an adapter .*merge_and_unload\(\)"),
         (
             lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
             r"no \.bin: pickles are not",

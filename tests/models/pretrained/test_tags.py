@@ -74,12 +74,7 @@ def tagger(kind):
 def written(tmp_path):
     path = tmp_path / "names.jsonl"
     rows = [
-        {
-            "text": " ".join(words),
-            "label": ("O", "B-PER")[name],
-            "token": place,
-        }
-        for words, place, name in planted()
+        {"text": " ".join(words), "label": ("O", "B-PER")[name], "token": place} for words, place, name in planted()
     ]
     # another word of the first text, which is none either: two questions about one text
     rows.append(rows[0] | {"token": 0, "label": "O"})

@@ -115,10 +115,7 @@ def test_sorts_by_every_measure_both_ways_with_undefined_numbers_last(visit, run
     [
         ("film", lambda words: any("film" in word for word in words)),
         ("Film mov", lambda words: any("film" in w for w in words) and any("mov" in w for w in words)),
-        (
-            '"not very"',
-            lambda words: any(a == "not" and b.startswith("very") for a, b in itertools.pairwise(words)),
-        ),
+        ('"not very"', lambda words: any(a == "not" and b.startswith("very") for a, b in itertools.pairwise(words))),
         ("映画", lambda words: "映画" in words),
         ("nothing-has-this", lambda words: False),
     ],

@@ -86,16 +86,14 @@ RUNS = {
         "one f1 for each": lambda rows: rows[:0],
         "one f1 for": lambda rows: pd.concat([rows, rows]),
     },
-    ("adversary-0-0.1", "tables/training"): {
-        "one validation_loss": without("validation_loss"),
-    },
+    ("adversary-0-0.1", "tables/training"): {"one validation_loss": without("validation_loss")},
     ("uniform-0-None", "examples/test"): {
         "not those of the study's other runs": lambda rows: rows[:5],
         "not each there once": lambda rows: pd.concat([rows, rows]),
         "its column label is missing": lambda rows: rows.drop(columns="label"),
     },
     ("base-1-None", "examples/test"): {
-        "do not have as many weights": lambda rows: rows.assign(attention=[[0.5, 0.5]] * len(rows)),
+        "do not have as many weights": lambda rows: rows.assign(attention=[[0.5, 0.5]] * len(rows))
     },
 }
 
