@@ -251,6 +251,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parts", default="transfer,pools,validity")
     parser.add_argument("--seeds", type=int, default=60, help="of the pools, and of each cell of validity")
+    parser.add_argument("--texts", type=int, default=300, help="that the models of the pools are tested on")
     parser.add_argument("--table", action="store_true", help="train nothing: the tables of what is there")
     parser.add_argument("--record", type=Path, help="with --table: the shipped audits.csv, which verdicts cite")
     given = parser.parse_args()
@@ -282,7 +283,7 @@ def main() -> None:
             even = ("model/attention=uniform",) if kind == "equal" else ()
             of_model(
                 given.folder / f"pool-{cell}-{kind}-{seed}.json",
-                settings_of(0, *CELLS[cell], *even),
+                settings_of(0, *CELLS[cell], *even, f"data.source.test_size={given.texts}"),
                 seed,
                 readout=not even,
             )
