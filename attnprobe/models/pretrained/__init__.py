@@ -2,5 +2,5 @@
 
 `model` puts it together: `checkpoint` opens the network, `attention_hooks` gets at its attention and checks that it is the
 one that the network computes with, `site` goes from rows over pieces to one weight per word and back, `partial_passes`
-runs the upper layers alone, `linearised` takes the layers apart.
+runs the last layer alone, `linearised` takes the layers apart.
 """

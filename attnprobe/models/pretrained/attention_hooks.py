@@ -47,10 +47,9 @@ class Pass:
         recorded: the attention that was meant.
         seen: batch, heads, queries and keys of every attention.
         keep: told of every attention in turn; None: only the one that is meant is recorded.
-        first: the number, in a whole pass, of this one's first attention.
         given: put into every row of some attentions, up to a factor, over what the row may see; a row that sees none of it
             stays. None: the weights are the network's own.
-        given_at: the numbers, in a whole pass, of these attentions.
+        given_at: the numbers of these attentions.
     """
 
     def __init__(
@@ -59,9 +58,8 @@ class Pass:
         replace: Callable[[Tensor], Tensor] | None = None,
         result: Tensor | None = None,
         keep: Callable[[Seen], None] | None = None,
-        first: int = 0,
     ) -> None:
-        self.call, self.replace, self.result, self.keep, self.first = call, replace, result, keep, first
+        self.call, self.replace, self.result, self.keep = call, replace, result, keep
         self.given: Float[Tensor, "batch keys"] | None = None
         self.given_at: Container[int] = ()
         self.count = 0
@@ -78,7 +76,7 @@ class Pass:
     def weights(self, own: Weights, module: nn.Module, values: Tensor | None = None) -> Weights:
         """The weights to be used in one attention: `own` itself, but where they are to be replaced."""
         number, self.count = self.count, self.count + 1
-        if self.given is not None and number + self.first in self.given_at:
+        if self.given is not None and number in self.given_at:
             there = (own > 0) * self.given.to(own.dtype)[:, None, None]  # what is masked has no weight at all
             total = there.sum(-1, keepdim=True)
             own = torch.where(total > 0, there / torch.where(total > 0, total, 1), own)

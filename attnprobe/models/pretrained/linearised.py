@@ -25,7 +25,7 @@ from attnprobe.models.linearised_layers import (
     ratio,
 )
 from attnprobe.models.pretrained.attention_hooks import Pass, Seen
-from attnprobe.models.pretrained.partial_passes import UpperPart
+from attnprobe.models.pretrained.partial_passes import LastLayer
 
 
 @dataclass
@@ -124,7 +124,7 @@ def linearise(
         calls[-1].seen = seen
 
     try:
-        layers = list(dict.fromkeys(UpperPart(network, one.module).layer for one in kept))
+        layers = list(dict.fromkeys(LastLayer(network, one.module).layer for one in kept))
         with torch.no_grad(), _watched(network, layers, calls, rest):
             logits = run(Pass(keep=keep))
         if len(calls) != len(kept) or any(one.seen is None for one in calls):

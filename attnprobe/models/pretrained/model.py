@@ -23,7 +23,7 @@ from attnprobe.models.pretrained.attention_hooks import Found, Pass, Seen, exami
 from attnprobe.models.pretrained.checkpoint import open_checkpoint
 from attnprobe.models.pretrained.heads import ScoreHead, last_of
 from attnprobe.models.pretrained.linearised import linearise
-from attnprobe.models.pretrained.partial_passes import UpperPart, keeping_states
+from attnprobe.models.pretrained.partial_passes import LastLayer, keeping_state
 from attnprobe.models.pretrained.site import (
     Lifting,
     Queries,
@@ -39,7 +39,6 @@ from attnprobe.models.trained import TrainedModel
 
 LARGE = 5_000_000
 """Parameters from which a network is examined in float32."""
-"""What leave-one-out does with a word: its pieces go, or the tokenizer's mask stands in their places."""
 CONTROLS: dict[str | None, type[GivenAttention]] = {
     "rationale": RationaleAttention,
     "first": FirstAttention,
@@ -139,8 +138,7 @@ class PretrainedClassifier(TrainedModel):
         self.has_kinds = "token_type_ids" in self.reader.tokenizer.model_input_names and "token_type_ids" in known
         self.precision, self.sites = torch.float32, []
         self.found: Found | None = None
-        self.tail: UpperPart | None = None
-        self.upper: Sequence[UpperPart] | None = None
+        self.tail: LastLayer | None = None
 
     # --- passes of the network ----------------------------------------------------------------------------------
 
@@ -295,7 +293,7 @@ class PretrainedClassifier(TrainedModel):
                 recorded = self.recorded(batch)
                 if recorded.values is None:
                     raise LookupError("its values are not seen through a dropout module")
-                self.tail = UpperPart(self.network, recorded.module)
+                self.tail = LastLayer(self.network, recorded.module)
                 outputs = self.outputs_from(batch, None)
                 other = outputs.attention.double().roll(1, 0) + 0.1
                 other = torch.where(outputs.content, other, 0)
@@ -309,41 +307,6 @@ class PretrainedClassifier(TrainedModel):
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         self.tail = None
         found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
-
-    def _upper_parts(self, batch: Batch) -> Sequence[UpperPart]:
-        """The network from each layer on, where passes that begin there give what whole passes give; else none, with a
-        remark. Looked at once."""
-        if self.upper is not None:
-            return self.upper
-        assert self.found is not None
-        self.upper = []
-        kept: list[Seen] = []
-        states: list[Tensor] = []
-        try:
-            with torch.no_grad():
-                whole = self.run(batch, Pass(keep=kept.append))
-                parts = [UpperPart(self.network, one.module) for one in kept]
-                places = [(id(part.layers), part.number) for part in parts]
-                layers = parts[0].layers
-                if places != [(id(layers), number) for number in range(len(layers))]:
-                    raise LookupError("its layers are not in one list, each with one attention")
-                with keeping_states(parts, states):
-                    self.run(batch, Pass())
-                logits = []
-                for number, state in enumerate(states):
-                    one = Pass(first=number)
-                    with parts[number].starting(state):
-                        logits.append(self.run(batch, one))
-                    if one.count != len(kept) - number:
-                        raise LookupError(f"from layer {number} on there are {one.count} attentions")
-            if self.found.agrees("from states", torch.stack(logits), whole, whole.dtype):
-                self.upper = parts
-                return self.upper
-            why = f"differs by {self.found.differences['from states']:.2g}"
-        except FAILURES as error:
-            why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-        self.found.remarks.append(f"no passes from a layer's states ({why}): whole passes are taken")
-        return self.upper
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -448,11 +411,9 @@ class PretrainedClassifier(TrainedModel):
         Args:
             short: take the short way past the last attention where there is one.
         """
-        tail = self.tail if short else None
-        states: list[Tensor] = []
-        with torch.no_grad(), tail.state_in(keep=states) if tail else nullcontext():
+        with torch.no_grad(), keeping_state(self.tail if short else None) as states:
             seen = self.recorded(batch)
-        return self._readout_at(batch, outputs, self.site, seen, tail=tail, state=states[-1] if tail else None)
+        return self._readout_at(batch, outputs, self.site, seen, *states)
 
     def _readout_at(
         self,
@@ -460,20 +421,9 @@ class PretrainedClassifier(TrainedModel):
         outputs: Outputs,
         site: Site,
         seen: Seen,
-        *,
-        tail: UpperPart | None = None,
-        upper: UpperPart | None = None,
         state: Float[Tensor, "batch pieces hidden"] | None = None,
     ) -> Readout:
-        """The same at any site.
-
-        Args:
-            site: whose rows are replaced.
-            seen: that attention, as recorded.
-            tail: the site's layer, where the rest of it and the head are enough.
-            upper: the layers from the site's on, where these are enough; neither: whole passes.
-            state: what went into the site's layer, for either.
-        """
+        """The same at any site, whose attention was `seen`; by the short way where the `state` before its layer is given."""
         assert self.found is not None
         call, count = site.call(self.found.calls), len(batch)
         chosen = self.selection(batch, seen.weights.shape[1], site)
@@ -485,40 +435,30 @@ class PretrainedClassifier(TrainedModel):
             rows = rows.flatten(0, -3)
             many = batch.rows(torch.arange(count, device=rows.device).repeat(times))
             place = chosen.repeated(times)
-
-            def put(own: Tensor) -> Tensor:
-                return place.put(own, rows)
-
-            if upper is None:
-                logits = self.run(many, Pass(call, put))
-            else:
-                assert state is not None
-                with upper.starting(state.repeat(times, 1, 1)):
-                    logits = self.run(many, Pass(0, put, first=call))
+            logits = self.run(many, Pass(call, lambda own: place.put(own, rows)))
             return logits.double().unflatten(0, (*shape, count))
 
         attention = outputs.attention.detach().double()
         _, heads, _, pieces = seen.weights.shape
         width = int(getattr(self.network.config, "hidden_size", 768))
-        held = count * pieces * (8 * width + 4 * heads * pieces) if tail is None else 12 * count * width
+        held = 12 * width if state is not None else pieces * (8 * width + 4 * heads * pieces)
         return Readout(
             attention=attention / attention.sum(-1, keepdim=True),
             content=outputs.content,
             example_id=batch.example_id,
             task=self.task,
-            decode=by_passes if tail is None else self._by_tail(tail, batch, chosen, lifting, seen, state),
+            decode=by_passes if state is None else self._by_tail(batch, chosen, lifting, seen, state),
             recorded=outputs.logits.detach().double(),
-            activations=4 * count * lifting.rows.shape[1] * (pieces + batch.ids.shape[1]) + held,
+            activations=count * (4 * lifting.rows.shape[1] * (pieces + batch.ids.shape[1]) + held),
         )
 
     def _by_tail(
-        self, tail: UpperPart, batch: Batch, chosen: Selection, lifting: Lifting, seen: Seen, states: Tensor | None
+        self, batch: Batch, chosen: Selection, lifting: Lifting, seen: Seen, states: Tensor
     ) -> Callable[[Tensor], Tensor]:
         """Attention per word → logits, from what follows the last attention: `states` went into its layer."""
+        assert self.tail is not None
         assert seen.values is not None
-        assert chosen.query is not None
-        assert states is not None
-        text, values = torch.arange(len(batch), device=states.device), seen.values
+        tail, values, text = self.tail, seen.values, torch.arange(len(batch), device=states.device)
         own, state = seen.weights[text, :, chosen.query], states[text, chosen.query]
         piece = self.padded(batch)[0][:, 0]
 
@@ -557,15 +497,10 @@ class PretrainedClassifier(TrainedModel):
         ]
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
-        """The attention at each site, and what would be predicted under another one there.
-
-        The network runs once. What other attentions give is computed from the states that went into their layer, where that
-        agrees with whole passes, and at the last layer's pooled row by the short way.
-        """
-        upper = self._upper_parts(batch)
-        states: list[Tensor] = []
+        """The attention at each site, and what would be predicted under another one there: by the short way at the last
+        layer's pooled row, where there is one, else by whole passes."""
         kept: list[Seen] = []
-        with torch.no_grad(), keeping_states(upper or ([self.tail] if self.tail else []), states):
+        with torch.no_grad(), keeping_state(self.tail) as states:
             logits = self.run(batch, Pass(keep=kept.append))
         member = self._member(batch)
         for site in self._every_site([one.weights.shape[1] for one in kept]):
@@ -577,13 +512,8 @@ class PretrainedClassifier(TrainedModel):
             scores = attention.log().masked_fill(~batch.content, -torch.inf)
             nothing = attention.new_zeros(*attention.shape, 0)
             outputs = Outputs(logits, attention.to(logits.dtype), scores.to(logits.dtype), nothing, batch.content)
-            is_last = site.layer == len(kept) - 1
-            tail = self.tail if is_last and chosen.query is not None and one.values is not None else None
-            readout = self._readout_at(
-                batch, outputs, site, one, tail=tail, upper=upper[site.layer] if upper and not tail else None,
-                state=states[site.layer] if upper else states[-1] if tail else None,
-            )  # fmt: skip
-            yield AtSite(site.name, outputs, readout, 1 - on_text)
+            before = states if site.layer == len(kept) - 1 else []
+            yield AtSite(site.name, outputs, self._readout_at(batch, outputs, site, one, *before), 1 - on_text)
 
     def _layers_of(self, batch: Batch, kept: Sequence[Seen]) -> Layers | None:
         """None where one is over something else than the text's pieces (a decoder's, crossing)."""

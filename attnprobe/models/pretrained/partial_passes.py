@@ -1,8 +1,7 @@
-"""Passes of the upper part of a network alone: everything but one attention is fixed, so what comes before its layer need
-not be computed again."""
+"""The last layer of a network and its head alone: the short way past the last attention."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -13,14 +12,14 @@ from attnprobe.models.pretrained.attention_hooks import Pass
 from attnprobe.models.pretrained.heads import last_of
 
 
-class UpperPart:
-    """The layers of a network from that of one attention on, and the head after them.
+class LastLayer:
+    """The layer of a network's last attention, and the head after it.
 
     Everything else of the network runs as ever: what comes before the layers is computed and thrown away.
 
     Args:
         network: as `transformers` made it.
-        module: an attention of its layers.
+        module: its last attention.
 
     Raises:
         LookupError: the attention is in no list of layers.
@@ -30,39 +29,12 @@ class UpperPart:
         self.network = network
         parts = {part: name for name, part in network.named_modules()}[module].split(".")
         for end in range(len(parts) - 1, 0, -1):
-            layers = network.get_submodule(".".join(parts[:end]))
-            if isinstance(layers, nn.ModuleList):
+            self.layers = network.get_submodule(".".join(parts[:end]))
+            if isinstance(self.layers, nn.ModuleList):
                 self.place, self.name = network.get_submodule(".".join(parts[: end - 1])), parts[end - 1]
-                self.layers, self.number = layers, int(parts[end])
-                self.layer = layers[self.number]
+                self.layer = self.layers[int(parts[end])]
                 return
         raise LookupError("the attention is in no list of layers")
-
-    @contextmanager
-    def state_in(self, keep: list[Tensor] | None = None, put: Tensor | None = None) -> Iterator[None]:
-        """Within it, what goes into the layer is kept, or replaced."""
-
-        def look(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            state = given[0] if given else named["hidden_states"]
-            if keep is not None:
-                keep.append(state)
-            if put is None:
-                return None
-            return ((put, *given[1:]), named) if given else (given, named | {"hidden_states": put})
-
-        with self.layer.register_forward_pre_hook(look, with_kwargs=True):
-            yield
-
-    @contextmanager
-    def starting(self, state: Float[Tensor, "batch pieces hidden"], *, alone: bool = False) -> Iterator[None]:
-        """Within it a pass begins with this layer (`alone`: and ends with it), and with these states before it."""
-        layers = [self.layer] if alone else list(self.layers)[self.number :]
-        self.place._modules[self.name] = nn.ModuleList(layers)
-        try:
-            with self.state_in(put=state):
-                yield
-        finally:
-            self.place._modules[self.name] = self.layers
 
     def logits_of_row(
         self,
@@ -70,8 +42,8 @@ class UpperPart:
         state: Float[Tensor, "rows hidden"],
         piece: Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows outputs"]:
-        """The network's logits where this is its last layer, and all but the pooled row is fixed: it runs on texts of one
-        piece, whose attention gives what it is told.
+        """The network's logits where all but the pooled row is fixed: it runs on texts of one piece and one layer, whose
+        attention gives what it is told.
 
         Args:
             attended: what the attention gives at the pooled row, by head.
@@ -79,15 +51,27 @@ class UpperPart:
             piece: any piece that is not padding.
         """
         ids = piece.unsqueeze(1)
-        with Pass(result=attended.unsqueeze(1)), self.starting(state.unsqueeze(1), alone=True):
-            logits: Tensor = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+
+        def put(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            before = state.unsqueeze(1)
+            return ((before, *given[1:]), named) if given else (given, named | {"hidden_states": before})
+
+        self.place._modules[self.name] = nn.ModuleList([self.layer])
+        try:
+            with Pass(result=attended.unsqueeze(1)), self.layer.register_forward_pre_hook(put, with_kwargs=True):
+                logits: Tensor = self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        finally:
+            self.place._modules[self.name] = self.layers
         return last_of(logits, torch.zeros_like(piece))
 
 
 @contextmanager
-def keeping_states(parts: Sequence[UpperPart], keep: list[Tensor]) -> Iterator[None]:
-    """Within it what goes into each of these layers is kept, in order."""
-    with ExitStack() as stack:
-        for part in parts:
-            stack.enter_context(part.state_in(keep=keep))
-        yield
+def keeping_state(tail: LastLayer | None) -> Iterator[list[Tensor]]:
+    """Within it, what goes into this layer is kept, the latest alone; nothing without a layer."""
+    kept: list[Tensor] = []
+
+    def look(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        kept[:] = [given[0] if given else named["hidden_states"]]
+
+    with tail.layer.register_forward_pre_hook(look, with_kwargs=True) if tail else nullcontext():
+        yield kept
