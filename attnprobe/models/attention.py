@@ -27,11 +27,11 @@ class Attention(nn.Module, metaclass=Checked):
     settings_place: ClassVar[str] = "model.attention"
 
     imposed: ClassVar[bool] = False
-    """The attention is a teacher's, taken as it is: the model has none of its own."""
+    """The attention is a teacher's, taken as it is."""
     positionwise: ClassVar[bool] = False
-    """A position's score is a function of its own state (and the question's) alone: neither the other states nor the
-    position's number play a part, and the weights are their softmax. Leave-one-out then computes only the states that a
-    removed token changes. Declared by the class that defines `forward`, and not inherited by one that defines another."""
+    """A position's score is a function of its own state (and the question's) alone, and the weights are their softmax:
+    leave-one-out then computes only the states that a removed token changes. Not inherited by a class with another
+    `forward`."""
 
     def __init__(self, hidden_size: int = 0, query_size: int | None = None) -> None:
         super().__init__()
@@ -54,8 +54,7 @@ class Attention(nn.Module, metaclass=Checked):
         """Unmasked scores, any real number."""
 
     def weights(self, scores: Scores, content: Content) -> Scores:
-        """What becomes of the scores: 0 or more, sums to 1 over `content`, 0 elsewhere. The softmax, unless a class says
-        otherwise; one that does is not `positionwise`, which promises the softmax of single scores."""
+        """What becomes of the scores: 0 or more, sums to 1 over `content`, 0 elsewhere."""
         return masked_softmax(scores, content)
 
 
@@ -118,15 +117,9 @@ class GivenAttention(Attention):
     """An attention that is not computed from the states."""
 
     @abstractmethod
-    def given(self, batch: Batch) -> Scores:
-        """What it is: 0 or more, sums to 1 over `batch.content`, no gradient but to what is learnt of the words."""
+    def given(self, batch: Batch) -> Scores: ...
 
     def forward(self, hidden: States, query: Query | None = None) -> Scores:
-        """There are no scores of its own.
-
-        Raises:
-            UserError: always; the classifier takes what `given` says.
-        """
         raise UserError(f"{type(self).__name__} is given by the text and has no scores: the classifier asks `given`")
 
 

@@ -28,24 +28,16 @@ class Unit(StrEnum):
 
 
 class AtSite(NamedTuple):
-    """One of a model's attentions on one batch.
-
-    `off_text` is the share of its weight that is not on the text `[batch]`, 0 to 1: on special tokens, and on the other text
-    of a pair.
-    """
+    """One of a model's attentions on one batch."""
 
     name: str
     outputs: Outputs
     readout: Readout
-    off_text: Float[Tensor, "batch"]
 
 
 class Summed(NamedTuple):
-    """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt of each of its rows, and
-    in no other way.
-
-    `word` is the position of the word that a part belongs to, −1 for none; `there` says which parts may have weight at all.
-    """
+    """What an attention does to a batch: it enters the prediction through Σ_t weight_rt · value_rt of each of its rows alone.
+    `word` is the position of the word that a part belongs to, −1 for none; `there` says which parts may have weight."""
 
     weights: Float[Tensor, "batch rows parts"]
     values: Float[Tensor, "batch rows parts size"]
@@ -54,11 +46,9 @@ class Summed(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """The self-attention of every layer on a batch, first layer first, all over the same parts.
-
-    `row` is the part of each text whose state decides; None: the mean of all. `mask` says which parts are no padding. `own`
-    says of each layer whether it adds its own input to what it attends to.
-    """
+    """The self-attention of every layer on a batch, first layer first, all over the same parts. `row` is the part of each
+    text whose state decides; None: the mean of all. `mask` says which parts are no padding, `own` of each layer whether it
+    adds its own input to what it attends to."""
 
     weights: Sequence[Float[Tensor, "batch heads parts parts"]]
     row: Int[Tensor, "batch"] | None
@@ -92,11 +82,7 @@ class Model(nn.Module, metaclass=Checked):
     halving: Halving
 
     def at_sites(self, batch: Batch) -> Iterator[AtSite]:
-        """Each of these attentions on this batch, all of them seen in one pass of the model.
-
-        Raises:
-            NotImplementedError: there is only one.
-        """
+        """Each of these attentions on this batch, all of them seen in one pass of the model."""
         raise NotImplementedError(f"{type(self).__name__} has one attention only")
 
     def layers(self, batch: Batch) -> Layers | None:
@@ -111,11 +97,7 @@ class Model(nn.Module, metaclass=Checked):
         self, batch: Batch, layer: int | None, part: int
     ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
         """The states before the first layer and after each, where the value of one part counts as 0 in one layer; None: in
-        none.
-
-        Raises:
-            NotImplementedError: the model has no `layers`.
-        """
+        none."""
         raise NotImplementedError(f"{type(self).__name__} has no layers of self-attention")
 
     @property
@@ -124,11 +106,7 @@ class Model(nn.Module, metaclass=Checked):
         return type(self).summed is not Model.summed
 
     def summed(self, batch: Batch, outputs: Outputs) -> Summed:
-        """What this model's attention sums up.
-
-        Raises:
-            NotImplementedError: that is not known.
-        """
+        """What this model's attention sums up."""
         raise NotImplementedError(f"what {type(self).__name__}'s attention sums up is not known")
 
     @abstractmethod
@@ -203,9 +181,6 @@ class Model(nn.Module, metaclass=Checked):
         return probabilities(self(batch).logits, self.task)
 
 
-# Parts of a model that the settings describe and the data complete: constructed, or refused in one line.
-
-
 Built = TypeVar("Built")
 
 
@@ -218,8 +193,7 @@ def build(place: str, part: Callable[..., Built], *given: Any, **facts: Any) -> 
         given, facts: what follows from the data or the model.
 
     Raises:
-        UserError: the class refuses its settings. Only a configured part is answered so; what a class that is passed in
-            Python raises is for its author, and raised as it is.
+        UserError: a configured class refuses its settings; what one that is passed in Python raises is raised as it is.
     """
     try:
         return part(*given, **facts)

@@ -33,11 +33,8 @@ class AttentionClassifier(TrainedModel):
         encoder: input_size → TextEncoder (of tokens, or of sentences: attnprobe.models.hierarchical).
         attention: hidden_size, query_size → Attention.
         decoder: hidden_size, classes, query_size, exclusive → Decoder.
-        classes: number of classes (or labels of a multi-label task), at least 2.
-        task: one class per text, or any subset of the labels.
-        class_weight: weight of each class in the loss (multi-label: of each label's positives), or None.
         question_encoder: input_size → Encoder of the question, with word vectors of its own, or None.
-        recipe: how to train; None for a classifier that is only read.
+        classes, task, class_weight, recipe: see `TrainedModel`.
     """
 
     def __init__(
@@ -99,11 +96,7 @@ class AttentionClassifier(TrainedModel):
         return self.encoder.positions(batch)
 
     def encode_question(self, batch: Batch) -> Float[Tensor, "batch query"] | None:
-        """The question's last state, or None for tasks without a question.
-
-        Raises:
-            UserError: the model reads questions and the batch has none, or the other way round.
-        """
+        """The question's last state, or None for tasks without a question."""
         if self.question_encoder is None or self.question_embedding is None:
             if batch.question is not None:
                 raise UserError(
@@ -168,15 +161,7 @@ class AttentionClassifier(TrainedModel):
         attention: Float[Tensor, "batch seq"] | None = None,
     ) -> Outputs:
         """All stages in order, from these word vectors; `attention` takes the place of the model's own."""
-        return self._attended(batch, *self.encoder.states(inputs, batch), attention)
-
-    def _attended(
-        self,
-        batch: Batch,
-        hidden: Float[Tensor, "batch seq hidden"],
-        word_attention: Float[Tensor, "batch tokens"] | None = None,
-        attention: Float[Tensor, "batch seq"] | None = None,
-    ) -> Outputs:
+        hidden, word_attention = self.encoder.states(inputs, batch)
         content, query = self.content(batch), self.query(batch, hidden)
         if attention is None:
             scores, attention = self.attend(hidden, content, query, self.attention.given(batch))
@@ -253,8 +238,6 @@ class AttentionClassifier(TrainedModel):
     def states_silencing(
         self, batch: Batch, layer: int | None, part: int
     ) -> Sequence[Float[Tensor, "batch parts hidden"]]:
-        """The states before the first layer and after each, where the value of one part counts as 0 in one layer; None: in
-        none."""
         if not isinstance(self.encoder, TransformerEncoder):
             return super().states_silencing(batch, layer, part)
         _, states, last = self._followed(self.encoder, batch, layer, part)
@@ -263,8 +246,8 @@ class AttentionClassifier(TrainedModel):
     def _followed(
         self, encoder: TransformerEncoder, batch: Batch, silenced: int | None = None, part: int = 0
     ) -> tuple[list[Block], list[Tensor], Any]:
-        """What each of the encoder's layers does, the states before the first and after each, and the last layer; the value
-        of a part is 0 in the layer that is `silenced`."""
+        """What the encoder's layers do, the states before the first and after each, and the last layer; in the layer that is
+        `silenced` the value of a part is 0."""
         blocks: list[Block] = []
         with torch.no_grad():
             states = [encoder.below(self.inputs(batch))]
@@ -288,8 +271,7 @@ class AttentionClassifier(TrainedModel):
     def parameter_groups(self) -> list[dict[str, Any]]:
         assert self.recipe is not None
         attention = [p for p in self.attention.parameters() if p.requires_grad]
-        of_attention = {id(p) for p in attention}
-        others = [p for p in self.parameters() if p.requires_grad and id(p) not in of_attention]
+        others = [p for n, p in self.named_parameters() if p.requires_grad and not n.startswith("attention.")]
         decay = self.recipe.attention_weight_decay
         own = {"params": attention} | ({} if decay is None else {"weight_decay": decay})
         return [{"params": others}, own] if attention else [{"params": others}]

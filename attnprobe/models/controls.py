@@ -1,5 +1,4 @@
-"""Attentions whose rightness is known because they were built that way, an encoder whose one state that knows is known, and a
-decoder that reads nothing: what tests of attention are calibrated on."""
+"""Attentions, an encoder and a decoder, right or wrong by construction: what tests of attention are calibrated on."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -20,11 +19,7 @@ from attnprobe.models.encoders import Embedded, Encoder
 
 
 class FocusedAttention(GivenAttention):
-    """`mass` lies evenly on the positions in focus, and the rest on all others.
-
-    Attributes:
-        mass: 0 to 1.
-    """
+    """`mass`, 0 to 1, lies evenly on the positions in focus, and the rest on all others."""
 
     def __init__(self, hidden_size: int, query_size: int | None = None, mass: Portion = 0.95) -> None:
         super().__init__(hidden_size)
@@ -45,8 +40,7 @@ class FocusedAttention(GivenAttention):
 
 
 class RationaleAttention(FocusedAttention):
-    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`), evenly, the rest on the others.
-    With a mass at the words' share of the text it is uniform, with 0 it avoids them.
+    """Right by construction: `mass` lies on the words that decide (`Batch.rationale`); with 0 it avoids them.
 
     Attributes:
         shift: places to the right of those words that it lies on instead (negative: to the left); even where that is off the
@@ -67,11 +61,7 @@ class RationaleAttention(FocusedAttention):
 
 
 class ColumnAttention(GivenAttention):
-    """What a column of the data says (`data.per_word`), made to sum to 1: any attention that can be written beside the words.
-
-    Attributes:
-        column: its name there.
-    """
+    """What a column of the data (its name in `data.per_word`) says, made to sum to 1."""
 
     def __init__(self, hidden_size: int, query_size: int | None = None, column: str = "") -> None:
         super().__init__(hidden_size)
@@ -122,8 +112,8 @@ class CommonWordAttention(FocusedAttention):
 
 
 class WordAttention(GivenAttention):
-    """Learned, without context: one learned score per word of the vocabulary, whatever the encoder makes of the text, so
-    that even over an LSTM's states a weight belongs to its word. All scores start alike.
+    """Learned, without context: one learned score per word of the vocabulary, so that even over an LSTM's states a weight
+    belongs to its word. All scores start alike.
 
     Attributes:
         buckets: words that have a score of their own; a vocabulary of more shares some.
@@ -134,7 +124,6 @@ class WordAttention(GivenAttention):
         self.score = nn.Parameter(torch.zeros(buckets))
 
     def given(self, batch: Batch) -> Scores:
-        """The attention over the words; its gradient reaches the scores, and no word vector."""
         return masked_softmax(self.score[batch.ids % len(self.score)], batch.content)
 
 
@@ -173,11 +162,8 @@ class PositionAttention(Attention):
 
 
 class RelayEncoder(Encoder):
-    """Word vectors in which the first word and the words that decide (`Batch.rationale`) have changed places: one state knows
-    the reason, and it is not that of a word that decides. Attention on the first word is right about states and wrong about
-    words; attention on the words that decide is wrong about states. Nothing is learnt but the word vectors."""
-
-    contextual: ClassVar[bool] = True
+    """Word vectors in which the first word and the words that decide (`Batch.rationale`) have changed places: attention on
+    the first word is right about states and wrong about words; attention on the words that decide is wrong about states."""
 
     def __init__(self, input_size: int) -> None:
         super().__init__()
@@ -196,13 +182,11 @@ class RelayEncoder(Encoder):
         return torch.where(first.unsqueeze(-1), deciding, moved) * batch.mask.unsqueeze(-1), None
 
     def forward(self, embeddings: Embedded, mask: Content, content: Content) -> Embedded:
-        """A text whose words say nothing of what decides: its word vectors."""
         return embeddings * mask.unsqueeze(-1)
 
 
 class ConstantDecoder(Decoder):
-    """A guesser: the same logits for every text, whose bias is all that is learnt, so that it predicts the share of each
-    class in the training rows, and decides for the majority."""
+    """A guesser: a bias is all that is learnt, so that it predicts the share of each class in the training rows."""
 
     linear: ClassVar[bool] = True
 
@@ -211,8 +195,7 @@ class ConstantDecoder(Decoder):
         self.bias = nn.Parameter(torch.zeros(classes))
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
-        """Logits `[..., classes]`. They depend on the text by 0 times what was attended to, so that every gradient is 0."""
-        return self.bias + 0 * attended.sum(-1, keepdim=True)
+        return self.bias + 0 * attended.sum(-1, keepdim=True)  # every gradient is 0
 
 
 def noise(*numbers: Tensor) -> Float[Tensor, "*any"]:
@@ -234,9 +217,8 @@ FIRST, SECOND = -4658895280553007687, -7723592293110705685
 
 
 class LexiconAttention(GivenAttention):
-    """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the training texts before
-    training: the rest of the model is trained under it. It says which words go with a class, whatever the model does with
-    them, so that how plausible it looks says nothing of the model (Jain & Wallace 2019).
+    """The softmax of scale · |log-odds| of each word, the mean over the classes, counted in the training texts before the
+    rest of the model is trained under it: how plausible it looks says nothing of the model (Jain & Wallace 2019).
 
     Attributes:
         scale: 0 (uniform) or more.

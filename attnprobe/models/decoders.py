@@ -47,11 +47,8 @@ class LinearDecoder(Decoder):
 
 
 class AdditiveDecoder(LinearDecoder):
-    """W v + U q + b: what the text says plus what the question says. Linear in v, so that every text has position logits
-    W h_t + U q + b and the exact solvers answer questions too; text and question meet in the attention alone.
-
-    Without a query it is W v + b.
-    """
+    """W v + U q + b: linear in v, so that the exact solvers answer questions too; text and question meet in the attention
+    alone. Without a query it is W v + b."""
 
     def __init__(self, hidden_size: int, classes: int, query_size: int | None = None, exclusive: bool = True) -> None:
         if query_size is None:
@@ -62,10 +59,10 @@ class AdditiveDecoder(LinearDecoder):
         self.question = nn.Linear(query_size, self.output.out_features, bias=False)
 
     def forward(self, attended: Attended, query: Query | None = None) -> Logits:
-        asked = (
-            0 if query is None else F.pad(self.question(query), (1, 0)) if self.single_logit else self.question(query)
-        )
-        return super().forward(attended) + asked
+        if query is None:
+            return super().forward(attended)
+        asked = self.question(query)
+        return super().forward(attended) + (F.pad(asked, (1, 0)) if self.single_logit else asked)
 
 
 class QuestionDecoder(Decoder):

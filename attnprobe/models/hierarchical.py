@@ -68,15 +68,9 @@ class HierarchicalEncoder(TextEncoder):
 
 @dataclass(frozen=True)
 class SentenceLayout:
-    """Where the sentences of a batch are, text by text in reading order.
-
-    Attributes:
-        row, place: the text of each sentence, and its number in it from 0, sentences without words not counted.
-        words: its number of words, at least 1.
-        start: the number of its first word in `token`.
-        token: positions of all words in the flattened batch, sentence by sentence.
-        mask: which texts have a sentence of this number.
-    """
+    """Where the sentences of a batch are, text by text in reading order: of each its text (`row`), its number there from 0
+    (`place`), how many words it has and where they begin in `token`, the positions of all words in the flattened batch.
+    `mask` says which texts have a sentence of this number. Sentences without words are left out."""
 
     row: Int[Tensor, "sentences"]
     place: Int[Tensor, "sentences"]
@@ -86,7 +80,6 @@ class SentenceLayout:
     mask: Bool[Tensor, "batch seq"]
 
     def tokens_of(self, sentences: Int[Tensor, "some"]) -> tuple[Int[Tensor, "some width"], Bool[Tensor, "some width"]]:
-        """Positions of some sentences' words in the flattened batch, as wide as the longest; and which are words."""
         number = torch.arange(int(self.words[sentences].max()), device=sentences.device)
         mask = number < self.words[sentences, None]
         # beyond a sentence's end an arbitrary word is read, which the mask removes again
@@ -138,11 +131,8 @@ def by_sentence(words: Any, lengths: Sequence[int]) -> list[Any]:
 
 
 def groups_of_similar_length(words: Int[Tensor, "sentences"]) -> Iterator[Int[Tensor, "some"]]:
-    """All sentences in groups whose longest is less than twice as long as its shortest.
-
-    Side by side in one grid, one sentence of 300 words would make 300 columns of every other; this way less than half
-    of all that is computed is padding, and there are no more groups than doublings from 1 to the longest sentence.
-    """
+    """All sentences in groups whose longest is less than twice as long as its shortest: side by side in one grid, one
+    sentence of 300 words would make 300 columns of every other."""
     doublings = words.double().log2().floor()
     for value in doublings.unique():
         yield (doublings == value).nonzero().squeeze(-1)

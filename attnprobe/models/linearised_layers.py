@@ -25,19 +25,8 @@ class Norm(NamedTuple):
 
 
 class Mixing(NamedTuple):
-    """An attention and what is added to it: after(state + output(heads side by side of Σ_j weights_ij · values_j)).
-
-    Attributes:
-        state: what goes in, and is added where `own`.
-        before: the normalisation before the values, which are value(before(state)); None: there is none.
-        value: None where it is not known, and only `values` are.
-        weights: 0 or more, rows sum to 1.
-        values: by head, what `weights` are for.
-        output: from all heads side by side.
-        after: the normalisation of the sum; None: there is none.
-        own: whether the layer adds its own input.
-        result: the states after all this.
-    """
+    """An attention and what is added to it: result = after(state + output(heads side by side of Σ_j weights_ij · values_j)),
+    the state being added where `own`. values = value(before(state)), where `value` is known; a norm may be absent."""
 
     state: Float[Tensor, "batch parts hidden"]
     before: Norm | None
@@ -51,8 +40,7 @@ class Mixing(NamedTuple):
 
 
 class Inner(NamedTuple):
-    """A feed-forward network on a state y: after(y + second(act(first(before(y))))). `ratio` is act(x) / x of every inner
-    number x; a norm that is None is not there."""
+    """A feed-forward network on a state y: after(y + second(act(first(before(y))))). `ratio` is act(x) / x of every x."""
 
     before: Norm | None
     first: Affine
@@ -114,11 +102,7 @@ def ratio(given: Float[Tensor, "*any inner"], active: Float[Tensor, "*any inner"
 def normalised_parts(
     norm: Norm | None, parts: Float[Tensor, "*any hidden"], spread: Float[Tensor, "*rest"] | None
 ) -> Float[Tensor, "*any hidden"]:
-    """What the normalisation makes of vectors that add up to a state: without the shift, which belongs to none of them.
-
-    Args:
-        spread: that of the state, to be broadcast over the vectors without their last axis.
-    """
+    """What the normalisation makes of vectors that add up to a state of this spread, without the shift."""
     if norm is None:
         return parts
     assert spread is not None

@@ -28,11 +28,7 @@ class Objective(metaclass=Checked):
     taught: ClassVar[bool] = False
 
     def given(self, model: Model, batch: Batch) -> Batch:
-        """What the model reads in training, in the place of the batch.
-
-        Raises:
-            UserError: this model cannot be trained so.
-        """
+        """What the model reads in training, in the place of the batch."""
         return batch
 
     @abstractmethod
@@ -42,10 +38,7 @@ class Objective(metaclass=Checked):
 
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
-    """Cross entropy of the labels in nats, times the weight of the class; multi-label: mean over the labels.
-
-    On [0, s] this equals binary cross entropy with the positive class weighted.
-    """
+    """Cross entropy of the labels in nats, times the weight of the class; multi-label: mean over the labels."""
 
     def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         logits, labels = outputs.logits, batch.labels
@@ -85,11 +78,7 @@ class Divergence(Objective):
 
 
 def marked_words(outputs: Outputs, batch: Batch, training: str) -> Bool[Tensor, "batch seq"]:
-    """The words that decide.
-
-    Raises:
-        UserError: the data do not say which, or the attention is over something else.
-    """
+    """The words that decide, which `training` has to know."""
     if batch.rationale is None or batch.rationale.shape != outputs.attention.shape:
         raise UserError(
             f"{training} says where the attention goes by the rationale: it needs data that mark one (data.rationale, or "
@@ -142,13 +131,8 @@ class Supervision(Objective):
 
 @dataclass(frozen=True)
 class CoinFlips(Objective):
-    """Cross entropy of labels that a coin decided, once for each example: there is nothing to be learnt (Zhang et al. 2017;
-    the data randomisation test of Adebayo et al. 2018, section 3.4). The true labels are never read in training.
-
-    Note:
-        A permutation of the labels would need the whole split; a class drawn for each example number, all equally likely,
-        is the same to a model but for the share of each class.
-    """
+    """Cross entropy of labels that a coin decided, once for each example, all classes equally likely: there is nothing to be
+    learnt (Zhang et al. 2017; the data randomisation test of Adebayo et al. 2018, section 3.4, permutes the labels)."""
 
     def __call__(self, outputs: Outputs, batch: Batch, task: Task, class_weight: ClassWeight) -> Losses:
         classes = torch.arange(outputs.logits.shape[-1], device=batch.example_id.device)
@@ -159,18 +143,12 @@ class CoinFlips(Objective):
 
 @dataclass(frozen=True)
 class MaskedWords(CrossEntropy):
-    """Cross entropy of texts some of whose words are masked, so that to take words out by masking gives a text like those of
-    the training: in a batch half of the texts (`share`) lose words, each text a share of its own that is drawn evenly from 0
-    to 1 (Madsen et al. 2023). Validation and test texts stay whole.
-
-    Attributes:
-        share: of the texts that words are masked in, 0 to 1.
-    """
+    """Cross entropy of texts some of whose words are masked, so that a masked text is like those of the training: a `share`
+    of the texts, 0 to 1, loses words, each a share of its own, drawn evenly from 0 to 1 (Madsen et al. 2023)."""
 
     share: Portion = 0.5
 
     def given(self, model: Model, batch: Batch) -> Batch:
-        """The texts with words masked, by torch's generator."""
         device = batch.ids.device
         chosen, rate = (torch.rand(len(batch), 1, device=device) for _ in range(2))
         gone = (torch.rand(batch.ids.shape, device=device) < rate) & (chosen < self.share) & batch.content

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torchmetrics import MetricCollection
 from torchmetrics import classification as tm
-from torchmetrics.utilities.data import dim_zero_cat
 
 from attnprobe.core.batch import Task
 from attnprobe.core.metrics import COUNT, SCORE, SHARE, Metric, Scale
@@ -48,9 +47,6 @@ TRAINING = (
 )
 """The metrics of the table `training`, by epoch."""
 
-APART = 64
-"""Batches whose probabilities are kept as tensors of their own."""
-
 
 class Performance(nn.Module):
     """Accuracy (with several labels: exact match and accuracy per label), F1 per class and macro, area under the ROC and the
@@ -67,24 +63,16 @@ class Performance(nn.Module):
         # with two exclusive classes the curves are drawn from the probability of class 1 alone
         self.positive_only, self.scored = classes == 2 and task is not Task.MULTI_LABEL, task is Task.SCORE
         decisions: dict[str, Any]
-        curves: dict[str, Any]
         if task is Task.MULTI_LABEL:
-            decisions = {
-                "exact_match": tm.MultilabelExactMatch(classes),
-                "label_accuracy": tm.MultilabelAccuracy(classes, average="micro"),
-                "f1": tm.MultilabelF1Score(classes, average="none"),
-            }
-            curves = {"roc_auc": tm.MultilabelAUROC(classes), "pr_auc": tm.MultilabelAveragePrecision(classes)}
+            kind: dict[str, Any] = {"task": "multilabel", "num_labels": classes}
+            accuracy = tm.Accuracy(**kind, average="micro")
+            decisions = {"exact_match": tm.MultilabelExactMatch(classes), "label_accuracy": accuracy}
         else:
-            decisions = {
-                "accuracy": tm.MulticlassAccuracy(classes, average="micro"),
-                "f1": tm.MulticlassF1Score(classes, average="none"),
-            }
-            curves = (
-                {"roc_auc": tm.BinaryAUROC(), "pr_auc": tm.BinaryAveragePrecision()}
-                if self.positive_only
-                else {"roc_auc": tm.MulticlassAUROC(classes), "pr_auc": tm.MulticlassAveragePrecision(classes)}
-            )
+            kind = {"task": "multiclass", "num_classes": classes}
+            decisions = {"accuracy": tm.Accuracy(**kind, average="micro")}
+        decisions["f1"] = tm.F1Score(**kind, average="none")
+        curve = {"task": "binary"} if self.positive_only else kind
+        curves: dict[str, Any] = {"roc_auc": tm.AUROC(**curve), "pr_auc": tm.AveragePrecision(**curve)}
         # their states are not all of one kind
         self.decisions, self.curves = (MetricCollection(each, compute_groups=False) for each in (decisions, curves))
 
@@ -95,12 +83,6 @@ class Performance(nn.Module):
             probability = probability.softmax(-1)
         self.decisions.update(probability, labels)
         self.curves.update(probability[:, 1] if self.positive_only else probability, labels)
-        for metric in self.curves.values():
-            for name, first in metric._defaults.items():
-                state = getattr(metric, name)
-                # thousands of short tensors that stay, between all that comes and goes, leave holes in the memory
-                if isinstance(first, list) and len(state) >= APART:
-                    setattr(metric, name, [dim_zero_cat(state)])
 
     def compute(self) -> dict[str, Tensor]:
         """`accuracy` (or `exact_match` and `label_accuracy`), `f1` (one per class), `f1_macro`, `roc_auc`, `pr_auc`."""

@@ -30,10 +30,9 @@ class TrainedModel(Model, LightningModule):
 
     class_weight: Tensor | None
     reader: PieceReader | None = None
-    """What cuts words into the pieces that this model reads, where it reads pieces."""
+    """What cuts words into pieces, where the model reads pieces."""
     class_names: Sequence[str] = ()
-    """The data's classes and those that the model knows besides, where it has classes of its own; `matched` says which is
-    which."""
+    """The data's classes and those that the model knows besides; `matched` says which is which."""
     matched: str = ""
 
     def __init__(
@@ -42,13 +41,11 @@ class TrainedModel(Model, LightningModule):
         super().__init__()
         if classes < 2:
             raise UserError(f"a classifier needs at least 2 classes, got {classes}: check data.label and data.labels")
-        other = ("exact_match", "label_accuracy") if task is not Task.MULTI_LABEL else ("accuracy",)
-        if recipe is not None and recipe.selection_metric in other:
-            of_task, instead = (
-                ("one class per text", "accuracy")
-                if task is not Task.MULTI_LABEL
-                else ("several labels per text", "exact_match (or label_accuracy, f1_macro)")
-            )
+        unmeasured, of_task, instead = ["exact_match", "label_accuracy"], "one class per text", "accuracy"
+        if task is Task.MULTI_LABEL:
+            unmeasured, of_task = ["accuracy"], "several labels per text"
+            instead = "exact_match (or label_accuracy, f1_macro)"
+        if recipe is not None and recipe.selection_metric in unmeasured:
             raise UserError(
                 f"training.recipe.selection_metric={recipe.selection_metric} is not measured where the data have {of_task}: "
                 f"set training.recipe.selection_metric={instead}"
@@ -136,10 +133,8 @@ class TrainedModel(Model, LightningModule):
         optimizer = build("training.recipe.optimizer", self.recipe.optimizer, self.parameter_groups())
         if self.recipe.warmup is not None:
             rate = partial(linear, warmup=self.recipe.warmup, steps=int(self.trainer.estimated_stepping_batches))
-            return {
-                "optimizer": optimizer,
-                "lr_scheduler": {"scheduler": LambdaLR(optimizer, rate), "interval": "step"},
-            }
+            schedule = {"scheduler": LambdaLR(optimizer, rate), "interval": "step"}
+            return {"optimizer": optimizer, "lr_scheduler": schedule}
         if self.recipe.scheduler is None:
             return optimizer
         scheduler = build("training.recipe.scheduler", self.recipe.scheduler, optimizer)

@@ -33,15 +33,9 @@ class TransformerEncoder(Encoder):
     last layer's states; `asks`: the state of the start marker is its query (a pooled row).
 
     Args:
-        input_size: features of a word vector.
         hidden_size: features of a state, a multiple of `heads`.
-        layers, heads: how many, 1 or more.
         inner_size: of the feed-forward networks; None: four times `hidden_size`.
-        dropout: in training, 0 to below 1.
-        asks: see above.
     """
-
-    contextual = True
 
     def __init__(
         self,
@@ -109,18 +103,21 @@ class Layer(nn.Module):
         if silent is not None:
             v = v.index_fill(2, torch.tensor([silent], device=v.device), 0)
         total = states + self.mixed((weights @ v).transpose(1, 2).flatten(2))
-        first, second = self.inner[0], self.inner[3]
-        given = first(self.before_inner(total))
-        active = F.gelu(given)
         value = Affine(*(part.chunk(3)[2] for part in affine_of(self.queries_keys_values)))
         mixing = Mixing(
             states.double(), norm_of(self.before_attention, states), value, weights.double(), v.double(),
             affine_of(self.mixed), None, True, total.double(),
         )  # fmt: skip
-        inner = Inner(
-            norm_of(self.before_inner, total), affine_of(first), ratio(given, active), affine_of(second), None
-        )
-        return Block(mixing, inner), total + second(active)
+        inner, after = fed_forward(self.before_inner, self.inner[0], self.inner[3], total)
+        return Block(mixing, inner), after
+
+
+def fed_forward(before: nn.LayerNorm, first: nn.Module, second: nn.Module, state: States) -> tuple[Inner, States]:
+    """What a feed-forward network does to these states, and the states after it."""
+    given = first(before(state))
+    active = F.gelu(given)
+    inner = Inner(norm_of(before, state), affine_of(first), ratio(given, active), affine_of(second), None)
+    return inner, state + second(active)
 
 
 class PooledRowAttention(Attention):
@@ -171,10 +168,10 @@ def last_layer(
     silent: int | None = None,
 ) -> tuple[Block, Sequence[Stage], str, Float[Tensor, "batch parts hidden"]]:
     """The classifier's attention and decoder as the last layer, every row of which is the one that decides; the head; what is
-    not known of it (empty: nothing); and the states after it. A pooled row adds its own state, no other attention does.
+    not known of it (empty: nothing); and the states after it.
 
     Args:
-        asks: the attention is a pooled row's (`TransformerEncoder.asks`).
+        asks: the attention is a pooled row's, which adds its own state.
         narrowed: some texts may not be answered with every class.
         silent: the part whose value is 0.
     """
@@ -188,13 +185,8 @@ def last_layer(
     mixing = Mixing(hidden.double(), None, same, weights, values, same, None, asks, attended.double())
     if isinstance(decoder, PooledRowDecoder) and asks:
         total = hidden + decoder.values(attended)
-        given = decoder.inner[0](decoder.before_inner(total))
-        active = F.gelu(given)
-        after = total + decoder.inner[2](active)
-        inner = Inner(
-            norm_of(decoder.before_inner, total), affine_of(decoder.inner[0]), ratio(given, active),
-            affine_of(decoder.inner[2]), norm_of(decoder.norm, after),
-        )  # fmt: skip
+        inner, after = fed_forward(decoder.before_inner, decoder.inner[0], decoder.inner[2], total)
+        inner = inner._replace(after=norm_of(decoder.norm, after))
         mixing = mixing._replace(output=affine_of(decoder.values), result=total.double())
         return (Block(mixing, inner), [affine_of(decoder.output)], "", decoder.norm(after))
     if type(decoder) is LinearDecoder and not narrowed:

@@ -90,6 +90,7 @@ class Sites(RankingProbe):
 
 def _of_site(at: AtSite, noise: Float[Tensor, "samples batch seq"]) -> dict[str, Float[Tensor, "batch"]]:
     readout, attention, content = at.readout, at.readout.attention, at.readout.content
+    assert at.outputs.off_text is not None
     length = content.sum(-1).double()
     several = length > 1  # the only word of a text is neither even nor uneven, and cannot be left out
     even = content.double() / content.sum(-1, keepdim=True)
@@ -100,7 +101,7 @@ def _of_site(at: AtSite, noise: Float[Tensor, "samples batch seq"]) -> dict[str,
     return {
         "max_attention": attention.amax(-1),
         "evenness": entropy(attention, content) / torch.where(several, length.log(), torch.nan),
-        "special_mass": at.off_text,
+        "special_mass": at.outputs.off_text,
         "median_tvd": distance[:-2].quantile(0.5, dim=0),
         "uniform_tvd": distance[-2],
         "top_tvd": torch.where(several, distance[-1], torch.nan),

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from attnprobe.models.encoders import CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder
+from attnprobe.models.encoders import AverageEncoder, CNNEncoder, GRUEncoder, LSTMEncoder, NoEncoder
 from tests.toys import ENCODERS, toy_batch
 
 
@@ -35,7 +35,7 @@ def test_padding_and_batch_change_no_state(encoder, vectors):
         torch.testing.assert_close(single[0], states[row, : length + 2])
 
 
-def test_contextual_says_whether_a_state_sees_its_neighbours(encoder, vectors):
+def test_a_state_sees_its_neighbours_but_for_the_average(encoder, vectors):
     batch = toy_batch([6])
     other = batch.ids.clone()
     other[0, 3] = 4 + (batch.ids[0, 3] - 3) % 20
@@ -43,7 +43,7 @@ def test_contextual_says_whether_a_state_sees_its_neighbours(encoder, vectors):
     after = encoder(vectors[other], batch.mask, batch.content)
     changed = (before != after).any(-1)[0]
     assert changed[3]
-    assert changed[[1, 2, 4, 5]].any() == encoder.contextual
+    assert changed[[1, 2, 4, 5]].any() == (not isinstance(encoder, AverageEncoder))
 
 
 @pytest.mark.parametrize(("made", "theirs"), [(LSTMEncoder, torch.nn.LSTM), (GRUEncoder, torch.nn.GRU)])
@@ -63,13 +63,13 @@ def test_two_directions_equal_one_bidirectional_network_over_packed_sequences(ma
         torch.testing.assert_close(encoder.summary(states, batch.mask), torch.cat([*last[0]], -1), atol=1e-12, rtol=0)
 
 
-def test_cnn_is_zero_at_markers_and_refuses_even_widths(vectors):
+def test_cnn_is_zero_at_markers_and_without_encoder_states_are_word_vectors(vectors):
     batch = toy_batch([3, 2])
     states = CNNEncoder(8)(vectors[batch.ids], batch.mask, batch.content)
     assert states.shape == (2, 5, 128)
     assert (states[~batch.content] == 0).all()
-    with pytest.raises(ValueError, match=r"kernel_sizes=\[2, 3\]"):
-        CNNEncoder(8, kernel_sizes=(2, 3))
+    words = NoEncoder(8)(vectors[batch.ids], batch.mask, batch.content)
+    torch.testing.assert_close(words, vectors[batch.ids] * batch.mask.unsqueeze(-1), rtol=0, atol=0)
 
 
 def test_lstm_can_be_differentiated_in_eval_mode_and_keeps_its_mode(vectors):
@@ -79,13 +79,6 @@ def test_lstm_can_be_differentiated_in_eval_mode_and_keeps_its_mode(vectors):
     encoder(inputs, batch.mask, batch.content).sum().backward()
     assert inputs.grad.abs().sum() > 0
     assert not encoder.training
-
-
-def test_without_encoder_states_are_word_vectors():
-    vectors, mask = torch.randn(1, 4, 3), torch.tensor([[True, True, True, False]])
-    states = NoEncoder(3)(vectors, mask, mask)
-    assert states[0, :3].equal(vectors[0, :3])
-    assert (states[0, 3] == 0).all()
 
 
 @pytest.mark.parametrize("encoder", [GRUEncoder, NoEncoder, partial(CNNEncoder, filters=4)])

@@ -6,10 +6,11 @@ import torch
 
 from attnprobe.core.errors import UserError
 from attnprobe.models.attention import AdditiveAttention
+from attnprobe.models.base import Unit
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder
 from attnprobe.models.encoders import CNNEncoder, GRUEncoder, NoEncoder
-from attnprobe.models.hierarchical import HierarchicalEncoder, groups_of_similar_length, sentence_layout
+from attnprobe.models.hierarchical import HierarchicalEncoder, sentence_layout
 from tests.toys import VOCABULARY, rows_of, toy_batch, toy_readout
 
 WORD_ENCODERS = {
@@ -69,6 +70,7 @@ def looped(classifier, batch, row):
 def test_equals_a_loop_over_sentences(words):
     classifier, batch = han(words).double(), with_sentences()
     outputs = classifier(batch)
+    assert classifier.unit is Unit.SENTENCE
     assert outputs.content.tolist() == [[n < len(text) for n in range(4)] for text in SENTENCES]
     for row in range(4):
         states, weights = looped(classifier, batch, row)
@@ -111,15 +113,6 @@ def test_a_readout_and_every_probe_see_sentences():
     outputs, readout = toy_readout(han("conv", classes=3), with_sentences())
     assert readout.position_logits.shape == (4, 4, 3)
     torch.testing.assert_close(readout.prediction(), outputs.logits.softmax(-1))
-
-
-def test_grids_waste_less_than_half():
-    words = torch.tensor([350, 1, 20, 22, 31, 17, 3, 2, 2, 64])
-    groups = list(groups_of_similar_length(words))
-    assert torch.cat(groups).sort().values.tolist() == list(range(10))
-    computed = sum(len(group) * int(words[group].max()) for group in groups)
-    assert computed < 2 * int(words.sum())
-    assert all(words[group].max() < 2 * words[group].min() for group in groups)
 
 
 def test_layout_by_hand():

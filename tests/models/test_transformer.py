@@ -79,8 +79,6 @@ def test_the_pooled_row_is_decoded_by_its_readout_and_does_not_see_padding():
     ("made", "message"),
     [
         (lambda: TransformerEncoder(8, hidden_size=10, heads=4), r"hidden_size=10 does not divide .*hidden_size=8"),
-        (lambda: TransformerEncoder(8, layers=0), r"model\.encoder\.layers=0"),
-        (lambda: TransformerEncoder(8, dropout=1.0), r"model\.encoder\.dropout=1\.0"),
         (lambda: PooledRowAttention(8), r"needs model=transformer"),
         (
             lambda: AttentionClassifier(

@@ -1,9 +1,6 @@
-"""The two ways in to the attention of a network of `transformers`, and the check that what they lead to is what the network
-computes with.
-
-Most families call an attention function of the library's registry: ours calls the family's own and may exchange its weights.
-The others end their attention in a dropout module, whose hook may exchange what it returns. (Read in transformers 5.)
-"""
+"""The two ways in to the attention of a network of `transformers`, checked to lead to what the network computes with. Most
+families call an attention function of the library's registry: ours calls the family's own and may exchange its weights. The
+others end their attention in a dropout module, whose hook may exchange what it returns. (Read in transformers 5.)"""
 
 import sys
 from collections.abc import Callable, Container
@@ -20,7 +17,6 @@ from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.site import Queries
 
 NAME = "attnprobe"
-"""Under which our function is registered."""
 LIMITS = {torch.float32: 1e-5, torch.float64: 1e-9}
 """Largest difference of two logits, relative to the largest of the network's (at least 1)."""
 
@@ -36,6 +32,7 @@ class Seen(NamedTuple):
     module: nn.Module
 
 
+@dataclass(eq=False)
 class Pass:
     """What happens to the attention in one pass of a network: within `with Pass(…)`, its attentions ask this one.
 
@@ -43,28 +40,23 @@ class Pass:
         call: which of the pass's attentions is meant, from 0; None: none is.
         replace: the weights of that attention → those to be used instead; None: they are only recorded.
         result: given instead of every attention's result `[batch, 1, heads, size]`, whatever its weights.
+        keep: told of every attention in turn; None: only the one that is meant is recorded.
+        given: put into every row of the attentions `given_at`, up to a factor, over what the row may see; a row that sees
+            none of it stays. None: the weights are the network's own.
         count: attentions so far.
         recorded: the attention that was meant.
         seen: batch, heads, queries and keys of every attention.
-        keep: told of every attention in turn; None: only the one that is meant is recorded.
-        given: put into every row of some attentions, up to a factor, over what the row may see; a row that sees none of it
-            stays. None: the weights are the network's own.
-        given_at: the numbers of these attentions.
     """
 
-    def __init__(
-        self,
-        call: int | None = None,
-        replace: Callable[[Tensor], Tensor] | None = None,
-        result: Tensor | None = None,
-        keep: Callable[[Seen], None] | None = None,
-    ) -> None:
-        self.call, self.replace, self.result, self.keep = call, replace, result, keep
-        self.given: Float[Tensor, "batch keys"] | None = None
-        self.given_at: Container[int] = ()
-        self.count = 0
-        self.recorded: Seen | None = None
-        self.seen: list[torch.Size] = []
+    call: int | None = None
+    replace: Callable[[Tensor], Tensor] | None = None
+    result: Tensor | None = None
+    keep: Callable[[Seen], None] | None = None
+    given: Float[Tensor, "batch keys"] | None = None
+    given_at: Container[int] = ()
+    count: int = 0
+    recorded: Seen = field(init=False)
+    seen: list[torch.Size] = field(default_factory=list)
 
     def __enter__(self) -> "Pass":
         self._token = _CURRENT.set(self)
@@ -165,16 +157,9 @@ Run = Callable[[Pass], Tensor]
 
 @dataclass
 class Found:
-    """How a network's attention is got at, and what was seen of it.
-
-    Attributes:
-        door: `interface` or `dropout`.
-        calls: attentions in one pass.
-        heads: of each of them.
-        queries: whose rows reach the prediction from the last attention.
-        differences: largest |Δlogit| of what must be equal, by name.
-        remarks: what else a reader should know.
-    """
+    """How a network's attention is got at: through which door (`interface` or `dropout`), how many there are in a pass
+    (`calls`), with how many heads each, whose rows reach the prediction from the last one (`queries`), the largest |Δlogit|
+    of what must be equal, by name (`differences`), and what else a reader should know (`remarks`)."""
 
     door: str
     calls: int
@@ -189,7 +174,7 @@ class Found:
                 "differences": self.differences, "remarks": self.remarks}  # fmt: skip
 
     def agrees(self, name: str, one: Tensor, whole: Tensor, precision: torch.dtype) -> bool:
-        """Note by how much these logits differ from those of the whole network, and say whether rounding explains it."""
+        """Note by how much these logits differ from the whole network's; whether rounding explains it."""
         apart = self.differences[name] = float((one - whole).abs().max())
         return apart <= LIMITS[precision] * max(1.0, float(whole.abs().max()))
 
@@ -197,7 +182,7 @@ class Found:
 def examine_attention(
     network: Any, run: Run, mask: Bool[Tensor, "batch pieces"], family: str, asked: Int[Tensor, "batch"] | None = None
 ) -> Found:
-    """Open a door to the attention, and look whether it is one.
+    """Open a door to the attention, and look whether it is one, else raise a UserError.
 
     Args:
         network: in eval mode.
@@ -205,9 +190,6 @@ def examine_attention(
         mask: its pieces that are not padding.
         family: for the messages.
         asked: the piece of each text that the prediction is read from, where that is not the same for all.
-
-    Raises:
-        UserError: there is no door, or what it leads to is not what the network computes with.
     """
     refused = f"the attention of {family} cannot be examined: "
     with torch.no_grad():
@@ -231,7 +213,6 @@ def examine_attention(
         logits = {"recorded": run(last), "replaced": run(again)}
     if {last.count, again.count} != {calls}:
         raise UserError(f"{refused}{calls} attentions in one pass, and {last.count} in the next")
-    assert last.recorded is not None
     weights = last.recorded.weights
     if weights.shape[-1] != mask.shape[1]:
         raise UserError(f"{refused}its last one is over {weights.shape[-1]} places, and the text has {mask.shape[1]}")

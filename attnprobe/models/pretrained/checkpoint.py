@@ -1,12 +1,10 @@
 """Open a checkpoint of `transformers`: safetensors only, no code of its own, offline where a cache has it."""
 
-import base64
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +15,9 @@ from torch import nn
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import listed, nearest
-from attnprobe.data.local_files import opened
 from attnprobe.data.pieces import TEXT, PieceReader, foreign
 from attnprobe.data.sources import HUB_NAME
 from attnprobe.models.pretrained.heads import classes_of_score, keep_labels_only, label_pieces
-from attnprobe.results.files import MAX_JSON
 
 LONGEST = 512
 """Pieces of a text where nobody says otherwise, if the model takes that many."""
@@ -31,12 +27,10 @@ WEIGHTS = {"use_safetensors": True, "output_loading_info": True, "dtype": "float
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A classifier as `transformers` opened it.
+    """A classifier as `transformers` opened it, on the CPU, in float32.
 
     Attributes:
-        network: its `…ForSequenceClassification`, on the CPU, in float32; or its `…ForCausalLM`, of whose head the classes'
-            rows are left.
-        reader: cuts words into its pieces.
+        network: a `…ForSequenceClassification`, or a `…ForCausalLM` of whose head the classes' rows are left.
         classes: the data's, then those that the network knows besides.
         order: the network's output for each of these.
         matched: how the data's classes were found among the network's, as a sentence; empty where they were not.
@@ -90,20 +84,7 @@ def open_checkpoint(
     threshold: float | None = None,
     in_order: bool = False,
 ) -> Checkpoint:
-    """Open a folder, or a name on the hub.
-
-    Args:
-        path: a folder as `save_pretrained` writes it, or `owner/name`.
-        classes: names of the data's classes; where nothing is trained the checkpoint may know more.
-        task: one class per text, or any subset of the labels.
-        trains: it will be fine-tuned: a head for these classes is added where it has none.
-        tags: a head that gives a class to every word is kept although `trains`.
-        offline: the hub is not asked, only its cache.
-        max_pieces: longest text in pieces; None: 512, or what the model takes if that is less.
-        prompt: what every text is put into; the checkpoint is then a causal language model.
-        labels: class → the piece that says it, with a prompt.
-        threshold: the checkpoint gives one score, and the second class is that of a text whose score is above this.
-        in_order: the classes were named in an order, which is that of a checkpoint that has no names for them.
+    """Open a folder as `save_pretrained` writes it, or a name on the hub; the settings are those of `PretrainedClassifier`.
 
     Raises:
         UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
@@ -131,36 +112,31 @@ def open_checkpoint(
             )
         heads = tuple(settings.architectures or [])
         tags = prompt is None and (tags or not trains) and any(one.endswith("TokenClassification") for one in heads)
-        prompted, scored = prompt is not None, threshold is not None
-        if scored and (settings.num_labels != 1 or len(classes) != 2 or task is Task.MULTI_LABEL or prompted):
+        prompted = prompt is not None
+        if threshold is not None and (
+            settings.num_labels != 1 or len(classes) != 2 or task is Task.MULTI_LABEL or prompted
+        ):
             raise UserError(
                 f"model.threshold={threshold}: expected a checkpoint that gives one score (num_labels=1, this one: "
                 f"{settings.num_labels}), no prompt, and data of two classes, one label each, the second of which is that of "
                 f"high scores (data.labels=[low, high]; data.above=NUMBER where labels are numbers); they have "
                 f"{', '.join(classes)}"
             )
-        if not (prompted or trains or scored):
-            _refuse_head(path, settings, task)
         if prompted:
             classes = [*classes, *(name for name in labels or {} if name not in classes)]
             order, names, matched = list(range(len(classes))), list(classes), ""
-        elif scored:
+        elif threshold is not None:
             said = f"scores above {threshold:g} are {classes[1]}, the others {classes[0]}"
             order, names, matched = [0, 1], list(classes), said
         else:
+            if not trains:
+                _refuse_head(path, settings, task)
             order, names, matched = _matched(path, settings, classes, trains=trains, in_order=in_order)
-        new_head = {
-            "num_labels": len(classes),
-            "id2label": dict(enumerate(classes)),
-            "label2id": {name: number for number, name in enumerate(classes)},
-            "ignore_mismatched_sizes": True,
-        }
-        facts = WEIGHTS | ({} if order else new_head)
-        kind = library.AutoModelForCausalLM if prompted else library.AutoModelForSequenceClassification
-        kind = library.AutoModelForTokenClassification if tags else kind
-        read_network = partial(kind.from_pretrained, **facts)
-        network, loading = _read(path, read_network, offline)
-        if (prompted or scored or not trains) and loading["missing_keys"]:
+        new_head = {"num_labels": len(classes), "ignore_mismatched_sizes": True}
+        kind = "CausalLM" if prompted else "TokenClassification" if tags else "SequenceClassification"
+        read_network = getattr(library, f"AutoModelFor{kind}").from_pretrained
+        network, loading = _read(path, partial(read_network, **WEIGHTS, **({} if order else new_head)), offline)
+        if (prompted or threshold is not None or not trains) and loading["missing_keys"]:
             absent = ", ".join(sorted(loading["missing_keys"]))[:200]
             raise UserError(
                 f"model.path={path}: training=none takes it as it is, and it lacks {absent} (is it a classifier?): train it "
@@ -184,11 +160,7 @@ def open_checkpoint(
 
 
 def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
-    """What `read` gives, without the network first, and with it where nothing is there.
-
-    Raises:
-        UserError: neither gives anything.
-    """
+    """What `read` gives, without the network first, and with it where nothing is there; else a UserError."""
     local = Path(path).is_dir()
     if not local and Path(path).exists():
         raise UserError(f"model.path={path}: expected a folder as save_pretrained writes it, or a name on the hub")
@@ -199,10 +171,9 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
         except BaseException as error:  # what is wrong in a file of somebody else's, the library does not ask
             failure = foreign(error)
         if "trust_remote_code" in str(failure) or "custom code" in str(failure):
-            break
+            reason = " ".join(str(failure).split())[:150]
+            raise UserError(f"model.path={path}: it brings code of its own, which attnprobe never runs ({reason})")
     reason = " ".join(f"{type(failure).__name__}: {failure}".split())[:300]
-    if "trust_remote_code" in reason or "custom code" in reason:
-        raise UserError(f"model.path={path}: it brings code of its own, which attnprobe never runs ({reason[:150]})")
     if type(failure).__name__ == "SafetensorError":
         raise UserError(
             f"model.path={path}: transformers cannot open it ({reason}): its weights are damaged or were cut short. Copy or "
@@ -219,60 +190,37 @@ def _read(path: str, read: Callable[..., Any], offline: bool) -> Any:
     ) from failure
 
 
-READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "generation_config.json", "vocab.json")  # fmt: skip
 CHECKPOINT_FILES = (".safetensors", ".json", ".txt", ".model")
 """Endings of the files that a network and its tokenizer are read from."""
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 MOST_LAYERS = 1000
-MOST_GROWTH = 1000
-"""Characters that a tokenizer may make of one, before it cuts the text; a compatibility form (NFKC) makes 18."""
 
 
 def _check_folder(folder: Path) -> None:
     """Look at what `transformers` will believe without asking, before it does: a folder may be anybody's.
 
     Raises:
-        UserError: a file is too large or too deep; weights are elsewhere, or no safetensors; a tokenizer makes a short text
-            long; or it is an adapter.
+        UserError: it is an adapter; weights are elsewhere, or no safetensors; a model is too deep, or brings code of its own.
     """
-    if os.path.lexists(folder / ADAPTER):
+    if (folder / ADAPTER).exists():
         raise UserError(
             f"model.path={folder} holds an adapter ({ADAPTER}), not the model that it changes: expected both merged, with "
             f"peft.AutoPeftModelForSequenceClassification.from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW)"
         )
-    contents: dict[str, Any] = {}
-    for file in (folder / name for name in (*READ, INDEX)):
-        if not os.path.lexists(file):
-            contents[file.name] = {}
-            continue
-        with opened(file) as stream:
-            content = stream.read(MAX_JSON + 1)
-        try:
-            found = contents[file.name] = json.loads(content) if len(content) <= MAX_JSON else None
-        except (ValueError, RecursionError) as error:
-            found, reason = None, str(error)[:200]
-        else:
-            reason = f"no object, or one of more than {MAX_JSON:,} bytes"
-        if not isinstance(found, dict):
+    for file in folder.iterdir():
+        if not (file.is_file() or file.is_dir()):
             raise UserError(
-                f"model.path={folder}: {file.name} is damaged ({reason}): expected it as save_pretrained writes it"
+                f"{file} is a pipe, a device or a broken link: expected files as save_pretrained writes them"
             )
-    named, config = contents[INDEX].get("weight_map", {}), contents["config.json"]
-    files = set(map(str, named.values())) if isinstance(named, dict) else {str(named)}
+    named = _json_object(folder / INDEX).get("weight_map")
+    files = set(map(str, named.values())) if isinstance(named, dict) else {}
     if wrong := sorted(one for one in files if not (Path(one).name == one and one.endswith(".safetensors"))):
         raise UserError(
             f"{folder / INDEX} names the file {wrong[0][:100]!r}: expected files of this folder that end in .safetensors, as "
             f"save_pretrained writes them (no .bin: pickles are not loaded)"
         )
-    rules = contents["tokenizer.json"]
-    if (grown := _growth([rules.get("normalizer"), rules.get("pre_tokenizer")])) > MOST_GROWTH:
-        raise UserError(
-            f"{folder / 'tokenizer.json'}: its normalizer may make {grown:.3g} characters of one: expected at most "
-            f"{MOST_GROWTH:,}, as the tokenizers of published models do. Take the tokenizer that belongs to the model"
-        )
-    for name, value in config.items():
+    for name, value in _json_object(folder / "config.json").items():
         depth = name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
         foreign = name == "_attn_implementation" and "/" in str(value)  # would be fetched from the hub, as code
         if depth or foreign:
@@ -282,24 +230,13 @@ def _check_folder(folder: Path) -> None:
             )
 
 
-def _growth(rules: Any) -> float:
-    """How many characters the normalizers and pre-tokenizers of a tokenizer.json make of one, at most."""
-    grown, rest = 1.0, [rules]
-    while rest:
-        rule = rest.pop()
-        rest += rule.values() if isinstance(rule, dict) else rule if isinstance(rule, list) else ()
-        kind = rule.get("type") if isinstance(rule, dict) else None
-        if kind == "Replace" and isinstance(pattern := rule.get("pattern"), dict) and pattern.get("String"):
-            grown *= max(1, len(str(rule.get("content"))) / len(str(pattern["String"])))
-        elif kind in ("Replace", "Prepend"):  # an expression may be found between any two characters
-            grown *= 1 + len(str(rule.get("content", rule.get("prepend"))))
-        elif kind == "Precompiled":  # a table, then the texts that it leads to, with a zero after each
-            with suppress(ValueError, TypeError):
-                table = base64.b64decode(rule.get("precompiled_charsmap", ""))
-                grown *= max(1, *map(len, table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")))
-        elif kind == "ByteLevel":
-            grown *= 2
-    return grown
+def _json_object(file: Path) -> dict[str, Any]:
+    """Nothing of a file that is not there or is damaged: what is wrong with it `transformers` says."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "Model", "ConditionalGeneration",
@@ -338,9 +275,6 @@ def _matched(
     Returns:
         the outputs, the classes, those that only the checkpoint knows after the others, and a sentence that says how they
         were found. Of one that will be trained on classes that are not its own: no outputs, and the classes as they are.
-
-    Raises:
-        UserError: a class that nothing will be trained on is none of the checkpoint's.
     """
 
     def plain(name: object) -> str:

@@ -1,10 +1,7 @@
-"""Other heads as those of classifiers. A causal language model: a prompt stands around the text, and the classes are pieces
-that may come next. One score: two classes, below and above a threshold, at
-a distance in units of the scores' standard deviation."""
+"""Other heads as those of classifiers: of a causal language model the pieces that may come next; of one score two classes,
+below and above a threshold."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,14 +18,8 @@ CLOSE = 1e-5
 
 
 def label_pieces(reader: PieceReader, labels: Mapping[str, str], classes: Sequence[str]) -> list[int]:
-    """The piece that says each class, in their order: that of its label after the prompt.
-
-    Args:
-        labels: class → the word that says it, as it follows the prompt, with the space before it.
-
-    Raises:
-        UserError: labels and classes do not match, a label is not one piece, or two classes have the same one.
-    """
+    """The piece that says each class, in their order: that of its label after the prompt. `labels` has the word that says
+    each class as it follows the prompt, with the space before it."""
     if set(labels) != set(classes):
         raise UserError(
             f"model.labels names the classes {', '.join(labels)}, the data have {', '.join(classes)}: expected the word that "
@@ -53,15 +44,13 @@ def label_pieces(reader: PieceReader, labels: Mapping[str, str], classes: Sequen
                 f"model.labels: {labels[name]!r} ({name}) gives no piece after the prompt {reader.prompt[-20:]!r}: expected "
                 f"a prompt that ends without a space, and labels that begin with one"
             )
-    first = {name: spelled(found[0]) for name, found in pieces.items()}
-    serving = ", ".join(f'{name}: "{piece}"' for name, piece in first.items() if piece is not None)
-    distinct = len({found[0] for found in pieces.values()}) == len(pieces) and None not in first.values()
-    for name, found in pieces.items():
         if len(found) > 1:
             shown = " ".join(repr(read.decode([piece])) for piece in found)
-            instead = f"the first pieces would serve: 'model.labels={{{serving}}}'" if distinct else (
-                "two classes begin with the same piece, or with none that can be typed: choose other words"
-            )  # fmt: skip
+            first = {name: spelled(some[0]) for name, some in pieces.items() if some}
+            serving = ", ".join(f'{name}: "{piece}"' for name, piece in first.items())
+            instead = f"the first pieces would serve: 'model.labels={{{serving}}}'"
+            if len({*first.values()} - {None}) < len(classes):
+                instead = "two classes begin with the same piece, or with none that can be typed: choose other words"
             raise UserError(
                 f"model.labels: {labels[name]!r} ({name}) is {len(found)} pieces ({shown}), and one is read. Expected a word "
                 f"of one piece; {instead}"
@@ -78,11 +67,7 @@ def label_pieces(reader: PieceReader, labels: Mapping[str, str], classes: Sequen
 
 
 def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -> None:
-    """Leave of the language model's head the rows of these pieces, in place, and see that the logits are its own.
-
-    Raises:
-        UserError: the prompt leaves no room or is not read last, or the logits at its end are others than the model's own.
-    """
+    """Leave of the language model's head the rows of these pieces, in place, and see that the logits are its own."""
     where = f"model.path={reader.tokenizer.name_or_path}: "
     asked = reader.tokenizer(reader.prompt.replace(TEXT, STAND_IN))
     if len(asked.input_ids) + 1 >= reader.longest:
@@ -121,24 +106,16 @@ def keep_labels_only(network: Any, reader: PieceReader, pieces: Sequence[int]) -
 
 
 def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> None:
-    """Give a network that scores texts two outputs instead, in place: −z/2 and z/2 of z = score − threshold.
-
-    Raises:
-        UserError: its score is not what one linear module gives.
-    """
+    """Give a network that scores texts two outputs instead, in place: −z/2 and z/2 of z = score − threshold."""
     where = f"model.path={reader.tokenizer.name_or_path}: "
     asked = reader.tokenizer(STAND_IN, return_tensors="pt", return_token_type_ids=False)
-    found: list[tuple[str, nn.Linear, Tensor]] = []
+    heads = [one for one in network.named_modules() if isinstance(one[1], nn.Linear) and one[1].out_features == 1]
     network.eval()
-    with ExitStack() as hooks, torch.no_grad():
-        for name, module in network.named_modules():
-            if isinstance(module, nn.Linear) and module.out_features == 1:
-                keep = partial(lambda name, module, _, output: found.append((name, module, output)), name)
-                hooks.enter_context(module.register_forward_hook(keep))
+    with torch.no_grad():
         own = network(**asked).logits
-    if not found or own.shape != (1, 1) or not (found[-1][2] == own).any():
+    if not heads or own.shape != (1, 1):
         raise UserError(f"{where}model.threshold needs a score that a linear module gives, last of all")
-    name, head, _ = found[-1]
+    name, head = heads[-1]
     two = ScoreHead(head.in_features, 2, dtype=head.weight.dtype)
     with torch.no_grad():
         bias = -threshold if head.bias is None else float(head.bias) - threshold
@@ -149,7 +126,10 @@ def classes_of_score(network: Any, reader: PieceReader, threshold: float) -> Non
     with torch.no_grad():
         apart = network(**asked).logits[0] - torch.stack([threshold - own[0, 0], own[0, 0] - threshold]) / 2
     if not float(apart.abs().max()) <= CLOSE * max(1.0, float(own.abs().max()), abs(threshold)):
-        raise UserError(f"{where}with two outputs its score differs by {float(apart.abs().max()):.2g}")
+        raise UserError(
+            f"{where}model.threshold needs a score that a linear module gives, last of all: with two outputs in the place of "
+            f"{name} it differs by {float(apart.abs().max()):.2g}"
+        )
 
 
 class ScoreHead(nn.Linear):

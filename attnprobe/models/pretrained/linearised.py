@@ -1,6 +1,5 @@
 """What the layers of a network do to their vectors, from one pass that is watched: every linear module and normalisation,
-what went in and what came out. Nothing is taken on trust: a part belongs where its numbers fit (`same`), or it is not
-known."""
+what went in and what came out. A part belongs where its numbers fit (`_same`), or a LookupError says why it is not known."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -46,11 +45,6 @@ class _Event:
 
     @property
     def norm(self) -> Norm:
-        """What this normalisation does.
-
-        Raises:
-            LookupError: it is of another kind.
-        """
         norm, given = norm_of(self.module, self.given), self.given.double()
         expected = norm.scale * (given - given.mean(-1, keepdim=True)) / norm.spread.unsqueeze(-1) + norm.shift
         if not _same(self.result, expected.to(self.result.dtype)):
@@ -129,23 +123,23 @@ def linearise(
             logits = run(Pass(keep=keep))
         if len(calls) != len(kept) or any(one.seen is None for one in calls):
             raise LookupError("not every layer has one attention")
-        unknown: list[str] = []
-        blocks = [_block(one, unknown) for one in calls]
+        blocks, unknown = zip(*map(_block, calls), strict=True)
         if any(not _same(one.result, other.state) for one, other in pairwise(calls)):
             raise LookupError("something comes between its layers")
     except LookupError as error:
         return str(error)
-    head: Sequence[Stage] = []
-    if not unknown:
+    head: Sequence[Stage] = ()
+    why = next(filter(None, unknown), "")
+    if not why:
         try:
             head = _head(calls[-1], rest, every.row, logits, order)
         except LookupError as error:
-            unknown.append(str(error))
-    return Linearised(blocks, every.row, every.mask, head, "; ".join(dict.fromkeys(unknown)))
+            why = str(error)
+    return Linearised(blocks, every.row, every.mask, head, why)
 
 
-def _block(call: _Call, unknown: list[str]) -> Block:
-    """One layer; what of it is not known is added to `unknown`.
+def _block(call: _Call) -> tuple[Block, str]:
+    """One layer, and why its values or its feed-forward network are not known.
 
     Raises:
         LookupError: what its attention gives is not added to its input.
@@ -166,21 +160,28 @@ def _block(call: _Call, unknown: list[str]) -> Block:
     if not later or call.result is None:
         raise LookupError("no feed-forward network follows its attention")
     last = next((one for one in call.after if one.is_norm and _same(one.given, normed.result + later[-1].result)), None)
+    norms: tuple[_Event | None, _Event | None]
     if _same(call.result, total + later[-1].result):
-        after, result = None, total
-        norms: tuple[_Event | None, _Event | None] = (normed, None)
+        after, result, norms = None, total, (normed, None)
     elif last is not None and _same(call.result, last.result):
         after, result, norms = normed.norm, normed.result, (None, last)
     else:
         raise LookupError("its layers do not end in the sum of a feed-forward network and its input")
-    before, value = _value(call, values, unknown)
-    inner = _inner(normed, later, norms, unknown)
-    state, result = call.state.double(), result.double()
-    mixing = Mixing(state, before, value, weights.double(), values.double(), output.affine, after, True, result)
-    return Block(mixing, inner)
+    mixing = Mixing(call.state.double(), None, None, weights.double(), values.double(), output.affine, after, True,
+                    result.double())  # fmt: skip
+    try:
+        before, value = _value(call, values)
+        if len(later) != 2 or not _same(later[0].given, normed.result):
+            raise LookupError("its feed-forward networks are not two linear modules with an activation between them")
+        first, second = (None if one is None else one.norm for one in norms)
+        ratios = _activation(later[0].result, later[1].given)
+        inner = Inner(first, later[0].affine, ratios, later[1].affine, second)
+    except LookupError as error:
+        return Block(mixing, None), str(error)
+    return Block(mixing._replace(before=before, value=value), inner), ""
 
 
-def _value(call: _Call, values: Tensor, unknown: list[str]) -> tuple[Norm | None, Affine | None]:
+def _value(call: _Call, values: Tensor) -> tuple[Norm | None, Affine]:
     """How the values come from the layer's state: a normalisation or none, and a linear map."""
     flat = values.transpose(1, 2).flatten(2)
     size = flat.shape[-1]
@@ -190,59 +191,27 @@ def _value(call: _Call, values: Tensor, unknown: list[str]) -> tuple[Norm | None
         for start in range(0, one.result.shape[-1] - size + 1, size):
             if not _same(one.result[..., start : start + size], flat):
                 continue
-            weight, bias = one.affine
-            value = Affine(weight[start : start + size], bias[start : start + size])
+            value = Affine(*(part[start : start + size] for part in one.affine))
             if _same(one.given, call.state):
                 return None, value
-            norm = next((other for other in call.before if other.is_norm and _same(other.result, one.given)), None)
-            if norm is not None and _same(norm.given, call.state):
-                try:
+            for norm in call.before:
+                if norm.is_norm and _same(norm.result, one.given) and _same(norm.given, call.state):
                     return norm.norm, value
-                except LookupError as error:
-                    unknown.append(str(error))
-                    return None, None
-    unknown.append("its values are no linear map of a layer's input")
-    return None, None
-
-
-def _inner(
-    normed: _Event, later: list[_Event], norms: tuple[_Event | None, _Event | None], unknown: list[str]
-) -> Inner | None:
-    """The feed-forward network of a layer."""
-    try:
-        if len(later) != 2 or not _same(later[0].given, normed.result):
-            raise LookupError("its feed-forward networks are not two linear modules with an activation between them")
-        before, after = (None if one is None else one.norm for one in norms)
-        ratios = _activation(later[0].result, later[1].given)
-        return Inner(before, later[0].affine, ratios, later[1].affine, after)
-    except LookupError as error:
-        unknown.append(str(error))
-        return None
+    raise LookupError("its values are no linear map of a layer's input")
 
 
 def _activation(given: Tensor, result: Tensor) -> Tensor:
-    """act(x) / x for one of the library's activation functions.
-
-    Raises:
-        LookupError: it is none of them.
-    """
+    """act(x) / x for one of the library's activation functions."""
     from transformers.activations import ACT2FN
 
-    if given.shape == result.shape:
-        for name in ACT2FN:
-            if name in ("xielu", "prelu"):  # has weights of its own
-                continue
-            if _same(ACT2FN[name](given), result):
-                return ratio(given, result)
+    without_weights = (ACT2FN[name] for name in ACT2FN if name not in ("xielu", "prelu"))
+    if given.shape == result.shape and any(_same(one(given), result) for one in without_weights):
+        return ratio(given, result)
     raise LookupError("between two linear modules there is no activation function that is known")
 
 
 def _head(last: _Call, rest: list[_Event], row: Tensor | None, logits: Tensor, order: Sequence[int]) -> Sequence[Stage]:
-    """From the deciding state to the logits.
-
-    Raises:
-        LookupError: it is no chain of linear modules, normalisations and activation functions on one state.
-    """
+    """From the deciding state to the logits: a chain of linear modules, normalisations and activations on one state."""
     if row is None:
         raise LookupError("its prediction averages the states")
     assert last.result is not None

@@ -143,11 +143,7 @@ class PretrainedClassifier(TrainedModel):
     # --- passes of the network ----------------------------------------------------------------------------------
 
     def padded(self, batch: Batch) -> tuple[Int[Tensor, "batch pieces"], Bool[Tensor, "batch pieces"]]:
-        """The pieces with the network's own padding, and which are none of it.
-
-        Raises:
-            UserError: the batch has no pieces.
-        """
+        """The pieces with the network's own padding, and which are none of it."""
         if batch.pieces is None or batch.piece_word is None:
             raise UserError(
                 "this model reads pieces of words, and the batch has none: its data have to be read by it first"
@@ -181,11 +177,7 @@ class PretrainedClassifier(TrainedModel):
 
     def piece_read(self, batch: Batch) -> Int[Tensor, "batch"]:
         """The piece that a prediction is read from where there is one for each: the last one's, or, where every word has a
-        class, that of the first piece of the word that is asked about.
-
-        Raises:
-            UserError: the batch does not say which word that is.
-        """
+        class, that of the first piece of the word that is asked about."""
         if not self.tags:
             return self.padded(batch)[1].sum(1) - 1
         if batch.asked is None or batch.piece_word is None or not bool(((batch.asked != 0).sum(1) == 1).all()):
@@ -199,7 +191,6 @@ class PretrainedClassifier(TrainedModel):
         """The site's attention, in one pass."""
         one = Pass(self.call(batch))
         self.run(batch, one)
-        assert one.recorded is not None
         return one.recorded
 
     def attentions(self, batch: Batch) -> list[Seen]:
@@ -212,11 +203,7 @@ class PretrainedClassifier(TrainedModel):
 
     def prepare(self, batch: Batch) -> None:
         """Look at the network's attention, on texts some of which are padded: is what we read and replace what the network
-        computes with, in which precision, and does the short way past the last attention give what whole passes give?
-
-        Raises:
-            UserError: it cannot be examined, or has no such layer or head.
-        """
+        computes with, in which precision, and does the short way past the last attention give what whole passes give?"""
         training = self.training
         self.eval()  # an attention that learns from texts learns nothing from these
         if self.given is not None:
@@ -249,11 +236,7 @@ class PretrainedClassifier(TrainedModel):
             self.train(training)
 
     def read_texts(self, batches: Iterable[Batch]) -> str:
-        """Of a score: its standard deviation over these texts becomes the unit, unless one is given.
-
-        Raises:
-            UserError: it is the same for all of them.
-        """
+        """Of a score: its standard deviation over these texts becomes the unit, unless one is given."""
         heads = [one for one in self.network.modules() if isinstance(one, ScoreHead)]
         if not heads:
             return ""
@@ -274,8 +257,7 @@ class PretrainedClassifier(TrainedModel):
         return f"distances, also where they are called TVD or probability, are those of scores in units of {unit:.4g}, {said}"
 
     def _is_finite_in_double(self, batch: Batch) -> bool:
-        """Whether the network computes in float64 at all: a family whose softmax is in float32 may make −∞ of the mask's
-        lowest float64, and no number of a row that is all padding. Its weights are float32 before and after."""
+        """Whether the network computes in float64 at all: a softmax in float32 may make −∞ of the mask's lowest float64."""
         before = next(self.network.parameters()).dtype
         try:
             self.network.double()
@@ -287,7 +269,6 @@ class PretrainedClassifier(TrainedModel):
             self.network.to(before)
 
     def _try_short_way(self, batch: Batch, found: Found) -> None:
-        """Take it where it gives what whole passes give, and say why where it does not."""
         try:
             with torch.no_grad():
                 recorded = self.recorded(batch)
@@ -300,13 +281,12 @@ class PretrainedClassifier(TrainedModel):
                 other = other / other.sum(-1, keepdim=True)
                 whole = self.readout(batch, outputs, short=False).logits(other[None])
                 short = self.readout(batch, outputs).logits(other[None])
-            if found.agrees("short way", short, whole, self.network.dtype):
-                return
-            why = f"differs by {found.differences['short way']:.2g}"
+            if not found.agrees("short way", short, whole, self.network.dtype):
+                raise LookupError(f"differs by {found.differences['short way']:.2g}")
         except FAILURES as error:
-            why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-        self.tail = None
-        found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
+            self.tail = None
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+            found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -378,28 +358,32 @@ class PretrainedClassifier(TrainedModel):
         embedding = self.network.get_input_embeddings()
         with nullcontext() if inputs is None else embedding.register_forward_hook(exchange_vectors):
             logits = self.run(batch, one)
-        assert one.recorded is not None
-        chosen = self.selection(batch, one.recorded.weights.shape[1])
-        rows = chosen.of(one.recorded.weights)
-        recorded, on_text = word_weights(masses(rows, member), chosen.valid)
-        if attention is None:
-            attention = recorded.to(logits.dtype)
-        scores = attention.log().masked_fill(~batch.content, -torch.inf)
-        hidden = self._attended(one.recorded, rows, chosen, member, attention)
-        of_pieces = mean_row(rows, chosen.valid).detach()
-        off_text = 1 - on_text
-        return Outputs(logits, attention, scores, hidden, batch.content, off_text=off_text, piece_attention=of_pieces)
+        outputs = self._outputs_at(batch, logits, one.recorded, self.site, attention)
+        return replace(outputs, hidden=self._attended(batch, one.recorded, outputs.attention))
 
-    def _attended(
-        self, one: Seen, rows: Tensor, chosen: Selection, member: Tensor, attention: Tensor
-    ) -> Float[Tensor, "batch seq hidden"]:
+    def _outputs_at(
+        self, batch: Batch, logits: Tensor, seen: Seen, site: Site, attention: Float[Tensor, "batch seq"] | None = None
+    ) -> Outputs:
+        """What a pass leaves whose attention at this site was `seen`, but for the states."""
+        chosen = self.selection(batch, seen.weights.shape[1], site)
+        rows = chosen.of(seen.weights)
+        recorded, on_text = word_weights(masses(rows, self._member(batch)), chosen.valid)
+        attention = recorded.to(logits.dtype) if attention is None else attention
+        scores = attention.log().masked_fill(~batch.content, -torch.inf)
+        nothing, of_pieces = attention.new_zeros(*attention.shape, 0), mean_row(rows, chosen.valid).detach()
+        return Outputs(
+            logits, attention, scores, nothing, batch.content, off_text=1 - on_text, piece_attention=of_pieces
+        )
+
+    def _attended(self, batch: Batch, one: Seen, attention: Tensor) -> Float[Tensor, "batch seq hidden"]:
         """What the site moves of each word, all heads side by side, per unit of its attention; nothing where that is not
         seen (through a dropout module) or not wanted (in training, over all rows)."""
+        chosen = self.selection(batch, one.weights.shape[1])
         if one.values is None or chosen.query is None or self.training:
             return attention.new_zeros(*attention.shape, 0)
         with torch.no_grad():
-            values = one.values[:, chosen.heads].double()
-            moved = torch.einsum("bhk,bhkd,bks->bshd", rows.double(), values, member).flatten(2)
+            rows, values = chosen.of(one.weights).double(), one.values[:, chosen.heads].double()
+            moved = torch.einsum("bhk,bhkd,bks->bshd", rows, values, self._member(batch)).flatten(2)
             weight = attention.detach().double().unsqueeze(-1)
             return torch.where(weight > 0, moved / torch.where(weight > 0, weight, 1), 0).to(attention.dtype)
 
@@ -502,18 +486,13 @@ class PretrainedClassifier(TrainedModel):
         kept: list[Seen] = []
         with torch.no_grad(), keeping_state(self.tail) as states:
             logits = self.run(batch, Pass(keep=kept.append))
-        member = self._member(batch)
         for site in self._every_site([one.weights.shape[1] for one in kept]):
             one = kept[site.layer]
-            if one.weights.shape[-1] != member.shape[1]:
+            if one.weights.shape[-1] != self.padded(batch)[1].shape[1]:
                 continue  # over something other than this text
-            chosen = self.selection(batch, one.weights.shape[1], site)
-            attention, on_text = word_weights(masses(chosen.of(one.weights), member), chosen.valid)
-            scores = attention.log().masked_fill(~batch.content, -torch.inf)
-            nothing = attention.new_zeros(*attention.shape, 0)
-            outputs = Outputs(logits, attention.to(logits.dtype), scores.to(logits.dtype), nothing, batch.content)
+            outputs = self._outputs_at(batch, logits, one, site)
             before = states if site.layer == len(kept) - 1 else []
-            yield AtSite(site.name, outputs, self._readout_at(batch, outputs, site, one, *before), 1 - on_text)
+            yield AtSite(site.name, outputs, self._readout_at(batch, outputs, site, one, *before))
 
     def _layers_of(self, batch: Batch, kept: Sequence[Seen]) -> Layers | None:
         """None where one is over something else than the text's pieces (a decoder's, crossing)."""
@@ -572,11 +551,7 @@ class PretrainedClassifier(TrainedModel):
         )
 
     def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the tokenizer's mask token in the place of every piece of these words.
-
-        Raises:
-            UserError: it has none.
-        """
+        """The texts with the tokenizer's mask token in the place of every piece of these words."""
         if self.mask is None:
             raise UserError(
                 f"model.path={self.path}: its tokenizer has no mask token, which training=masked and the operator mask put "
@@ -592,11 +567,11 @@ class PretrainedClassifier(TrainedModel):
     def part_of(self, name: str) -> str:
         """`layer_N`; `embeddings`, before the first layer; or `head`, after it."""
         names = [one for one, _ in self.named_parameters()]
-        layers = [next((word for word in one.split(".") if word.isdigit()), None) for one in names]
+        layers = [next((word for word in one.split(".") if word.isdigit()), "") for one in names]
         place = names.index(name)
-        if layers[place] is not None:
+        if layers[place]:
             return f"layer_{layers[place]}"
-        return "head" if any(one is not None for one in layers[:place]) else "embeddings"
+        return "head" if any(layers[:place]) else "embeddings"
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """No weight decay on biases and on the scales of normalisations."""

@@ -13,17 +13,8 @@ from attnprobe.models.pretrained.heads import last_of
 
 
 class LastLayer:
-    """The layer of a network's last attention, and the head after it.
-
-    Everything else of the network runs as ever: what comes before the layers is computed and thrown away.
-
-    Args:
-        network: as `transformers` made it.
-        module: its last attention.
-
-    Raises:
-        LookupError: the attention is in no list of layers.
-    """
+    """The layer of a network's last attention, `module`, and the head after it; a LookupError where it is in no list of
+    layers. Everything else of the network runs as ever: what comes before the layers is computed and thrown away."""
 
     def __init__(self, network: nn.Module, module: nn.Module) -> None:
         self.network = network

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from annotated_types import MinLen
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Whole
@@ -52,11 +51,7 @@ class Site(metaclass=Checked):
         return f"layer {self.layer}, head{'s' if len(self.heads) > 1 else ''} {'+'.join(map(str, self.heads))}"
 
     def call(self, count: int) -> int:
-        """The number of the attention among `count`.
-
-        Raises:
-            UserError: there are fewer.
-        """
+        """The number of the attention among `count`, else a UserError."""
         if not -count <= self.layer < count:
             raise UserError(
                 f"model.layer={self.layer}: this model has {count} attentions, 0 to {count - 1} (or −1, the last)"
@@ -64,11 +59,7 @@ class Site(metaclass=Checked):
         return self.layer % count
 
     def chosen_heads(self, count: int) -> list[int]:
-        """The numbers of the heads.
-
-        Raises:
-            UserError: one is not there.
-        """
+        """The numbers of the heads among `count`, else a UserError."""
         heads = list(range(count)) if self.heads is None else list(self.heads)
         if wrong := [head for head in heads if not 0 <= head < count]:
             raise UserError(f"model.heads names {wrong[0]}: this layer has {count} heads, 0 to {count - 1}")
@@ -77,13 +68,8 @@ class Site(metaclass=Checked):
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of a site in the weights of one attention.
-
-    Attributes:
-        heads: their numbers.
-        query: of every text, the piece whose row is meant; None: all.
-        mask: the pieces of each text that are not padding.
-    """
+    """The rows of a site in the weights of one attention: of these heads, at the piece `query` of every text (None: at all
+    pieces); `mask` says which pieces are not padding."""
 
     heads: list[int]
     query: Int[Tensor, "batch"] | None
@@ -119,12 +105,9 @@ class Selection:
         return Selection(self.heads, query, self.mask.repeat(times, 1))
 
 
-# Matrix scaling: the matrix nearest to another that has given sums of its rows and of its columns (Sinkhorn & Knopp 1967).
-#
-# Nearest in Σ KL; it is diag(e^u) M diag(e^v). For any u the columns' factors follow, so that u alone is looked for: by
-# Newton's method on the convex dual, whose equations are as many as there are rows (the heads of a layer), and by a sweep of
-# Sinkhorn's where a Newton step does not come nearer. Five or six steps take the place of eighty sweeps, and the gradient is
-# that of the solution, by one more such system, instead of that of every step.
+# Matrix scaling: the matrix nearest (in Σ KL) to another that has given sums of its rows and of its columns, diag(e^u) M
+# diag(e^v) (Sinkhorn & Knopp 1967). For any u the columns' factors follow. u is found by Newton's method on the convex dual,
+# of one equation per row (the heads of a layer), and by a sweep of Sinkhorn's where a Newton step does not come nearer.
 
 
 SWEEPS, TOLERANCE = 1000, 1e-12
@@ -134,13 +117,12 @@ LEAST = 1e-300
 
 
 class Scaling(NamedTuple):
-    """The matrix of some row factors, its columns having the sums that they should."""
+    """The matrix of some row factors, its columns having the sums that they should; `share` is what each row has of each
+    column's sum (0 in an empty column), `sums` are those of its rows."""
 
     share: Float[Tensor, "matrices rows columns"]
-    """Of each column's sum that which is in each row; 0 in an empty column."""
     matrix: Float[Tensor, "matrices rows columns"]
     sums: Float[Tensor, "matrices rows"]
-    """Of its rows."""
 
     @classmethod
     def at(
@@ -157,16 +139,14 @@ class Scaling(NamedTuple):
         return cls(share, there, there.sum(-1))
 
     def solved(self, right: Float[Tensor, "matrices rows"]) -> Float[Tensor, "matrices rows"]:
-        """Solve for a change of the row factors that changes the rows' sums by `right`, the columns' sums being kept; 0 where
-        that is not determined.
-
-        The same factor for all rows changes nothing: of these solutions it is the one with weighted mean 0.
-        """
+        """Solve for a change of the row factors (weighted mean 0) that changes the rows' sums by `right`, the columns' sums
+        being kept; 0 where that is not determined."""
         sums, total = self.sums, self.sums.sum(-1, keepdim=True)
         system = torch.diag_embed(torch.where(sums > 0, sums, 1)) - self.matrix @ self.share.transpose(-1, -2)
         system = system + sums.unsqueeze(-1) * (sums / torch.where(total > 0, total, 1)).unsqueeze(-2)
-        result = torch.linalg.solve_ex(system, right.unsqueeze(-1)).result.squeeze(-1)
-        return torch.where(result.isfinite().all(-1, keepdim=True), result, 0)
+        inverse = torch.linalg.inv_ex(system).inverse
+        inverse = torch.where(inverse.isfinite().all((-1, -2), keepdim=True), inverse, 0)
+        return (inverse @ right.unsqueeze(-1)).squeeze(-1)
 
 
 def scaled(
@@ -180,33 +160,16 @@ def scaled(
         matrix: not negative; a constant. Rows and columns of zeros stay as they are.
         rows, columns: wanted sums, not negative, equal in total, 0 where the matrix has nothing but zeros.
     """
-    result: Tensor = _Scaled.apply(matrix.detach(), rows, columns)
-    return result
-
-
-class _Scaled(torch.autograd.Function):
-    """`scaled`, with the derivative of what it solves: dX = diag(du) X + X diag(dv), where row and column sums are given."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        ctx.shapes = rows.shape, columns.shape
-        rows, columns = rows.reshape(-1, rows.shape[-1]), columns.reshape(-1, columns.shape[-1])
-        many = matrix.repeat(len(rows) // max(1, len(matrix)), 1, 1)
+    shape, rows, columns = (*rows.shape, columns.shape[-1]), rows.flatten(0, -2), columns.flatten(0, -2)
+    many = matrix.detach().repeat(len(rows) // max(1, len(matrix)), 1, 1)
+    with torch.no_grad():
         factors = row_factors(many, rows, columns)
-        ctx.save_for_backward(matrix, factors, columns)
-        return Scaling.at(factors, many, columns).matrix.reshape(*ctx.shapes[0], columns.shape[-1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
-        matrix, factors, columns = ctx.saved_tensors
-        found = Scaling.at(factors, matrix.repeat(len(factors) // max(1, len(matrix)), 1, 1), columns)
-        gradient = gradient.reshape(found.matrix.shape)
-        of_columns = (gradient * found.share).sum(-2)
-        of_rows = (gradient * found.matrix).sum(-1) - torch.einsum("mrc,mc->mr", found.matrix, of_columns)
-        of_rows = found.solved(of_rows)
-        of_columns = of_columns - torch.einsum("mrc,mr->mc", found.share, of_rows)
-        return None, of_rows.reshape(ctx.shapes[0]), of_columns.reshape(ctx.shapes[1])
+        found = Scaling.at(factors, many, columns)
+    if rows.requires_grad or columns.requires_grad:
+        # a further step of Newton's of length 0, whose derivative is that of the solution
+        step = found.solved(rows - Scaling.at(factors, many, columns).sums)
+        found = Scaling.at(factors + step - step.detach(), many, columns)
+    return found.matrix.reshape(shape)
 
 
 def row_factors(
@@ -238,12 +201,9 @@ def row_factors(
     return result
 
 
-# From rows of attention over pieces to one weight per word, and back by the least change.
-#
-# A site's rows are those of some heads at some queries. What a reader is shown is their mean, per word, over the words of
-# the text: e_w = mean over rows of Σ a_rp over the pieces of w; α = e / Σ e. Another α' is shown by the rows that are
-# nearest to the recorded ones (smallest Σ KL) of those that keep, each, its mass on the text and the shares of a word's
-# pieces, and whose mean is α' times the recorded mean mass: matrix scaling (Sinkhorn & Knopp 1967) of the words' masses.
+# From rows of attention over pieces to one weight per word: their mean e_w = mean over rows of Σ a_rp over the pieces of w,
+# α = e / Σ e. And back: another α' is shown by the rows nearest (smallest Σ KL) to the recorded ones of those that each keep
+# their mass on the text and the shares of a word's pieces, and whose mean is α' times the recorded mean mass.
 
 
 TINY = 1e-30
@@ -280,14 +240,8 @@ def mean_row(rows: Float[Tensor, "batch rows any"], valid: Bool[Tensor, "batch r
 
 
 class Lifting:
-    """From another attention to the rows that show it, nearest to the recorded ones. What does not depend on that attention
-    is computed once.
-
-    Args:
-        rows: as recorded.
-        member: see `membership`.
-        valid: which rows there are; others are padding, and stay as they are.
-    """
+    """From another attention to the rows that show it, nearest to the recorded `rows`. `member` is as `membership` has it;
+    rows that are not `valid` are padding, and stay as they are."""
 
     def __init__(
         self,
@@ -305,11 +259,7 @@ class Lifting:
         self.of_text = member.any(-1).unsqueeze(1)
 
     def __call__(self, attention: Float[Tensor, "*samples batch seq"]) -> Float[Tensor, "*samples batch rows pieces"]:
-        """The rows.
-
-        Args:
-            attention: one weight per word; sums to 1 (an attention of sum s gives every row s times its mass).
-        """
+        """The rows for one weight per word, which sum to 1 (an attention of sum s gives every row s times its mass)."""
         if self.rows.shape[1] == 1:
             wanted = attention.unsqueeze(-2) * self.totals
         else:  # the nearest masses: columns with the attention's share of all mass, rows with their own

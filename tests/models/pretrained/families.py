@@ -64,18 +64,33 @@ def tokenizer():
     )  # fmt: skip
 
 
-def saved(family, made):
-    """A folder with the network that `made` builds, its weights drawn."""
+def stored(network, *beside):
+    """A folder with this network and its tokenizer, as `save_pretrained` writes them."""
+    path = Path(mkdtemp(prefix="attnprobe-network-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    for one in (network, *beside):
+        one.save_pretrained(path)
+    return path
+
+
+def fit(network, losses, rate):
+    """Take a step of AdamW for each of these losses, which are computed one after the other."""
+    optimiser = torch.optim.AdamW([one for one in network.parameters() if one.requires_grad], lr=rate)
+    for loss in losses:
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+
+def drawn(made):
+    """The network that `made` builds, its weights drawn: what is initialised is too small for attention to matter."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = made()
-        for parameter in network.parameters():  # what is initialised is too small for attention to matter
+        for parameter in network.parameters():
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.25)
-    path = Path(mkdtemp(prefix=f"attnprobe-{family}-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    network.save_pretrained(path)
-    return path
+    return network
 
 
 @cache
@@ -87,12 +102,10 @@ def checkpoint(family: str, labels: tuple[str, ...] = ("negative", "positive")) 
     config = transformers.AutoConfig.for_model(
         name, **settings, **pad, id2label=dict(enumerate(labels)), label2id={k: v for v, k in enumerate(labels)}
     )
-    path = saved(family, lambda: transformers.AutoModelForSequenceClassification.from_config(config))
     made = tokenizer()
     kinds = ["token_type_ids"] if name in ("bert", "albert", "electra", "deberta", "deberta-v2") else []
     made.model_input_names = ["input_ids", "attention_mask", *kinds]
-    made.save_pretrained(path)
-    return path
+    return stored(drawn(lambda: transformers.AutoModelForSequenceClassification.from_config(config)), made)
 
 
 TEXTS = ["the film was fine", "a long and dull story of people unable to see the music", "fine"]

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from tests.models.pretrained.families import WORDS, saved
+from tests.models.pretrained.families import WORDS, drawn, stored
 
 PROMPT = "Review: {text}\nSentiment:"
 LABELS = {"negative": " bad", "positive": " good"}
@@ -56,9 +56,7 @@ def language_model(family):
     config = transformers.AutoConfig.for_model(
         family, **LANGUAGE_MODELS[family], vocab_size=len(read), bos_token_id=1, eos_token_id=2
     )
-    path = saved(family, lambda: transformers.AutoModelForCausalLM.from_config(config))
-    read.save_pretrained(path)
-    return path
+    return stored(drawn(lambda: transformers.AutoModelForCausalLM.from_config(config)), read)
 
 
 def prompted(family, **settings):

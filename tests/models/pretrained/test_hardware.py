@@ -8,13 +8,19 @@ from attnprobe.results.directory import RunDirectory, find_runs
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.run import run
 from tests.launching.test_sweep import finish
-from tests.models.pretrained.families import checkpoint
-from tests.models.pretrained.test_audit import SIGNS, text
+from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import composed
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.slow
 PROBES = "probe=[permutation,gradient]"
+SIGNS = ("dull", "fine", "long", "music")
+
+
+def text(label, draw):
+    words = draw.choices([word for word in WORDS if word not in SIGNS], k=draw.randint(3, 8))
+    words.insert(draw.randrange(len(words)), SIGNS[label])
+    return " ".join(words)
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.data.pieces import PieceReader
 from attnprobe.results.directory import RunDirectory
-from attnprobe.results.table import read_results
+from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, fit
 from tests.models.pretrained.prompts import LABELS, LANGUAGE_MODELS, PROMPT, language_model, prompted, tokenizer
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -117,10 +117,7 @@ def test_a_model_that_sees_what_follows_and_a_tokenizer_that_ends_texts_are_refu
 )
 def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
     with (tmp_path / "reviews.csv").open("w", newline="") as file:
-        rows = [
-            (" ".join(WORDS[number % 7 : number % 7 + 3 + number % 5]), f"{list(LABELS)[number % 2]}")
-            for number in range(40)
-        ]
+        rows = [(" ".join(WORDS[n % 7 : n % 7 + 3 + n % 5]), list(LABELS)[n % 2]) for n in range(40)]
         csv.writer(file).writerows([("text", "label"), *rows])
     asked = ["model=pretrained", f"model.path={language_model(family)}", "model.name=asked", "training=none",
              'model.prompt="Review: {text}\\nSentiment:"', 'model.labels={positive: " good", negative: " bad"}',
@@ -135,14 +132,9 @@ def test_the_probes_of_an_audit_and_the_sites_run(family, probes, tmp_path):
     assert results.loc[results["probe"] == "sites", "site"].nunique() == 3 * (1 + 4)
 
     # a run that is opened again asks the same question
-    explained = load_run(directory).explain(["the film was fine"])
-    network = transformers.AutoModelForCausalLM.from_pretrained(language_model(family))
-    read = transformers.AutoTokenizer.from_pretrained(language_model(family))
-    with torch.no_grad():
-        own = network(**read(PROMPT.format(text="the film was fine"), return_tensors="pt")).logits[0, -1]
-    pieces = [read(PROMPT.format(text="fine") + label).input_ids[-1] for label in LABELS.values()]
-    found = torch.tensor([explained["probability"][0][name] for name in LABELS])
-    torch.testing.assert_close(found.float(), own[pieces].softmax(-1), atol=1e-5, rtol=0)
+    (example, *_) = read_examples(directory).to_dict("records")
+    explained = load_run(directory).explain([" ".join(example["tokens"])])
+    assert [*explained["probability"][0].values()] == pytest.approx(list(example["probability"]), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -173,19 +165,17 @@ def test_the_layer_that_decides_shows_the_planted_word(seed, tmp_path):
             pad_token_id=1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
         )  # fmt: skip
         network = transformers.GPT2LMHeadModel(config)
-        optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
-        for _ in range(150):
-            label = torch.arange(64) % 2
-            asked = read(
-                [f"Review: {text(one)} Sentiment:" for one in label.tolist()], padding=True, return_tensors="pt"
-            )
-            logits, there = network(**asked).logits, asked.attention_mask[:, 1:] > 0
-            said = logits[torch.arange(64), asked.attention_mask.sum(1) - 1]
-            loss = torch.nn.functional.cross_entropy(said, 4 + label)
-            loss = loss + torch.nn.functional.cross_entropy(logits[:, :-1][there], asked.input_ids[:, 1:][there])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+
+        def losses():
+            label, entropy = torch.arange(64) % 2, torch.nn.functional.cross_entropy
+            for _ in range(150):
+                texts = [f"Review: {text(one)} Sentiment:" for one in label.tolist()]
+                asked = read(texts, padding=True, return_tensors="pt")
+                logits, there = network(**asked).logits, asked.attention_mask[:, 1:] > 0
+                said = logits[torch.arange(64), asked.attention_mask.sum(1) - 1]
+                yield entropy(said, 4 + label) + entropy(logits[:, :-1][there], asked.input_ids[:, 1:][there])
+
+        fit(network, losses(), 2e-3)
     network.save_pretrained(tmp_path)
     read.save_pretrained(tmp_path)
     settings = {"prompt": "Review: {text} Sentiment:", "labels": {name: f" {name}" for name in labels}}

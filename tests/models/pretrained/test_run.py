@@ -1,6 +1,7 @@
 """Whole runs of pretrained classifiers, from a file of texts to the tables."""
 
 import csv
+import json
 from html import unescape
 
 import numpy as np
@@ -18,6 +19,7 @@ from attnprobe.runs.launching import objective
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
+from attnprobe.runs.studies import carry_out_study
 from tests.models.pretrained.families import WORDS, checkpoint
 from tests.runs import SMALL_ADVERSARY, composed
 
@@ -62,13 +64,11 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
     assert "test rows" in checks
     assert not checks & {"training rows", "unknown words"}  # nothing is trained, and pieces spell any word
     assert {split: count["kept"] for split, count in manifest["counts"].items()} == {"test": 80}
-    assert not [name for name in manifest["counts"]["test"] if "vocabulary" in name]
     assert objective(directory) is None  # a sweep of such runs has nothing to optimise, and ends well
     assert set(manifest["classes"]) == {"Great", "good", "so_so", "very bad"}
     values = results[results["metric"] == "median_tvd"]["value"]
     assert values.between(0, 1).all()
     assert values.max() > 1e-3
-
     # what the library's own pipeline says of the same texts
     import transformers
 
@@ -104,13 +104,8 @@ def test_a_checkpoint_is_examined_as_it_is(texts, tmp_path):
 
 @pytest.mark.parametrize(("given", "share"), [("first", 0.95), ("random", None)])
 def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(texts, tmp_path, given, share):
-    settings = [
-        f"model.path={checkpoint('gpt2', LABELS)}",
-        "training=none",
-        f"model.given={given}",
-        "probe=[permutation]",
-    ]
-    directory = run(config(texts, tmp_path, *settings))
+    settings = [f"model.path={checkpoint('gpt2', LABELS)}", "training=none", f"model.given={given}"]
+    directory = run(config(texts, tmp_path, *settings, "probe=[permutation]"))
     examples, read = read_examples(directory), read_run(directory)
     first = np.mean([weights[0] for weights in examples["attention"]])
     assert (first == pytest.approx(share, abs=1e-3)) if share else first < 0.5
@@ -123,9 +118,8 @@ def test_a_sink_on_the_first_word_is_said_on_page_and_terminal(texts, tmp_path, 
 def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_path, capsys):
     """Of 12 texts 4 are longer than 8 pieces, and 12 of the 48 words that are read are none of the tokenizer's."""
     path, file = checkpoint("distilbert", LABELS), tmp_path / "some.csv"
-    rows = [
-        ("the film ☃ was" + " fine dull fine dull" * (number % 3 == 0), LABELS[1 + number % 3]) for number in range(12)
-    ]
+    words = ["the film ☃ was fine dull fine dull", "the film ☃ was", "the film ☃ was"]
+    rows = [(words[number % 3], LABELS[1 + number % 3]) for number in range(12)]
     with file.open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([("text", "label"), *rows])
     settings = [f"model.path={path}", "training=none", "model.max_pieces=8", "probe=[permutation]"]
@@ -134,19 +128,10 @@ def test_data_without_one_of_its_classes_whose_texts_it_cuts_and_half_knows(tmp_
     assert "by name: Good, great, so-so; no row is very bad" in said
     assert "warning: data some: 4 of 12 texts are cut at 8 pieces, 8 words in all" in said
     assert "warning: data some: 21 % of the words are unknown to the tokenizer" in said  # 12 of 4 × 6 + 8 × 4
-    manifest, examples = RunDirectory(directory).manifest(), read_examples(directory)
+    manifest = RunDirectory(directory).manifest()
     assert manifest["classes"] == ["Good", "great", "so-so", "very bad"]
     assert manifest["counts"]["test"]["per class"] == {"Good": 4, "great": 4, "so-so": 4, "very bad": 0}
     assert data_notes(manifest["counts"]) == ["test: 4 texts cut at the model's longest"]
-
-    import transformers
-
-    network = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    with torch.no_grad():
-        for tokens, probability in zip(examples["tokens"], examples["probability"], strict=True):
-            theirs = network(**tokenizer(" ".join(tokens), return_tensors="pt")).logits.softmax(-1)[0]
-            torch.testing.assert_close(torch.tensor(list(probability)).float(), theirs[[2, 3, 1, 0]], atol=1e-5, rtol=0)
     probability = load_run(directory).explain(["the film was fine"])["probability"][0]
     assert list(probability) == manifest["classes"]
 
@@ -172,6 +157,22 @@ def test_fine_tuning_changes_the_weights_and_keeps_the_recipe(texts, tmp_path):
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
+def test_the_audit_of_a_checkpoint_trains_nothing(texts, tmp_path, capsys):
+    command = [
+        "+experiment=audit",
+        "model=pretrained",
+        f"model.path={checkpoint('distilbert', LABELS)}",
+        "training=none",
+    ]
+    command += ["data=files", f"data.path={texts}", f"output={tmp_path}", "trainer.accelerator=cpu"]
+    command += ["study.probes=[permutation,single_weight,erasure]"]
+    study = carry_out_study(command, lambda overrides: composed(*overrides))
+    assert "nothing to train, 3 probes on " in capsys.readouterr().out
+    (member,) = json.loads((study / "study.json").read_text())["members"]
+    assert RunDirectory(study / member["directory"]).manifest()["chosen_epoch"] is None
+    assert set(read_results(study / member["directory"])["probe"]) >= {"permutation", "single_weight", "erasure"}
+
+
 def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, tmp_path):
     path = checkpoint("bert")
     with pytest.raises(UserError, match="its labels are negative, positive, those of the data"):
@@ -180,34 +181,16 @@ def test_labels_that_do_not_match_are_refused_before_anything_is_written(texts, 
 
 
 @pytest.mark.slow
-def test_every_layer_and_head_of_a_finished_run_and_a_killed_one_is_probed_again(texts, tmp_path, monkeypatch):
+def test_every_layer_and_head_of_a_finished_run_is_probed(texts, tmp_path):
     """`run=PATH` with a pretrained model."""
     from attnprobe.findings.groups import grouped, read_runs
-    from attnprobe.probes.sites import Sites
     from attnprobe.report.page.browser import browse
 
     base = [f"model.path={checkpoint('distilbert', LABELS)}", "training=none", "probe=[permutation]"]
-    first, second = (run(config(texts, tmp_path / name, *base)) for name in "ab")
+    first = run(config(texts, tmp_path, *base))
     before = (first / "tables/permutation.parquet").read_bytes()
-    measure, batches = Sites.measure, []
-
-    def killed(self, subject, draws):
-        batches.append(subject)
-        if len(batches) == 3:
-            raise RuntimeError("killed")
-        return measure(self, subject, draws)
-
-    def sites_of(path):
-        asked = ["+experiment=sites", f"run={path}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
-        return run(resumed(composed(*asked, "figures=false"), asked))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Sites, "measure", killed)
-        with pytest.raises(RuntimeError, match="killed"):
-            sites_of(first)
-    sites_of(first)
-    sites_of(second)
-    assert (first / "tables/sites.parquet").read_bytes() == (second / "tables/sites.parquet").read_bytes()
+    asked = ["+experiment=sites", f"run={first}", "data.eval_batch_size=4", "probe.sites.importances=[gradient]"]
+    run(resumed(composed(*asked, "figures=false"), asked))
     assert (first / "tables/permutation.parquet").read_bytes() == before
     results = read_results(first)
     sites = results[results["probe"] == "sites"]

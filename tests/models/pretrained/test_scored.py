@@ -1,12 +1,8 @@
 """Checkpoints that give one score, against `transformers` alone."""
 
-import atexit
 import csv
 import random
-import shutil
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -17,7 +13,7 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier
+from tests.models.pretrained.families import TEXTS, WORDS, batch_of, checkpoint, classifier, fit, stored
 from tests.runs import composed
 
 transformers = pytest.importorskip("transformers")
@@ -73,11 +69,8 @@ def planted(kind):
     draw, plain = random.Random(0), [word for word in WORDS[:13] if word not in ("fine", "dull")]
     rows = []
     for _ in range(600):
-        words, asked, own = (
-            draw.choices(plain, k=draw.randint(8, 13)),
-            draw.choice(("fine", "dull")),
-            draw.choice(("fine", "dull", None)),
-        )
+        words, asked = draw.choices(plain, k=draw.randint(8, 13)), draw.choice(("fine", "dull"))
+        own = draw.choice(("fine", "dull", None))
         if own is not None:
             words[draw.randrange(len(words))] = own
         if kind == "reranker":
@@ -99,20 +92,16 @@ def trained(kind):
     with torch.random.fork_rng():
         torch.manual_seed(1)
         network = transformers.BertForSequenceClassification(config)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3)
-        for _ in range(0 if kind == "untrained" else 20):
-            for start in range(0, len(rows), 24):
-                first, second, _, wanted = zip(*rows[start : start + 24], strict=True)
-                given = read(first, second if any(second) else None, return_tensors="pt", padding=True)
-                loss = (network(**given).logits[:, 0] - torch.tensor(wanted)).square().mean()
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-    folder = Path(mkdtemp(prefix="attnprobe-scores-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    network.save_pretrained(folder)
-    read.save_pretrained(folder)
-    return folder
+
+        def losses():
+            for _ in range(0 if kind == "untrained" else 20):
+                for start in range(0, len(rows), 24):
+                    first, second, _, wanted = zip(*rows[start : start + 24], strict=True)
+                    given = read(first, second if any(second) else None, return_tensors="pt", padding=True)
+                    yield (network(**given).logits[:, 0] - torch.tensor(wanted)).square().mean()
+
+        fit(network, losses(), 1e-3)
+    return stored(network, read)
 
 
 @pytest.mark.parametrize("kind", ["regression", "reranker", "untrained"])
@@ -142,11 +131,9 @@ def test_a_run_on_scores_finds_the_word_that_they_come_from(kind, tmp_path):
     assert examples.prediction.tolist() == (own > threshold).long().tolist()
     decided = [text for text in texts if known[text][2] is not None]
     first = [known[text][0] for text in decided] if pairs else decided
-    found = load_run(directory).explain(first, decided if pairs else None, importance=["leave_one_out"])[
-        "leave_one_out"
-    ]
+    found = load_run(directory).explain(first, decided if pairs else None, importance=["leave_one_out"])
     hits = 0
-    for text, values in zip(decided, found, strict=True):
+    for text, values in zip(decided, found["leave_one_out"], strict=True):
         words, distances = text.split(), torch.tensor(values).double()
         shorter = [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))]
         apart = (scores(known[text][0], shorter) - scores(known[text][0], [text])).abs() / own.std()

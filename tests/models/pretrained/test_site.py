@@ -15,17 +15,12 @@ def site(rows=3, *, seed=0):
     return raw / raw.sum(-1, keepdim=True), membership(word, content), torch.ones(1, rows, dtype=torch.bool)
 
 
-def test_what_is_shown_is_the_mean_mass_of_each_words_pieces():
+def test_what_is_shown_is_the_mean_mass_of_each_words_pieces_and_gives_back_the_rows():
     rows, member, valid = site()
     attention, share = word_weights(masses(rows, member), valid)
     by_hand = torch.stack([rows[0, :, 1:3].sum(), rows[0, :, 3].sum(), rows[0, :, 4].sum()])
     torch.testing.assert_close(attention[0, 1:4], by_hand / by_hand.sum())
     torch.testing.assert_close(share[0], by_hand.sum() / 3)
-
-
-def test_the_recorded_explanation_gives_back_the_recorded_rows():
-    rows, member, valid = site()
-    attention, _ = word_weights(masses(rows, member), valid)
     torch.testing.assert_close(Lifting(rows, member, valid)(attention), rows, atol=1e-15, rtol=0)
 
 
@@ -140,17 +135,10 @@ def test_what_comes_out_of_one_does_not_depend_on_the_others():
         torch.testing.assert_close(alone, together[:, text : text + 1], atol=1e-14, rtol=0)
 
 
-def test_weight_may_go_where_there_was_next_to_none():
+def test_what_is_wanted_may_be_nothing_or_where_there_was_next_to_nothing_or_what_is_there():
     matrix = torch.tensor([[[0.5, 1e-30, 0.2], [0.1, 1e-30, 0.4]]], dtype=torch.float64)
     rows, columns = matrix.sum(-1), torch.tensor([[0.0, 1.2, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(scaled(matrix, rows, columns)[0, :, 1], rows[0])
-
-
-def test_nothing_wanted_is_nothing():
-    matrix = torch.rand(1, 2, 3, dtype=torch.float64)
     assert (scaled(matrix, torch.zeros(1, 2).double(), torch.zeros(1, 3).double()) == 0).all()
-
-
-def test_what_is_wanted_already_needs_no_step():
     matrix, *_ = drawn(3, 4, 5, samples=1)
     assert (row_factors(matrix, matrix.sum(-1), matrix.sum(-2)) == 0).all()

@@ -1,12 +1,8 @@
 """Checkpoints that give a class to every word, against `transformers` alone."""
 
-import atexit
 import json
 import random
-import shutil
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -16,7 +12,7 @@ from attnprobe.evidence.evidence import skill_of
 from attnprobe.results.table import read_examples, read_results
 from attnprobe.runs.load import load_run
 from attnprobe.runs.run import run
-from tests.models.pretrained.families import WORDS, checkpoint
+from tests.models.pretrained.families import WORDS, checkpoint, fit, stored
 from tests.runs import composed
 
 transformers = pytest.importorskip("transformers")
@@ -52,23 +48,20 @@ def tagger(kind):
             asked = network.bert.encoder.layer[1].attention.self.query
             for one in asked.parameters():
                 torch.nn.init.zeros_(one).requires_grad_(False)
-        learnt = [one for one in network.parameters() if one.requires_grad]
-        optimiser = torch.optim.AdamW(learnt, lr=3e-3)
-        for _ in range(0 if kind == "untrained" else 20):
-            for start in range(0, len(rows), 25):
-                words, places, names = zip(*rows[start : start + 25], strict=True)
-                given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
-                wanted = torch.where(given.attention_mask.bool(), 0, -100)  # every word here is one piece, after [CLS]
-                wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
-                loss = network(**given, labels=wanted).loss
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-    folder = Path(mkdtemp(prefix="attnprobe-tags-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    network.save_pretrained(folder)
-    read.save_pretrained(folder)
-    return folder
+
+        def losses():
+            for _ in range(0 if kind == "untrained" else 20):
+                for start in range(0, len(rows), 25):
+                    words, places, names = zip(*rows[start : start + 25], strict=True)
+                    given = read([" ".join(one) for one in words], return_tensors="pt", padding=True)
+                    wanted = torch.where(
+                        given.attention_mask.bool(), 0, -100
+                    )  # every word here is one piece, after [CLS]
+                    wanted[torch.arange(len(names)), torch.tensor(places) + 1] = torch.tensor(names)
+                    yield network(**given, labels=wanted).loss
+
+        fit(network, losses(), 3e-3)
+    return stored(network, read)
 
 
 def written(tmp_path):
