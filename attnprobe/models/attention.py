@@ -79,11 +79,7 @@ class AdditiveAttention(Attention):
 
 
 class DotAttention(Attention):
-    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot product).
-
-    Raises:
-        UserError: a question's state of another size than the hidden states, which no dot product can take.
-    """
+    """s_t = w · h_t / √m, or with a question s_t = h_t · q / √m (Jain & Wallace's scaled dot product)."""
 
     positionwise: ClassVar[bool] = True
 

@@ -87,7 +87,11 @@ class Model(nn.Module, metaclass=Checked):
 
     def layers(self, batch: Batch) -> Layers | None:
         """The attention of all layers; None for what is no stack of layers of self-attention."""
-        return None
+        linearised = self.linearised(batch)
+        if isinstance(linearised, str):
+            return None
+        mixings = [one.mixing for one in linearised.blocks]
+        return Layers([one.weights for one in mixings], linearised.row, linearised.mask, [one.own for one in mixings])
 
     def linearised(self, batch: Batch) -> Linearised | str:
         """What its layers do to their vectors; else why that is not known."""
@@ -158,11 +162,7 @@ class Model(nn.Module, metaclass=Checked):
         """The texts of `example`, each without its token at `position`."""
 
     def masked(self, batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
-        """The texts with the model's mask in the place of these words: the unknown word, or a tokenizer's mask token.
-
-        Raises:
-            UserError: it knows no mask.
-        """
+        """The texts with the model's mask in the place of these words: the unknown word, or a tokenizer's mask token."""
         return replace(batch, ids=batch.ids.masked_fill(gone, UNKNOWN))
 
     def stages(self) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from attnprobe.core.batch import Batch, Outputs, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.readout import Readout
 from attnprobe.models.attention import Attention
-from attnprobe.models.base import Layers, Summed, Unit, build
+from attnprobe.models.base import Summed, Unit, build
 from attnprobe.models.decoders import Decoder, decoded
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.linearised_layers import Block, Linearised, norm_of
@@ -220,13 +220,6 @@ class AttentionClassifier(TrainedModel):
         return Summed(outputs.attention.detach().unsqueeze(1), values.unsqueeze(1), place, outputs.content)
 
     # --- a transformer trained from scratch, layer by layer: the last is the attention over the encoder's states ------
-
-    def layers(self, batch: Batch) -> Layers | None:
-        linearised = self.linearised(batch)
-        if isinstance(linearised, str):
-            return None
-        mixings = [one.mixing for one in linearised.blocks]
-        return Layers([one.weights for one in mixings], linearised.row, linearised.mask, [one.own for one in mixings])
 
     def linearised(self, batch: Batch) -> Linearised | str:
         if not isinstance(self.encoder, TransformerEncoder):

@@ -17,13 +17,10 @@ from attnprobe.models.encoders import Encoder, TextEncoder
 
 
 class HierarchicalEncoder(TextEncoder):
-    """One state per sentence: word encoder → attention over the sentence's words → sum → sentence encoder.
-
-    With the classifier's own attention over these states it is a hierarchical attention network. Markers and padding
-    belong to no sentence and are not read.
+    """One state per sentence: word encoder → attention over the sentence's words → sum → sentence encoder. Markers and
+    padding belong to no sentence and are not read.
 
     Args:
-        input_size: features of a word vector.
         word_encoder, sentence_encoder: input_size → Encoder.
         word_attention: hidden_size → Attention.
     """
@@ -87,11 +84,7 @@ class SentenceLayout:
 
 
 def sentence_layout(batch: Batch) -> SentenceLayout:
-    """Find the sentences of a batch by `batch.sentence`.
-
-    Raises:
-        UserError: the batch does not say which sentence a word belongs to, or a text has no word in any sentence.
-    """
+    """Find the sentences of a batch by `batch.sentence`; a UserError where a text has none."""
     if batch.sentence is None:
         raise UserError(
             "this model reads sentences, but the data set does not split its texts into any: set data.sentences=rule "

@@ -61,14 +61,8 @@ Stage = Affine | Norm | Tensor
 
 
 class Linearised(NamedTuple):
-    """A network on one batch, first layer first, all layers over the same parts.
-
-    Attributes:
-        row: the part of each text whose state decides; None: the mean of all.
-        mask: which parts are no padding.
-        head: from the deciding state to the logits.
-        unknown: why not all of it can be taken apart, so that `head`, an `inner` or a `value` may be missing; empty: it can.
-    """
+    """A network on one batch, first layer first, all over the same parts (`row`, `mask`: see `Layers`); `head` leads from the
+    deciding state to the logits. `unknown` says why `head`, an `inner` or a `value` may be missing; empty: none is."""
 
     blocks: Sequence[Block]
     row: Int[Tensor, "batch"] | None

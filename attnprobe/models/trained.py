@@ -113,11 +113,7 @@ class TrainedModel(Model, LightningModule):
         return ""
 
     def prepare(self, batch: Batch) -> None:
-        """Called before anything is trained, with a few texts of different lengths.
-
-        Raises:
-            UserError: this model cannot be examined.
-        """
+        """Called before anything is trained, with a few texts of different lengths; a UserError if it cannot be examined."""
 
     @property
     def facts(self) -> dict[str, Any]:

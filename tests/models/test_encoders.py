@@ -22,19 +22,6 @@ def vectors():
     return table
 
 
-def test_padding_and_batch_change_no_state(encoder, vectors):
-    lengths = [5, 3, 1]
-    batch, padded = toy_batch(lengths), toy_batch(lengths, padding=4)
-    states = encoder(vectors[batch.ids], batch.mask, batch.content)
-    wide = encoder(vectors[padded.ids], padded.mask, padded.content)
-    torch.testing.assert_close(wide[:, :7], states)
-    assert (wide[:, 7:] == 0).all()
-    for row, length in enumerate(lengths):
-        alone = slice(row, row + 1), slice(0, length + 2)
-        single = encoder(vectors[batch.ids[alone]], batch.mask[alone], batch.content[alone])
-        torch.testing.assert_close(single[0], states[row, : length + 2])
-
-
 def test_a_state_sees_its_neighbours_but_for_the_average(encoder, vectors):
     batch = toy_batch([6])
     other = batch.ids.clone()

@@ -4,7 +4,6 @@ others end their attention in a dropout module, whose hook may exchange what it 
 
 import sys
 from collections.abc import Callable, Container
-from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from attnprobe.core.errors import UserError
 from attnprobe.models.pretrained.site import Queries
@@ -130,21 +130,17 @@ def _open_interface(network: Any) -> bool:
     return bool(network.config._attn_implementation == NAME)
 
 
-def _open_dropouts(network: nn.Module, run: Callable[[], Any]) -> None:
+def _open_dropouts(run: Callable[[], Any]) -> None:
     """Hook the dropout modules that are given attention weights: every row of what comes in sums to 1 (in eval mode)."""
     opened: list[nn.Module] = []
 
     def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        weights = given[0]
-        if weights.ndim == 4:
-            sums = weights.sum(-1)[:, :, 0]
-            if torch.allclose(sums, torch.ones((), dtype=weights.dtype), atol=1e-4):
+        if isinstance(module, nn.Dropout) and given[0].ndim == 4:
+            sums = given[0].sum(-1)[:, :, 0]
+            if torch.allclose(sums, torch.ones((), dtype=sums.dtype), atol=1e-4):
                 opened.append(module)
 
-    with ExitStack() as hooks:
-        for module in network.modules():
-            if isinstance(module, nn.Dropout):
-                hooks.enter_context(module.register_forward_hook(look))
+    with register_module_forward_hook(look):
         run()
     for module in dict.fromkeys(opened):
         if _exchange not in module._forward_hooks.values():
@@ -200,7 +196,7 @@ def examine_attention(
         if _open_interface(network):
             run(first)
         if not first.count:
-            _open_dropouts(network, lambda: run(Pass()))
+            _open_dropouts(lambda: run(Pass()))
             first, door = Pass(), "dropout"
             run(first)
         calls = first.count

@@ -85,10 +85,7 @@ def open_checkpoint(
     in_order: bool = False,
 ) -> Checkpoint:
     """Open a folder as `save_pretrained` writes it, or a name on the hub; the settings are those of `PretrainedClassifier`.
-
-    Raises:
-        UserError: there is no such checkpoint, it is not a classifier of these classes, or it would need code of its own.
-    """
+    A UserError where it is no classifier of these classes, or would need code of its own."""
     folder = Path(path)
     if folder.is_dir():
         _check_folder(folder)
@@ -198,11 +195,7 @@ MOST_LAYERS = 1000
 
 
 def _check_folder(folder: Path) -> None:
-    """Look at what `transformers` will believe without asking, before it does: a folder may be anybody's.
-
-    Raises:
-        UserError: it is an adapter; weights are elsewhere, or no safetensors; a model is too deep, or brings code of its own.
-    """
+    """Refuse what `transformers` would believe without asking: a folder may be anybody's."""
     if (folder / ADAPTER).exists():
         raise UserError(
             f"model.path={folder} holds an adapter ({ADAPTER}), not the model that it changes: expected both merged, with "

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from attnprobe.models.base import Layers
 from attnprobe.models.linearised_layers import (
@@ -72,17 +73,17 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 @contextmanager
-def _watched(network: nn.Module, layers: Sequence[nn.Module], calls: list[_Call], rest: list[_Event]) -> Iterator[None]:
-    """Within it the calls of these layers are kept, and what else of the network comes after the first of them."""
+def _watched(layers: Sequence[nn.Module], calls: list[_Call], rest: list[_Event]) -> Iterator[None]:
+    """Within it the calls of these layers are kept, and what else of a network comes after the first of them."""
 
     def begin(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         calls.append(_Call(given[0] if given else named["hidden_states"]))
 
-    def end(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        calls[-1].result = output if isinstance(output, Tensor) else output[0]
-
-    def look(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> None:
-        if calls:
+    def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        name = type(module).__name__
+        if module in layers:
+            calls[-1].result = output if isinstance(output, Tensor) else output[0]
+        elif calls and (isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm")):
             now = calls[-1]
             where = rest if now.result is not None else now.before if now.seen is None else now.after
             where.append(_Event(module, given[0], output))
@@ -90,11 +91,7 @@ def _watched(network: nn.Module, layers: Sequence[nn.Module], calls: list[_Call]
     with ExitStack() as hooks:
         for layer in layers:
             hooks.enter_context(layer.register_forward_pre_hook(begin, with_kwargs=True))
-            hooks.enter_context(layer.register_forward_hook(end))
-        for module in network.modules():
-            name = type(module).__name__
-            if isinstance(module, nn.Linear) or name == "Conv1D" or name.endswith("Norm"):
-                hooks.enter_context(module.register_forward_hook(look))
+        hooks.enter_context(register_module_forward_hook(look))
         yield
 
 
@@ -119,7 +116,7 @@ def linearise(
 
     try:
         layers = list(dict.fromkeys(LastLayer(network, one.module).layer for one in kept))
-        with torch.no_grad(), _watched(network, layers, calls, rest):
+        with torch.no_grad(), _watched(layers, calls, rest):
             logits = run(Pass(keep=keep))
         if len(calls) != len(kept) or any(one.seen is None for one in calls):
             raise LookupError("not every layer has one attention")
@@ -139,11 +136,7 @@ def linearise(
 
 
 def _block(call: _Call) -> tuple[Block, str]:
-    """One layer, and why its values or its feed-forward network are not known.
-
-    Raises:
-        LookupError: what its attention gives is not added to its input.
-    """
+    """One layer, and why its values or its feed-forward network are not known; a LookupError where nothing is."""
     assert call.seen is not None
     assert call.seen.values is not None
     weights, values = call.seen.weights, call.seen.values

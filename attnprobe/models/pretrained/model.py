@@ -46,8 +46,6 @@ CONTROLS: dict[str | None, type[GivenAttention]] = {
     "common_word": CommonWordAttention,
 }
 """What may be given over words; `uniform` is over pieces."""
-FAILURES = (LookupError, RuntimeError, TypeError, ValueError, AttributeError)
-"""What a network raises that does not bear to be run in parts."""
 
 
 class PretrainedClassifier(TrainedModel):
@@ -283,7 +281,7 @@ class PretrainedClassifier(TrainedModel):
                 short = self.readout(batch, outputs).logits(other[None])
             if not found.agrees("short way", short, whole, self.network.dtype):
                 raise LookupError(f"differs by {found.differences['short way']:.2g}")
-        except FAILURES as error:
+        except Exception as error:  # whatever a network raises that does not bear to be run in parts
             self.tail = None
             why = " ".join(f"{type(error).__name__}: {error}".split())[:150]
             found.remarks.append(f"no short way past the last attention ({why}): whole passes are taken")
@@ -390,11 +388,8 @@ class PretrainedClassifier(TrainedModel):
     # --- what it predicts under another attention ---------------------------------------------------------------
 
     def readout(self, batch: Batch, outputs: Outputs, *, short: bool = True) -> Readout:
-        """The map "attention per word → probabilities": the least change of the site's rows, and what follows it.
-
-        Args:
-            short: take the short way past the last attention where there is one.
-        """
+        """The map "attention per word → probabilities": the least change of the site's rows, and what follows it, by the
+        short way past the last attention where there is one and it is wanted."""
         with torch.no_grad(), keeping_state(self.tail if short else None) as states:
             seen = self.recorded(batch)
         return self._readout_at(batch, outputs, self.site, seen, *states)
