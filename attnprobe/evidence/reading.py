@@ -8,7 +8,7 @@ published numbers, W&B and the figures all go through the readings, so a new pro
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -86,6 +86,17 @@ def ends_of(results: pd.DataFrame, probe: str, metric: str) -> tuple[float, floa
     return -np.inf if low is None else low, np.inf if high is None else high
 
 
+def facet_table(
+    results: pd.DataFrame,
+    probe: str,
+    metrics: Sequence[str],
+    lines: Callable[[pd.DataFrame], Iterable[Mapping[str, object]]],
+) -> pd.DataFrame:
+    """A row per data set and model and line, which `lines` makes of its wide rows of these metrics; empty without metrics."""
+    panels = facets(per_example(results, probe, metrics)) if metrics else []
+    return pd.DataFrame([{"data and model": one.title, **line} for one in panels for line in lines(one.rows)])
+
+
 def mean_table(
     results: pd.DataFrame, probe: str, lines: Iterable[tuple[Mapping[str, object], Mapping[str, str]]]
 ) -> pd.DataFrame:
@@ -98,16 +109,15 @@ def mean_table(
         lines: (heading → cell, heading → metric), such as ({"importance": "gradient"}, {"AOPC": "aopc_gradient"}).
     """
     several = list(lines)
-    metrics = [metric for _, columns in several for metric in columns.values()]
-    rows = []
-    for facet in facets(per_example(results, probe, metrics)) if several else []:
+
+    def means(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for cells, columns in several:
-            known = int(facet.rows[next(iter(columns.values()))].notna().sum())
-            row: dict[str, object] = {"data and model": facet.title, **cells, "n": known}
+            line = {**cells, "n": int(rows[next(iter(columns.values()))].notna().sum())}
             for heading, metric in columns.items():
-                row |= mean_in_columns(heading, facet.rows[metric].to_numpy(), *ends_of(results, probe, metric))
-            rows.append(row)
-    return pd.DataFrame(rows)
+                line |= mean_in_columns(heading, rows[metric].to_numpy(), *ends_of(results, probe, metric))
+            yield line
+
+    return facet_table(results, probe, [one for _, columns in several for one in columns.values()], means)
 
 
 def means_by_importance(results: pd.DataFrame, probe: str, mark: str, kinds: Mapping[str, str]) -> pd.DataFrame:

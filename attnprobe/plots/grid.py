@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from attnprobe.plots.style import (
     CLASS_COLOURS,
     COLUMN_WIDTH,
+    FAINT,
     INK,
     LETTERS,
     TEXT_WIDTH,
@@ -22,6 +23,7 @@ from attnprobe.plots.style import (
     new_figure,
     text_width,
 )
+from attnprobe.results.pivot import Facet, facets, per_example
 
 DOT = " · "
 TITLE_WIDTH = 1.8 * 72
@@ -64,6 +66,15 @@ def grid(count: int, *, panel_height: float, columns: int = 3) -> tuple[Figure, 
     return figure, panels[:count]
 
 
+def facet_grid(
+    results: pd.DataFrame, probe: str, metrics: Sequence[str], **layout: Any
+) -> tuple[Figure, list[tuple[Axes, Facet]]]:
+    """A `grid` (with its `layout`) of a panel per data set and model, each with its wide rows of a probe's metrics."""
+    panels = facets(per_example(results, probe, metrics))
+    figure, axes = grid(len(panels), **layout)
+    return figure, list(zip(axes, panels, strict=True))
+
+
 def title(panel: Axes, text: str, width: float = TITLE_WIDTH) -> None:
     """A left-aligned panel title, broken at its dots where it is wider than that many points, and cut where a part of it
     still is; the words may come from data."""
@@ -89,6 +100,16 @@ def from_zero(panels: Sequence[Axes]) -> None:
     panels[0].set_ylim(0, 1.04 * top if np.isfinite(top) and top > 0 else 1)
 
 
+def quarters(panel: Axes, height: float, notes: Sequence[str]) -> None:
+    """Divide an x-axis from 0 to 1 into quarters, each with a note that hangs from that height."""
+    for number, note in enumerate(notes):
+        at = (number / 4 + 0.125, height)
+        panel.annotate(note, at, ha="center", va="top", fontsize=NOTE_SIZE, color=FAINT)
+        if number:
+            panel.axvline(number / 4, lw=0.4, color="#DDDDDD", zorder=0)
+    panel.set_xlim(0, 1)
+
+
 def around(
     figure: Figure, *, x: str = "", y: str = "", handles: Sequence[Artist] = (), heading: str | None = None
 ) -> None:
@@ -97,8 +118,6 @@ def around(
 
     Args:
         figure: its panels are drawn and have their titles.
-        x: below all panels.
-        y: left of all panels.
         handles: the legend's entries, in as many columns as fit; no legend if there are none.
         heading: of the legend.
     """

@@ -28,19 +28,16 @@ from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Readi
 from attnprobe.evidence.statistics import wilson
 from attnprobe.exact import FarthestAttention, farthest_attention
 from attnprobe.measures import LN2, jensen_shannon
-from attnprobe.plots.grid import NOTE_SIZE, around, counted, from_zero, grid, title
+from attnprobe.plots.grid import around, counted, facet_grid, from_zero, grid, quarters, title
 from attnprobe.plots.heatmap import METRICS as HEATMAP_METRICS
 from attnprobe.plots.heatmap import heatmaps, telling_examples
 from attnprobe.plots.style import CLASS_COLOURS, FAINT, FOUND, INK, OPTIMUM, box
 from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, ReadoutProbe, positions
 from attnprobe.results import pivot
 
-# Jain & Wallace's gradient search for an attention that is far away and predicts the same (2019, section 4.2.2).
-
-
 FLOOR = 1e-18
-"""Weights count as at least this in logarithms. The gradient of a logit has the weight as a factor, so what it changes is
-far below the 1e-8 that Adam adds to its denominator."""
+"""Weights count as at least this in logarithms: the gradient of a logit has the weight as a factor, so what it changes is far
+below the 1e-8 that Adam adds to its denominator."""
 OUTSIDE = -1e4
 """Logit of a position outside content: its weight is exactly 0, and 0 times it is 0, as it would not be with −∞."""
 
@@ -87,22 +84,22 @@ def search_adversary(
         epsilon: the largest TVD (0 to 1) that counts as the same prediction.
 
     Note:
-        The gradient is written out and computed in place instead of built by autograd in every step: the same search at a
-        fraction of the time. The published code returns every restart and leaves the choice to its plots, which filter
-        at 0.05 whatever ε was optimised; here ε is one number.
+        The gradient is written out instead of built by autograd in every step: the same search at a fraction of the time.
+        The published code returns every restart and leaves the choice to its plots, which filter at 0.05 whatever ε was
+        optimised; here ε is one number.
     """
     variable = start.masked_fill(~readout.content, OUTSIDE).contiguous()
-    objective = Objective(readout, variable, diversity, excess_adder(readout, epsilon, penalty))
+    add_excess = excess_adder(readout, epsilon, penalty)
     mean, square, largest = (torch.zeros_like(variable) for _ in range(3))
     taken = torch.zeros((), device=variable.device)
     for _ in range(steps):
-        objective.differentiate(variable)
+        gradient = gradient_of(variable, readout.attention, diversity, add_excess)
         # PyTorch's Adam without the hooks of an optimizer object: a tenth of a step's time
         adam(
-            [variable], [objective.gradient], [mean], [square], [largest], [taken], fused=True, amsgrad=True,
+            [variable], [gradient], [mean], [square], [largest], [taken], fused=True, amsgrad=True,
             beta1=0.9, beta2=0.999, lr=learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
         )  # fmt: skip
-    attention = _softmax(variable, torch.empty_like(variable))
+    attention = _softmax(variable)
 
     tvd = readout.distance(readout.predict(attention), readout.prediction())
     jsd = jensen_shannon(attention, readout.attention)
@@ -118,14 +115,19 @@ def search_adversary(
     )
 
 
-def _softmax(logits: Tensor, out: Tensor) -> Tensor:
-    # into `out`: on a CPU a third of the time of PyTorch's own for rows as short as texts
-    torch.sub(logits, logits.amax(-1, keepdim=True), out=out).exp_()
-    return out.div_(out.sum(-1, keepdim=True))
+def _softmax(logits: Tensor) -> Tensor:
+    # on a CPU a third of the time of PyTorch's own for rows as short as texts
+    weights = torch.sub(logits, logits.amax(-1, keepdim=True)).exp_()
+    return weights.div_(weights.sum(-1, keepdim=True))
 
 
-class Objective:
-    """The gradient of the search's objective with respect to the logits, computed in place.
+def gradient_of(
+    logits: Float[Tensor, "restarts batch seq"],
+    original: Float[Tensor, "batch seq"],
+    diversity: float,
+    add_excess: Callable[[Tensor, Tensor], object],
+) -> Float[Tensor, "restarts batch seq"]:
+    """The gradient of the search's objective with respect to the logits.
 
     With u the gradient with respect to the weights a_r, that of the logits is a_r · (u − Σ a_r u): whatever is constant
     over a text's positions cancels. Therefore ln a_r is as good as the logits themselves, and with R restarts
@@ -136,43 +138,22 @@ class Objective:
     where w = diversity / R²: the mean runs over all ordered pairs, as published, which doubles d JSD(p, q)/dp =
     ½ ln(2p / (p + q)). Products of as many sums as cannot underflow share one logarithm.
     """
-
-    def __init__(
-        self,
-        readout: Readout,
-        like: Float[Tensor, "restarts batch seq"],
-        diversity: float,
-        excess: Callable[[Tensor, Tensor], object],
-    ) -> None:
-        restarts = len(like)
-        self.original = readout.attention
-        self.restarts = restarts
-        self.diversity = diversity / restarts**2
-        self.excess = excess
-        self.gradient = torch.zeros_like(like)
-        self.attention = torch.empty_like(like)
-        self.ring = like.new_empty(2 * restarts, *like.shape[1:])  # the restarts twice: every rotation is a view
-        self.sums = torch.empty_like(like)
-        self.product = torch.empty_like(like)
-        self.factors = int(math.log(torch.finfo(like.dtype).tiny) / math.log(FLOOR))
-
-    def differentiate(self, logits: Float[Tensor, "restarts batch seq"]) -> None:
-        """Write the gradient at these logits into `gradient`."""
-        attention = _softmax(logits, self.attention)
-        floored = torch.clamp_min(attention, FLOOR, out=self.ring[: self.restarts])
-        torch.mul(logits, -0.5 - self.diversity * (self.restarts - 1), out=self.gradient)
-        self.gradient.add_(torch.add(floored, self.original, out=self.sums).log_(), alpha=0.5)
-        # w Σ_s ln(a_r + a_s) over the other restarts s
-        self.ring[self.restarts :] = floored
-        for first in range(1, self.restarts, self.factors):
-            last = min(first + self.factors, self.restarts)
-            torch.add(floored, self.ring[first : first + self.restarts], out=self.product)
-            for turn in range(first + 1, last):
-                self.product.mul_(torch.add(floored, self.ring[turn : turn + self.restarts], out=self.sums))
-            self.gradient.add_(self.product.log_(), alpha=self.diversity)
-        self.excess(attention, self.gradient)
-        of_mean = torch.mul(attention, self.gradient, out=self.sums).sum(-1, keepdim=True)
-        torch.addcmul(self.sums, attention, of_mean, value=-1, out=self.gradient)
+    restarts = len(logits)
+    weight = diversity / restarts**2
+    factors = int(math.log(torch.finfo(logits.dtype).tiny) / math.log(FLOOR))
+    attention = _softmax(logits)
+    floored = attention.clamp_min(FLOOR)
+    gradient = logits * (-0.5 - weight * (restarts - 1))
+    gradient.add_((floored + original).log_(), alpha=0.5)
+    ring = torch.cat([floored, floored])  # the restarts twice: every rotation is a view
+    for first in range(1, restarts, factors):
+        product = floored + ring[first : first + restarts]
+        for turn in range(first + 1, min(first + factors, restarts)):
+            product.mul_(floored + ring[turn : turn + restarts])
+        gradient.add_(product.log_(), alpha=weight)
+    add_excess(attention, gradient)
+    of_mean = (attention * gradient).sum(-1, keepdim=True)
+    return torch.addcmul(attention * gradient, attention, of_mean, value=-1)
 
 
 def excess_adder(
@@ -242,10 +223,9 @@ METRICS = (
 class Adversarial(ReadoutProbe):
     """The gradient adversary and the true optimum, both within TVD ε of the prediction.
 
-    With several labels at once the distance is the mean over the labels, and the optimum is bracketed as it is for three
-    classes and more. Where the decoder is not linear in the attention (question answering) the gradient adversary's
-    result stands as the optimum's lower bound, and the upper bound is the one that holds whatever the prediction: a
-    tighter one would need linear limits of that decoder, which are not computed.
+    With three classes and more, or several labels, the optimum is bracketed. Where the decoder is not linear in the attention
+    (question answering) the gradient adversary's result stands as the optimum's lower bound, and the upper bound is the one
+    that holds whatever the prediction.
 
     Attributes:
         epsilon: largest total variation distance of the prediction, 0 to 1 (paper: 0.01; question answering 0.05).
@@ -267,11 +247,10 @@ class Adversarial(ReadoutProbe):
 
     @property
     def peak_buffers(self) -> int:
-        """For every restart attention, logarithm, gradients and the optimizer's state; for every two what lies between."""
+        # for every restart attention, logarithm, gradients and the optimizer's state; for every two what lies between
         return 1 + 10 * self.restarts + 3 * self.restarts * (self.restarts - 1)
 
     def search(self, readout: Readout, draws: Draws) -> Found:
-        """The published search, as it is set."""
         start = self.start_scale * draws.normal(self.restarts, readout.content, readout.example_id)
         return search_adversary(
             readout, start, epsilon=self.epsilon, steps=self.steps, learning_rate=self.learning_rate,
@@ -310,8 +289,8 @@ class Adversarial(ReadoutProbe):
 
 
 def _optimum_within(readout: Readout, epsilon: float, found: Found | None) -> FarthestAttention:
-    """The exact solver's answer where there is one. Where it only brackets the optimum, a better attention from the search is
-    a better lower bound; where there is no solver, the search's is all that is known."""
+    # where the exact solver only brackets the optimum, a better attention from the search is a better lower bound; where
+    # there is no solver, the search's is all that is known
     if readout.position_logits is not None:
         best = farthest_attention(
             readout.attention, readout.position_logits, readout.content, epsilon=epsilon,
@@ -319,9 +298,7 @@ def _optimum_within(readout: Readout, epsilon: float, found: Found | None) -> Fa
         )  # fmt: skip
     else:
         nothing = torch.zeros_like(readout.attention[:, 0])
-        best = FarthestAttention(
-            readout.attention, nothing, nothing, unconstrained_maximum(readout), torch.zeros_like(nothing).bool()
-        )
+        best = FarthestAttention(readout.attention, nothing, nothing, unconstrained_maximum(readout), nothing.bool())
     if found is None:
         return best
     better = ~best.is_exact & (found.jsd > best.jsd)
@@ -342,7 +319,6 @@ def unconstrained_maximum(readout: Readout) -> Tensor:
 
 EDGES = np.linspace(0, 0.7, 41)
 MOST_PANELS = 12
-"""More panels than these, one for each class of each run, would not fit a page: each run is one panel then."""
 FIGURE_METRICS = ("found_jsd", "optimum_jsd", "upper_bound", "is_exact", "max_attention", "predicted_class")
 FAR = 0.4
 """Nats of JSD from which two attentions are called different, of at most ln 2 = 0.69: the bound above which Wiegreffe &
@@ -355,10 +331,9 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
 
     Jain & Wallace's figure 7, with the truth next to the search: 40 bins from 0 to 0.7 nats, ln 2 marked.
     """
-    panels = pivot.facets(pivot.per_example(results, "adversarial", FIGURE_METRICS))
-    figure, axes = grid(len(panels), panel_height=1.75)
-    bounded = [bool((facet.rows["is_exact"] == 0).any()) for facet in panels]
-    for panel, facet, has_bound in zip(axes, panels, bounded, strict=True):
+    figure, panels = facet_grid(results, "adversarial", FIGURE_METRICS, panel_height=1.75)
+    bounded = [bool((facet.rows["is_exact"] == 0).any()) for _, facet in panels]
+    for (panel, facet), has_bound in zip(panels, bounded, strict=True):
         shares = {}
         for metric in ("found_jsd", "optimum_jsd", "upper_bound"):
             values = facet.rows[metric].dropna().to_numpy()
@@ -374,7 +349,7 @@ def adversarial_jsd(results: pd.DataFrame, examples: pd.DataFrame | None) -> Fig
         panel.set_xticks([0, 0.2, 0.4, 0.6, LN2], ["0", "0.2", "0.4", "0.6", "ln 2"])
         exact = [f"{100 * (facet.rows['is_exact'] == 1).mean():.0f} % exact"] if has_bound else []
         title(panel, counted(facet.title, len(facet.rows), *exact))
-    from_zero(axes)
+    from_zero([panel for panel, _ in panels])
     handles: list[Patch | Line2D] = [
         Patch(facecolor=FOUND, alpha=0.55, label="gradient adversary"),
         Line2D([], [], color=OPTIMUM, lw=1.2, label="farthest known" if any(bounded) else "exact optimum"),
@@ -397,7 +372,7 @@ def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | Non
         for facet in together
         for name, rows in pivot.split_by_class(facet.rows, len(CLASS_COLOURS))
     ]
-    if len(panels) > MOST_PANELS:
+    if len(panels) > MOST_PANELS:  # one for each class of each run would not fit a page
         panels = [(facet.title, facet.rows) for facet in together]
     figure, axes = grid(len(panels), panel_height=1.9)
     for panel, (name, rows) in zip(axes, panels, strict=True):
@@ -412,13 +387,8 @@ def adversarial_by_attention(results: pd.DataFrame, examples: pd.DataFrame | Non
             )
             for b, (low, high) in enumerate(pairwise(pivot.MAX_ATTENTION_EDGES)):
                 box(panel, values[bins == b], (low + high) / 2 + side * 0.035, 0.05, colour)
-        for b, low in enumerate(pivot.MAX_ATTENTION_EDGES[:-1]):
-            text = f"n = {np.count_nonzero(bins == b):,}"
-            panel.annotate(text, (low + 0.125, 0.765), ha="center", va="top", fontsize=NOTE_SIZE, color=FAINT)
         panel.axhline(LN2, lw=0.6, color=FAINT, zorder=0)
-        for edge in pivot.MAX_ATTENTION_EDGES[1:-1]:
-            panel.axvline(edge, lw=0.4, color="#DDDDDD", zorder=0)
-        panel.set_xlim(0, 1)
+        quarters(panel, 0.765, [f"n = {np.count_nonzero(bins == b):,}" for b in range(4)])
         panel.set_ylim(0, 0.77)
         panel.set_xticks(pivot.MAX_ATTENTION_EDGES, ["0", ".25", ".5", ".75", "1"])
         panel.set_yticks([0, 0.2, 0.4, 0.6, LN2], ["0", "0.2", "0.4", "0.6", "ln 2"])
@@ -461,20 +431,16 @@ def shares_along(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
     """`epsilon share low high`: of the texts whose farthest attention within that tolerance is no farther than the bound;
     several seeds of a text count as their mean."""
     near = rows.assign(near=rows["value"] <= bound).groupby(["step", "example_id"])["near"].mean()
-    lines = []
-    for epsilon, own in near.groupby(level="step"):
-        share, low, high = wilson(float(own.sum()), len(own))
-        lines.append({"epsilon": epsilon, "share": share, "low": low, "high": high})
-    return pd.DataFrame(lines)
+    lines = [(epsilon, *wilson(float(own.sum()), len(own))) for epsilon, own in near.groupby(level="step")]
+    return pd.DataFrame(lines, columns=["epsilon", "share", "low", "high"])
 
 
 near = as_truth(lambda jsd: jsd <= FAR)
 
 
 def _near_share(table: pd.DataFrame) -> Evidence | None:
-    """Share of the examples for which no attention farther than `FAR` keeps the prediction. Where the optimum is only
-    bracketed, the best attention known counts for the upper end of the interval and the certified upper bound for the lower
-    end: that none was found does not say that there is none."""
+    # where the optimum is only bracketed, the best attention known counts for the upper end of the interval and the
+    # certified upper bound for the lower end: that none was found does not say that there is none
     known, proved = (share_of(metric, value=near)(table) for metric in ("optimum_jsd", "upper_bound"))
     return None if known is None or proved is None else replace(known, low=proved.low)
 

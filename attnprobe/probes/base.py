@@ -1,8 +1,7 @@
 """What a probe is, and the one listener that runs probes in Lightning's test loop.
 
-A probe is a dataclass with its settings as fields, a `name`, `metrics`, and one method that yields `Measurement`s. It knows
-neither trainer nor logger. Its file also holds its `READING`: headlines, claims, tables and figures. To add one: a file here,
-a YAML in conf/probe, a test.
+A probe's file also holds its `READING`: headlines, claims, tables and figures. To add one: a file here, a YAML in
+conf/probe, a test.
 """
 
 from abc import abstractmethod
@@ -71,13 +70,12 @@ class Probe(metaclass=Checked):
 
     @property
     def peak_buffers(self) -> int:
-        """About how many float64 numbers it holds at its peak per position and class of a text: one that draws many samples
-        at once says so here, and gets fewer texts at a time."""
+        """About how many float64 numbers it holds at its peak per position and class of a text; the more, the fewer texts it
+        gets at a time."""
         return self.buffers_per_sample * getattr(self, "samples", 0) or 1
 
     @final
     def label(self, importance: str) -> str:
-        """What the metrics about an importance end in."""
         return self.filed.get(importance, importance)
 
     def refuse(self, classifier: Model) -> None:
@@ -180,7 +178,6 @@ def positions(content: Tensor) -> Tensor:
 
 
 LINEAR = "linear decoder only"
-"""Of metrics that need position logits."""
 DESCRIPTION = (
     Metric("max_attention", WEIGHT, "the model's largest weight"),
     Metric("predicted_class", CLASS),
@@ -190,7 +187,7 @@ DESCRIPTION = (
 
 
 def description(readout: Readout) -> Iterator[Measurement]:
-    """What the figures group examples by."""
+    """The measurements of `DESCRIPTION`."""
     yield Measurement("max_attention", readout.attention.amax(-1))
     yield Measurement("predicted_class", readout.prediction().argmax(-1))
     yield Measurement("content_length", readout.content.sum(-1))
@@ -216,10 +213,7 @@ class ProbeRunner:
             importances: by name; built-in ones that are missing have their defaults.
             classes: their names, for importances that are asked about one.
         """
-        self.probes = probes
-        self.words = words
-        self.classes = classes
-        self.seed = seed
+        self.probes, self.seed, self.words, self.classes = probes, seed, words, classes
         self.importances = {} if importances is None else importances
         self.draws = {probe.name: Draws(seed, probe.name) for probe in probes}
         self.rows = {probe.name: Rows() for probe in probes}
@@ -241,16 +235,9 @@ class ProbeRunner:
             if key not in subjects:
                 part, states = batch.rows(rows), forward.rows(rows)
                 subjects[key] = Subject(
-                    classifier,
-                    part,
-                    states,
-                    classifier.readout(part, states),
-                    self.words,
-                    self.importances,
-                    self.seed,
-                    self.classes,
-                    self.importance_seconds,
-                )
+                    classifier, part, states, classifier.readout(part, states), self.words, self.importances, self.seed,
+                    self.classes, self.importance_seconds,
+                )  # fmt: skip
             return subjects[key]
 
         example_id = batch.example_id.cpu().numpy()
@@ -262,12 +249,11 @@ class ProbeRunner:
             def measured(rows: slice, probe: Probe = probe) -> tuple[slice, list[Measurement | Note]]:
                 return rows, [_on_host(one) for one in probe.examine(subject(rows), self.draws[probe.name])]
 
+            notes = self.notes[probe.name]
             for rows, results in classifier.halving(f"probe {probe.name}", batch, measured, rows_at_once=at_once):
                 for one in results:
                     if isinstance(one, Note):
-                        notes = self.notes[probe.name]
-                        known = one.name in notes
-                        notes[one.name] = one.combine(notes[one.name], one.value) if known else one.value
+                        notes[one.name] = one.combine(notes[one.name], one.value) if one.name in notes else one.value
                         continue
                     step = None if one.step is None else one.step.numpy()
                     self.rows[probe.name].add(one.metric, example_id[rows], one.value.numpy(), step, one.site)
@@ -277,6 +263,5 @@ class ProbeRunner:
 def _on_host(one: Measurement | Note) -> Measurement | Note:
     if isinstance(one, Note):
         return one
-    value, step = (None if tensor is None else tensor.detach().double().cpu() for tensor in (one.value, one.step))
-    assert value is not None
-    return one._replace(value=value, step=step)
+    step = None if one.step is None else one.step.detach().double().cpu()
+    return one._replace(value=one.value.detach().double().cpu(), step=step)

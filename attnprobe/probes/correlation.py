@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, permutations
+from itertools import permutations
 from typing import Annotated
 
 import numpy as np
@@ -59,14 +59,13 @@ class Correlation(RankingProbe):
     """Rank agreement per example between attention and each importance, over the content positions; of a signed importance
     the size is compared.
 
-    The pairs are `attention_X`, and those of `ceilings`, the paper's control, where both are among the importances. What
-    is undefined for an example (a row of one token, or of equal scores) is NaN.
+    What is undefined for an example (a row of one token, or of equal scores) is NaN.
 
     Attributes:
         top: length of the lists that are compared.
         function_words: words that `tau_words_…` leaves out; None: spaCy's English stop words. "not" is among these.
-        ceilings: pairs of importances that have nothing to do with attention: how well these agree is the most that can be
-            asked of it. A pair is compared where both are among the importances.
+        ceilings: the paper's control, pairs of importances that have nothing to do with attention: how well these agree is
+            the most that can be asked of it. A pair is compared where both are among the importances.
     """
 
     name, metrics = "correlation", METRICS
@@ -144,29 +143,23 @@ significant = as_truth(lambda p: p <= 0.05)
 def _of_pair(first: str, second: str, words: str) -> tuple[Headline, ...]:
     pair, paper = f"{first}_{second}", PUBLISHED.get((first, second))
     tau, p = f"tau_{pair}", f"p_{pair}"
-    mean, std, significance = (
-        None if paper is None else f"{paper}_{one}" for one in ("mean", "std", "fraction_significant")
-    )
+
+    def published(kind: str) -> str | None:
+        return paper and f"{paper}_{kind}"
+
     return (
-        Headline(tau, f"tau({words})", mean, by_class=True),
-        Headline(tau, "  standard deviation", std, by_class=True, name=f"{tau}_std", spread=True),
-        Headline(
-            p, "  share with p <= 0.05", significance, by_class=True, name=f"significant_{pair}", transform=significant
-        ),
-        Headline(
-            p, "  the same, false discoveries held at 5 %", by_class=True, name=f"discovered_{pair}", transform=discovered
-        ),
-        Headline(
-            tau, "  tau where attention is not nearly even", name=f"{tau}_uneven",
-            at_most=("attention_evenness", NEARLY_EVEN),
-        ),
+        Headline(tau, f"tau({words})", published("mean"), by_class=True),
+        Headline(tau, "  standard deviation", published("std"), by_class=True, name=f"{tau}_std", spread=True),
+        Headline(p, "  share with p <= 0.05", published("fraction_significant"), by_class=True, name=f"significant_{pair}",
+                 transform=significant),
+        Headline(p, "  the same, false discoveries held at 5 %", by_class=True, name=f"discovered_{pair}",
+                 transform=discovered),
+        Headline(tau, "  tau where attention is not nearly even", name=f"{tau}_uneven",
+                 at_most=("attention_evenness", NEARLY_EVEN)),
         Headline(f"tau_words_{pair}", "  tau over content words"),
         Headline(f"top_tau_{pair}", "  tau of the top tokens"),
         Headline(f"top_overlap_{pair}", "  overlap of the top tokens"),
     )  # fmt: skip
-
-
-# The figures: histograms and densities of τ per class (Jain & Wallace 2019, figures 2 and 3).
 
 
 EDGES = np.linspace(-1, 1, 41)
@@ -220,18 +213,16 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     is: what an order without meaning gets.
     """
     floors = {pair: f"tau_shuffled_{pair[1]}" for pair in PUBLISHED if pair[0] == "attention"}
-    metrics = [f"tau_{'_'.join(pair)}" for pair in PUBLISHED]
-    panels = facets(per_example(results, PROBE, (*metrics, *floors.values(), "predicted_class")))
+    metrics = {pair: f"tau_{'_'.join(pair)}" for pair in PUBLISHED}
     drawn: list[tuple[Facet, Pair, list[tuple[np.ndarray, np.ndarray, str]]]] = []
     names: list[str] = []
-    for facet in panels:
+    for facet in facets(per_example(results, PROBE, (*metrics.values(), *floors.values(), "predicted_class"))):
         groups = split_by_class(facet.rows, len(CLASS_COLOURS))
         names = max(names, [name for name, _ in groups], key=len)
-        for pair, metric in zip(PUBLISHED, metrics, strict=True):
+        for pair, metric in metrics.items():
             samples = [(rows[metric], colour) for (_, rows), colour in zip(groups, CLASS_COLOURS, strict=False)]
             samples += [(facet.rows[floors[pair]], FAINT)] if pair in floors else []
-            curves = [(*density(tau.dropna().to_numpy()), colour) for tau, colour in samples]
-            drawn.append((facet, pair, curves))
+            drawn.append((facet, pair, [(*density(tau.dropna().to_numpy()), colour) for tau, colour in samples]))
     step, _ = _rows(max(float(y.max()) for _, _, curves in drawn for _, y, _ in curves), len(names))
     figure, axes = grid(len(drawn), panel_height=_rows(0.0, len(names) + 1)[1])
     for panel, (facet, pair, curves) in zip(axes, drawn, strict=True):
@@ -245,30 +236,28 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
                 panel.fill_between(x, base, base + y, color=colour, alpha=0.3, linewidth=0)
             panel.plot(x, base + y, color=colour, lw=0.9, ls=(0, (3, 1.5)) if faint else "-")
         heading = f"{', '.join(facts_of(name, results, PROBE).title for name in pair)} · {facet.title}"
-        _frame(panel, heading, facet.rows[f"tau_{'_'.join(pair)}"], scale=False)
+        _frame(panel, heading, facet.rows[metrics[pair]], scale=False)
     from_zero(axes)
-    floor_handle = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
-    handles = [*class_handles(names), floor_handle]
-    around(figure, x="Kendall's τ", y="density", handles=handles, heading="predicted" if len(names) > 1 else None)
+    floor = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
+    heading = "predicted" if len(names) > 1 else None
+    around(figure, x="Kendall's τ", y="density", handles=[*class_handles(names), floor], heading=heading)
     return figure
 
 
 def _rows(top: float, groups: int) -> tuple[float, float]:
-    """How far apart the rows of that many groups begin, when the tallest reaches `top` (0 where they share one row), and
-    the inches of a panel with them."""
+    # how far apart the rows of that many groups begin, when the tallest reaches `top` (0 where they share one row), and the
+    # inches of a panel with them
     return (0.0, 1.75) if groups <= OVERLAID else (1.1 * float(top), 0.7 + 0.33 * groups)
 
 
 def _frame(axes: Axes, heading: str, values: "pd.Series[float]", *, scale: bool) -> None:
-    """The axis of τ and the title; without `scale`, rows above each other that have a scale each."""
     if not scale:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-    undefined = int(values.isna().sum())
     axes.axvline(0, lw=0.5, color=INK, zorder=0)
     axes.set_xlim(-1, 1)
     axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["−1", "−.5", "0", ".5", "1"])
-    more = [f"{undefined:,} undefined"] if undefined else []
+    more = [f"{values.isna().sum():,} undefined"] if values.isna().any() else []
     title(axes, counted(heading, int(values.notna().sum()), *more))
 
 
@@ -291,29 +280,24 @@ shuffled attention alone, whatever a gradient contains as a factor agrees with i
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     """Those of attention and each importance, with how large |τ| is by chance; then those of the pairs without attention."""
-    there = importances_in(results, PROBE, "tau_")
     words = {
         name: facts_of(name, results, PROBE).ascii_title for name in importances_in(results, PROBE, "tau_attention_")
     }
-    of_attention = (
-        (
-            *_of_pair("attention", name, f"attention, {title}"),
+    headlines: list[Headline] = []
+    for name, importance in words.items():
+        shuffled = f"tau_shuffled_{name}"
+        headlines += _of_pair("attention", name, f"attention, {importance}")
+        headlines.append(
             Headline(
-                f"tau_shuffled_{name}",
-                f"|tau|(shuffled attention, {title})",
-                name=f"tau_shuffled_{name}_absolute",
-                transform=np.abs,
-            ),
+                shuffled, f"|tau|(shuffled attention, {importance})", name=f"{shuffled}_absolute", transform=np.abs
+            )
         )
-        for name, title in words.items()
-    )
-    shuffled = [name for name in importances_in(results, PROBE, "tau_shuffled_") if name in words]
-    of_others = (
-        _of_pair(first, second, f"{words[first]}, {words[second]}")
-        for first, second in permutations(shuffled, 2)
-        if f"{first}_{second}" in there
-    )
-    return tuple(chain(*of_attention, *of_others))
+    there = importances_in(results, PROBE, "tau_")
+    others = [name for name in importances_in(results, PROBE, "tau_shuffled_") if name in words]
+    for first, second in permutations(others, 2):
+        if f"{first}_{second}" in there:
+            headlines += _of_pair(first, second, f"{words[first]}, {words[second]}")
+    return tuple(headlines)
 
 
 READING = Reading(

@@ -19,18 +19,28 @@ from attnprobe.core.readout import Readout
 from attnprobe.core.settings import Count, Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Measure, as_truth, flips_of, least, mean_of, share_of
-from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation, facts_of, importances_in
+from attnprobe.evidence.reading import (
+    Column,
+    Drawing,
+    Facts,
+    Headline,
+    HeatMap,
+    Reading,
+    Tabulation,
+    facet_table,
+    facts_of,
+    importances_in,
+)
 from attnprobe.evidence.statistics import mean_in_columns, rank_biserial, wilson
 from attnprobe.exact import smallest_flipping_set, smallest_overtaking_sets
 from attnprobe.exact.checks import LEAST_MASS
 from attnprobe.exact.erasure import decision, erase_in_order, smallest_winning_set
-from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, grid, title
-from attnprobe.plots.style import FAINT, INK, box
+from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, facet_grid, grid, title
+from attnprobe.plots.style import FAINT, INK, OPTIMUM, box
 from attnprobe.probes.base import DESCRIPTION, LINEAR, Measurement, Note, RankingProbe, Subject, positions, undefined_in
-from attnprobe.results.pivot import facets, per_example
 
 FILED = {"attention_gradient": "gradient", "gradient": "input_gradient"}
-"""The published tests' gradient is by the weight; that by the word vectors is another one."""
+"""The published tests' gradient is by the weight."""
 NEVER_FLIPS, FLIPS_BY_BIAS, FLIPS = 0, 1, 2
 """Values of `status_…`."""
 PAIRS = (
@@ -79,14 +89,11 @@ METRICS = (
 class Erasure(RankingProbe):
     """Erase items in the order of a ranking, renormalising, until the decision flips; and the fewest that do it.
 
-    Rankings, the first item first: the importances, highest score first; `random` (one random order); and with a linear
-    decoder `optimal` (the smallest flipping set, not a ranking). The importance `attention_gradient` (by the weights,
-    signed) is filed as `gradient`, and `gradient`, of the word vectors, as `input_gradient`. Of an order that does not
-    flip the decision before everything is erased, what it removes is NaN; where two are compared it needs more than any.
-
-    Where the decoder is not linear (question answering) nothing is exact: what needs position logits is left out; and
-    what would be decided with everything erased, where that is not defined (`Readout.unattended`). The published code
-    counts it as a flip at fraction 1 where only the bias, with everything erased, decides otherwise (`status_…` 1).
+    Rankings: the importances, highest score first; `random` (one random order); and with a linear decoder `optimal` (the
+    smallest flipping set). The importance `attention_gradient` (by the weights, signed) is filed as `gradient`, and
+    `gradient`, of the word vectors, as `input_gradient`. Of an order that does not flip the decision before everything is
+    erased, what it removes is NaN; where two are compared it needs more than any. The published code counts it as a flip at
+    fraction 1 where only the bias, with everything erased, decides otherwise (`status_…` 1).
 
     Attributes:
         random_orders: how many random orders, 1 or more (paper: 5).
@@ -104,14 +111,12 @@ class Erasure(RankingProbe):
 
     @property
     def peak_buffers(self) -> int:
-        """For every random order the noise, and its copy among the rankings."""
-        return 20 + 2 * self.random_orders
+        return 20 + 2 * self.random_orders  # the noise, and its copy among the rankings
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         readout = subject.readout
         noise = draws.uniform(self.random_orders, readout.content, readout.example_id)
-        # whether the decoder's bias alone, with everything erased, decides otherwise than the model
-        nothing = readout.unattended
+        nothing = readout.unattended  # by the decoder's bias alone, with everything erased
         never, length = torch.zeros_like(readout.content[:, 0]), readout.content.sum(-1)
         by_bias = never if nothing is None else nothing.argmax(-1) != decision(readout)
         optimal = None
@@ -126,22 +131,20 @@ class Erasure(RankingProbe):
             yield Measurement("smallest_set", smallest.members.double(), positions(there))
         # the random orders are this probe's own
         scores = {self.label(name): values for name, values in self.scores(subject).items() if name != "random"}
-        undefined = {name: undefined_in(values, readout.content) for name, values in scores.items()}
-        erased = erase_in_order(
-            readout, torch.cat([*(values.nan_to_num(nan=0)[None] for values in scores.values()), noise])
-        )
+        orders = [*(values.nan_to_num(nan=0)[None] for values in scores.values()), noise]
+        erased = erase_in_order(readout, torch.cat(orders))
         for number, name in enumerate([*scores, "random"]):
             counts[name] = erased.count[number]
-            unknown = undefined.get(name, never)
+            unknown = undefined_in(scores[name], readout.content) if name in scores else never
             yield from _removed(name, counts[name], erased.mass[number], by_bias, unknown, length)
             if optimal is not None:
                 regret = (counts[name] - optimal).double()
                 yield Measurement(f"regret_{name}", regret.where((counts[name] > 0) & ~unknown, torch.nan))
-        orders = erased.count[len(scores) :]
-        flips, times = orders > 0, (orders > 0).sum(0)
-        total = torch.where(flips, orders, 0).sum(0).double() / length
+        random = erased.count[len(scores) :]
+        times = (random > 0).sum(0)
+        total = torch.where(random > 0, random, 0).sum(0).double() / length
         yield Measurement("removed_fraction_random_mean", total / torch.where(times > 0, times, torch.nan))
-        yield Measurement("flip_share_random", times.double() / len(orders))
+        yield Measurement("flip_share_random", times.double() / len(random))
         if nothing is not None:
             yield Measurement("flip_by_bias", by_bias)
         for first, second in PAIRS:
@@ -175,8 +178,7 @@ def _towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measure
     yield Measurement("overtake_size", torch.where(sets.size > 0, sets.size.double(), torch.nan), step)
     if nodes is None:
         return
-    shape = sets.size.shape
-    size, bound, exact = (torch.full(shape, torch.nan, dtype=torch.float64, device=logits.device) for _ in range(3))
+    size, bound, exact = torch.full((3, *sets.size.shape), torch.nan, dtype=torch.float64, device=logits.device)
     weighted, plain = (attention.unsqueeze(-1) * logits).cpu().numpy(), logits.cpu().numpy()
     content = readout.content.cpu().numpy()
     for row, chosen in enumerate(sets.decision.tolist()):
@@ -195,82 +197,68 @@ def _towards_each_class(readout: Readout, nodes: int | None) -> Iterator[Measure
     yield Measurement("wins_exact", exact, step)
 
 
-OWN = {"random": ("random", "#222222"), "optimal": ("optimal", "#0072B2")}
-"""Orders that are the probe's own and no importances, with the words and the colour for each."""
+OWN = {"random": Facts("random", INK), "optimal": Facts("optimal", OPTIMUM)}
+"""Orders that are the probe's own and no importances."""
 
 
-def rankings_in(results: pd.DataFrame, kind: str = "removed_fraction") -> list[str]:
-    """The rankings that the table has numbers of this kind of, the random one first, the optimal one last."""
-    there = [name for name in importances_in(results, "erasure", f"{kind}_") if name != "random_mean"]
-    first, last = ([name for name in there if name == own] for own in OWN)
-    return [*first, *(name for name in there if name not in OWN), *last]
+def looks_in(results: pd.DataFrame, kind: str = "removed_fraction") -> dict[str, Facts]:
+    """The rankings that the table has numbers of this kind of, random first and optimal last."""
+    names = [name for name in importances_in(results, "erasure", f"{kind}_") if name != "random_mean"]
+    names.sort(key=lambda name: (name == "optimal") - (name == "random"))
+    return {name: OWN.get(name, facts_of(name, results, "erasure")) for name in names}
 
 
-def _look(results: pd.DataFrame, name: str) -> tuple[str, str]:
-    facts = facts_of(name, results, "erasure")
-    return OWN.get(name, (facts.title, facts.colour))
-
-
-def paired(results: pd.DataFrame) -> pd.DataFrame:
+def pair_table(results: pd.DataFrame) -> pd.DataFrame:
     """Every two rankings compared example by example: who flips the decision with fewer items.
 
     A ranking that never flips needs more than one that does; where neither flips, nothing is compared.
 
     Returns:
-        per panel and ordered pair: `fewer`, `tie`, `more`, `neither` (shares of all `n` examples, summing to 1),
-        `low`, `high` (Wilson's 95 % interval of `fewer`), and `rank_biserial`: −1 (the second always needs fewer) to 1
-        (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby 2014), in which a
-        ranking that never flips needs one item more than there are; NaN where they never differ.
+        per data set and model and ordered pair: `needs fewer`, `tie`, `needs more`, `neither flips` (shares of all `n`
+        examples, summing to 1), `low`, `high` (Wilson's 95 % interval of the first), and `rank-biserial`: −1 (the second
+        always needs fewer) to 1 (the first does), the matched-pairs rank-biserial correlation of the numbers needed (Kerby
+        2014), in which a ranking that never flips needs one item more than there are; NaN where they never differ.
     """
-    names = rankings_in(results, "removed_count")
-    rows = []
-    metrics = ["content_length", *(f"removed_count_{name}" for name in names)]
-    for facet in facets(per_example(results, "erasure", metrics)):
-        never = facet.rows["content_length"].to_numpy() + 1
-        counts = {name: facet.rows[f"removed_count_{name}"].to_numpy() for name in names}
-        for first, second in permutations(names, 2):
+    looks = looks_in(results, "removed_count")
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        counts = {name: rows[f"removed_count_{name}"].to_numpy() for name in looks}
+        never = rows["content_length"].to_numpy() + 1
+        for first, second in permutations(looks, 2):
             a, b = (np.where(np.isnan(counts[name]), never, counts[name]) for name in (first, second))
             neither = np.isnan(counts[first]) & np.isnan(counts[second])
             fewer, low, high = wilson((a < b).sum(), len(a))
             ties = float(((a == b) & ~neither).mean())
-            row = {"panel": facet.title, "first": first, "second": second, "n": len(a)}
-            row |= {"fewer": fewer, "low": low, "high": high, "tie": ties, "more": float((a > b).mean())}
-            rows.append(row | {"neither": float(neither.mean()), "rank_biserial": rank_biserial(b - a)})
-    return pd.DataFrame(rows)
+            yield {
+                "ranking": looks[first].title, "against": looks[second].title, "needs fewer": fewer, "low": low, "high": high,
+                "tie": ties, "needs more": float((a > b).mean()), "neither flips": float(neither.mean()),
+                "rank-biserial": rank_biserial(b - a), "n": len(a),
+            }  # fmt: skip
+
+    metrics = ["content_length", *(f"removed_count_{name}" for name in looks)]
+    return facet_table(results, "erasure", metrics if len(looks) > 1 else [], lines)
 
 
 def _rank_table(results: pd.DataFrame) -> pd.DataFrame:
     # `share removed where it flips` is over the examples that this ranking flips (the paper's way: other examples in every
     # row), `share removed` over all that some set flips; `regret` over the examples that the ranking flips
-    names = rankings_in(results)
-    rows = []
-    metrics = [f"{kind}_{name}" for name in names for kind in ("removed_fraction", "regret")]
-    for facet in facets(per_example(results, "erasure", ["never_flips", *metrics])) if names else []:
-        never = facet.rows["never_flips"].to_numpy()
-        for name in names if (never == 0).any() else []:
-            fraction = facet.rows[f"removed_fraction_{name}"]
-            row = {"data and model": facet.title, "ranking": _look(results, name)[0], "n": int((never == 0).sum())}
-            row |= {"it flips": int(fraction.notna().sum()), "share removed where it flips": fraction.mean()}
-            row |= mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1)
-            regret = facet.rows[f"regret_{name}"].to_numpy()
-            rows.append(
-                row | mean_in_columns("regret", np.where(never == 0, 0.0, np.nan) if name == "optimal" else regret, 0)
-            )
-    return pd.DataFrame(rows)
+    looks = looks_in(results)
 
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        never = rows["never_flips"].to_numpy()
+        for name in looks if (never == 0).any() else ():
+            fraction, regret = rows[f"removed_fraction_{name}"], rows[f"regret_{name}"].to_numpy()
+            if name == "optimal":
+                regret = np.where(never == 0, 0.0, np.nan)
+            yield {
+                "ranking": looks[name].title, "n": int((never == 0).sum()), "it flips": int(fraction.notna().sum()),
+                "share removed where it flips": fraction.mean(),
+                **mean_in_columns("share removed", removal_share(fraction.to_numpy(), never), 0, 1),
+                **mean_in_columns("regret", regret, 0),
+            }  # fmt: skip
 
-def _pair_table(results: pd.DataFrame) -> pd.DataFrame:
-    names = rankings_in(results, "removed_count")
-    if len(names) < 2:
-        return pd.DataFrame()
-    table = paired(results)
-    headings = {
-        "panel": "data and model", "first": "ranking", "second": "against", "fewer": "needs fewer", "low": "low",
-        "high": "high", "tie": "tie", "more": "needs more", "neither": "neither flips", "rank_biserial": "rank-biserial",
-        "n": "n",
-    }  # fmt: skip
-    table[["first", "second"]] = table[["first", "second"]].replace({name: _look(results, name)[0] for name in names})
-    return table[list(headings)].rename(columns=headings)
+    metrics = ["never_flips", *(f"{kind}_{name}" for name in looks for kind in ("removed_fraction", "regret"))]
+    return facet_table(results, "erasure", metrics if looks else [], lines)
 
 
 def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
@@ -286,22 +274,20 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
     Serrano & Smith's figures 5 and 6.
     """
-    names = rankings_in(results)
-    looks = [_look(results, name) for name in names]
-    panels = facets(per_example(results, "erasure", [f"removed_fraction_{name}" for name in names]))
-    figure, axes = grid(len(panels), panel_height=2.2, columns=2)
-    for panel, facet in zip(axes, panels, strict=True):
-        columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in names}
-        common = ~np.logical_or.reduce([np.isnan(columns[name]) for name in names if name != "ascending"])
-        for at, (name, (_, colour)) in enumerate(zip(names, looks, strict=True)):
-            values = columns[name]
-            box(panel, values, at - 0.18, 0.3, colour)
+    looks = looks_in(results)
+    metrics = [f"removed_fraction_{name}" for name in looks]
+    figure, panels = facet_grid(results, "erasure", metrics, panel_height=2.2, columns=2)
+    for panel, facet in panels:
+        columns = {name: facet.rows[f"removed_fraction_{name}"].to_numpy() for name in looks}
+        common = ~np.logical_or.reduce([np.isnan(columns[name]) for name in looks if name != "ascending"])
+        for at, (name, values) in enumerate(columns.items()):
+            box(panel, values, at - 0.18, 0.3, looks[name].colour)
             box(panel, values[common], at + 0.18, 0.3, FAINT)
             count = np.count_nonzero(~np.isnan(values))
             panel.annotate(f"{count:,}", (at, -0.055), ha="center", va="center", fontsize=NOTE_SIZE, color=FAINT)
         panel.set_ylim(-0.1, 1.02)
-        panel.set_xlim(-0.6, len(names) - 0.4)
-        panel.set_xticks(range(len(names)), [words for words, _ in looks], rotation=35, ha="right")
+        panel.set_xlim(-0.6, len(looks) - 0.4)
+        panel.set_xticks(range(len(looks)), [one.title for one in looks.values()], rotation=35, ha="right")
         title(panel, f"{facet.title} · all: n = {np.count_nonzero(common):,}")
     handles = [
         Patch(facecolor="white", edgecolor=INK, label="examples that this ranking flips"),
@@ -313,44 +299,39 @@ def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 def regret(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Share of the examples that can flip which a ranking flips with at most x items more than the smallest set."""
-    names = rankings_in(results, "regret")
-    metrics = ["never_flips", *(f"regret_{name}" for name in names)]
-    panels = facets(per_example(results, "erasure", metrics))
-    figure, axes = grid(len(panels), panel_height=1.9)
-    columns = [facet.rows[metric].to_numpy() for facet in panels for metric in metrics[1:]]
-    most = max((int(np.max(values[~np.isnan(values)], initial=3)) for values in columns), default=3)
+    looks = looks_in(results, "regret")
+    metrics = [f"regret_{name}" for name in looks]
+    figure, panels = facet_grid(results, "erasure", ["never_flips", *metrics], panel_height=1.9)
+    most = max([3, *(int(one) for _, facet in panels for one in facet.rows[metrics].max().dropna())])
     x = np.arange(most + 1)
     ticks = [tick for tick in (0, 1, 3, 10, 30, 100, 300, 1000) if tick <= most]
-    for panel, facet in zip(axes, panels, strict=True):
-        can_flip = (facet.rows["never_flips"] == 0).to_numpy()
-        count = int(can_flip.sum())
-        for name in names:
-            known = np.sort(facet.rows[f"regret_{name}"][can_flip].dropna().to_numpy())
-            share = np.searchsorted(known, x, side="right") / max(1, count)
-            panel.step(x + 1, share, where="post", color=_look(results, name)[1], lw=1.0)
+    for panel, facet in panels:
+        can_flip = facet.rows[facet.rows["never_flips"] == 0]
+        for name, look in looks.items():
+            known = np.sort(can_flip[f"regret_{name}"].dropna().to_numpy())
+            share = np.searchsorted(known, x, side="right") / max(1, len(can_flip))
+            panel.step(x + 1, share, where="post", color=look.colour, lw=1.0)
         panel.set_xscale("log")
         panel.set_xticks([tick + 1 for tick in ticks], [str(tick) for tick in ticks])
         panel.set_xticks([], minor=True)
         panel.set_ylim(0, 1.02)
-        title(panel, counted(facet.title, count))
-    looks = [_look(results, name) for name in names]
-    handles = [Line2D([], [], color=colour, label=words) for words, colour in looks]
+        title(panel, counted(facet.title, len(can_flip)))
+    handles = [Line2D([], [], color=one.colour, label=one.title) for one in looks.values()]
     around(figure, x="items more than the smallest flipping set", y="share of examples", handles=handles)
     return figure
 
 
 def pairs(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """In how many percent of the examples the row's ranking flips the decision with fewer items than the column's."""
-    names = rankings_in(results, "removed_count")
-    table = paired(results)
-    panels = list(table.groupby("panel", sort=False))
+    words = [one.title for one in looks_in(results, "removed_count").values()]
+    panels = list(pair_table(results).groupby("data and model", sort=False))
     figure, axes = grid(len(panels), panel_height=2.3, columns=2)
     for panel, (name, rows) in zip(axes, panels, strict=True):
-        shares = rows.pivot(index="first", columns="second", values="fewer").reindex(index=names, columns=names)
-        cells(panel, shares.to_numpy(), lambda share: f"{100 * share:.0f}", size=6, cmap="Blues", vmin=0, vmax=1.3)
-        words = [_look(results, name)[0] for name in names]
-        panel.set_xticks(range(len(names)), words, rotation=35, ha="right")
-        panel.set_yticks(range(len(names)), words)
+        shares = np.full((len(words), len(words)), np.nan)
+        shares[~np.eye(len(words), dtype=bool)] = rows["needs fewer"]  # the table has them in this order
+        cells(panel, shares, lambda share: f"{100 * share:.0f}", size=6, cmap="Blues", vmin=0, vmax=1.3)
+        panel.set_xticks(range(len(words)), words, rotation=35, ha="right")
+        panel.set_yticks(range(len(words)), words)
         title(panel, counted(str(name), int(rows["n"].iloc[0])), 1.5 * 72)
     around(figure, x="… than this one", y="this ranking needs fewer items …")
     return figure
@@ -370,10 +351,9 @@ def _fewer(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(a) & np.isinf(b), np.nan, (a < b).astype(float) - (a > b))
 
 
-def _ahead_of_midpoint(
-    attention: np.ndarray, random: np.ndarray, optimal: np.ndarray, never_flips: np.ndarray
-) -> np.ndarray:
-    own, worst, best = (removal_share(fraction, never_flips) for fraction in (attention, random, optimal))
+def _ahead_of_midpoint(*fractions: np.ndarray) -> np.ndarray:
+    *orders, never_flips = fractions
+    own, worst, best = (removal_share(fraction, never_flips) for fraction in orders)
     return (worst + best) / 2 - own
 
 
@@ -434,13 +414,12 @@ CLAIMS = (
 
 
 def _pair_headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
-    pairs_there = [name.split("_than_") for name in importances_in(results, "erasure", "fewer_")]
-    words = {name: _look(results, name)[0].replace("×", "x") for pair in pairs_there for name in pair}
-    return tuple(
-        Headline(f"fewer_{first}_than_{second}", f"{words[first]} needs fewer than {words[second]}",
-                 published=f"fewer_{first}_than_{second}")
-        for first, second in pairs_there
-    )  # fmt: skip
+    headlines = []
+    for pair in importances_in(results, "erasure", "fewer_"):
+        names = pair.split("_than_")
+        first, second = (OWN.get(name, facts_of(name, results, "erasure")).ascii_title for name in names)
+        headlines.append(Headline(f"fewer_{pair}", f"{first} needs fewer than {second}", published=f"fewer_{pair}"))
+    return tuple(headlines)
 
 
 READING = Reading(
@@ -490,7 +469,7 @@ READING = Reading(
             "Two rankings compared example by example: share of all examples in which the first needs fewer items (with "
             "Wilson's 95 % interval), as many, more, and in which neither flips the decision; matched-pairs rank-biserial "
             "correlation, 1 where the first always needs fewer.",
-            _pair_table,
+            pair_table,
             ("content_length", "removed_count_*"),
         ),
     ),

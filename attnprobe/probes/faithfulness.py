@@ -12,6 +12,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnprobe.core.metrics import PROBABILITY, PROBABILITY_DIFFERENCE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -67,13 +68,9 @@ METRICS = (
 class Faithfulness(RankingProbe):
     """Take out the most important words, or all others, and see what becomes of the predicted class's probability p.
 
-    Per importance X and operator O (`attnprobe.importance.word_removal.OPERATORS`) the deletion and insertion curves,
-    ERASER's AOPC of both over `thresholds` (a faithful importance has a high comprehensiveness and a low sufficiency),
-    and the curves' mean heights from nothing to 0.9 and from 0.1 to everything (trapezoids). `completeness_gap_X` is
-    |sum of the scores − what they should add up to|.
-
-    Of a signed importance the highest scores are those that speak for the decision. A share is rounded up to whole
-    words. NaN where an importance is undefined, and where no word would be left.
+    Per importance and operator (`attnprobe.importance.word_removal.OPERATORS`) the deletion and insertion curves, ERASER's
+    AOPC of both over `thresholds`, and the curves' mean heights from nothing to 0.9 and from 0.1 to everything (trapezoids).
+    A share is rounded up to whole words. NaN where an importance is undefined, and where no word would be left.
 
     Attributes:
         operators: ways in which words go.
@@ -104,9 +101,8 @@ class Faithfulness(RankingProbe):
         for name, scores in self.scores(subject).items():
             undefined = undefined_in(scores, subject.batch.content)
             for operator in self.operators:
-                values = self._curves(subject, scores.nan_to_num(nan=0), operator, shares)
-                drops, flips = probability.unsqueeze(-1).unsqueeze(-1) - values[0], values[1]
-                drops = drops.masked_fill(undefined[:, None, None], torch.nan)
+                values, flips = self._curves(subject, scores.nan_to_num(nan=0), operator, shares)
+                drops = (probability[:, None, None] - values).masked_fill(undefined[:, None, None], torch.nan)
                 end = f"{name}_by_{operator}"
                 yield Measurement(f"deletion_{end}", drops[:, 0], step)
                 yield Measurement(f"insertion_{end}", drops[:, 1], step)
@@ -132,18 +128,14 @@ class Faithfulness(RankingProbe):
         return values.permute(2, 0, 1), flips.t()
 
     def _summaries(self, drops: Float[Tensor, "batch 2 shares"], step: Float[Tensor, "shares"]) -> dict[str, Tensor]:
-        chosen = torch.isin(step, step.new_tensor(sorted(self.thresholds)))
-        grid = torch.isin(step, step.new_tensor(GRID))
-        on_grid, at = drops[..., grid], step[grid]
-        nothing = torch.zeros_like(drops[:, 0, :1])
-        deletion = torch.cat([nothing, on_grid[:, 0]], -1)
-        insertion = torch.cat([on_grid[:, 1], nothing], -1)
-        ends = step.new_tensor([0.0]), step.new_tensor([1.0])
+        chosen, grid = (torch.isin(step, step.new_tensor(shares)) for shares in (self.thresholds, GRID))
+        on_grid, at = F.pad(drops[..., grid], (1, 1)), F.pad(step[grid], (1, 1))
+        at[-1] = 1
         return {
             "comprehensiveness": drops[:, 0, chosen].mean(-1),
             "sufficiency": drops[:, 1, chosen].mean(-1),
-            "deletion_area": torch.trapezoid(deletion, torch.cat([ends[0], at])) / at[-1],
-            "insertion_area": torch.trapezoid(insertion, torch.cat([at, ends[1]])) / (1 - at[0]),
+            "deletion_area": torch.trapezoid(on_grid[:, 0, :-1], at[:-1]) / at[-2],
+            "insertion_area": torch.trapezoid(on_grid[:, 1, 1:], at[1:]) / (1 - at[1]),
         }
 
 
@@ -159,26 +151,18 @@ def measured(results: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
-    def words(name: str) -> str:
-        return facts_of(name, results, "faithfulness").ascii_title
-
-    return (
-        *(
-            headline
-            for name, operator in measured(results)
-            for headline in (
-                Headline(
-                    f"comprehensiveness_{name}_by_{operator}", f"comprehensiveness (AOPC): {words(name)}, {operator}"
-                ),
-                Headline(f"sufficiency_{name}_by_{operator}", "  sufficiency (AOPC, lower is better)"),
-                Headline(f"flip_share_{name}_by_{operator}", "  share of the words at the first flip"),
-            )
-        ),
-        *(
-            Headline(f"completeness_gap_{one}", f"completeness gap: {words(one)}")
-            for one in importances_in(results, "faithfulness", "completeness_gap_")
-        ),
-    )
+    headlines = []
+    for name, operator in measured(results):
+        end, words = f"{name}_by_{operator}", facts_of(name, results, "faithfulness").ascii_title
+        headlines += [
+            Headline(f"comprehensiveness_{end}", f"comprehensiveness (AOPC): {words}, {operator}"),
+            Headline(f"sufficiency_{end}", "  sufficiency (AOPC, lower is better)"),
+            Headline(f"flip_share_{end}", "  share of the words at the first flip"),
+        ]
+    for name in importances_in(results, "faithfulness", "completeness_gap_"):
+        words = facts_of(name, results, "faithfulness").ascii_title
+        headlines.append(Headline(f"completeness_gap_{name}", f"completeness gap: {words}"))
+    return tuple(headlines)
 
 
 def faithfulness_table(results: pd.DataFrame) -> pd.DataFrame:
@@ -210,38 +194,32 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     )[0]
 
 
-def _than_random(name: str, statement: str, metric: str, *, sign: int) -> Claim:
-    # attention's number differs from a random order's: upwards (`sign` 1) or downwards (−1)
-    pair = [f"{metric}_{importance}_by_delete" for importance in ("attention", "random")][::sign]
-    taken = ("attention minus random order", "random order minus attention")[sign < 0]
+def _than_random(name: str, statement: str, metric: str, *, larger: bool) -> Claim:
+    # attention's number beyond a random order's, or the other way round
+    pair = ["attention", "random"] if larger else ["random", "attention"]
     return Claim(
         name=name, criterion="erasure", statement=statement, source=SOURCE, speaks="for", level="word",
-        measure=mean_of(*pair, value=np.subtract, ends=(-2, 2)),
-        quantity=f"{metric} (AOPC, words deleted), {taken}, mean of the texts, −2 to 2",
+        measure=mean_of(*(f"{metric}_{one}_by_delete" for one in pair), value=np.subtract, ends=(-2, 2)),
+        quantity=f"{metric} (AOPC, words deleted), {' minus '.join(pair).replace('random', 'random order')}, mean of the "
+        "texts, −2 to 2",
     )  # fmt: skip
 
 
 CLAIMS = (
     _than_random(
-        "attention_is_comprehensive",
-        "Without its most attended words a text loses more of its prediction than without random ones",
-        "comprehensiveness",
-        sign=1,
+        "attention_is_comprehensive", "Without its most attended words a text loses more of its prediction than without "
+        "random ones", "comprehensiveness", larger=True,
     ),
     _than_random(
-        "attention_is_sufficient",
-        "Its most attended words alone keep more of a text's prediction than random ones alone",
-        "sufficiency",
-        sign=-1,
+        "attention_is_sufficient", "Its most attended words alone keep more of a text's prediction than random ones alone",
+        "sufficiency", larger=False,
     ),
     Claim(
-        name="integrated_gradients_add_up",
-        criterion="erasure",
+        name="integrated_gradients_add_up", criterion="erasure",
         statement=f"For nearly all texts the integrated gradients add up to the prediction to within {COMPLETE} of the logit",
         source="Sundararajan et al. 2017, proposition 1",
         measure=share_of("completeness_gap_integrated_gradients", value=as_truth(lambda gap: gap <= COMPLETE)),
-        quantity="share of the texts whose gap is no larger; more than 0.95 is asked for",
-        threshold=0.95,
+        quantity="share of the texts whose gap is no larger; more than 0.95 is asked for", threshold=0.95,
     ),
 )  # fmt: skip
 

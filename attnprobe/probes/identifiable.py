@@ -17,16 +17,15 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import JSD, TRUTH, WEIGHT, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
-from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation
+from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation, facet_table
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
 from attnprobe.importance.base import Note, Subject
 from attnprobe.measures import jensen_shannon
 from attnprobe.models.base import Model
-from attnprobe.plots.grid import around, counted, grid, title
+from attnprobe.plots.grid import around, counted, facet_grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
 from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, positions
-from attnprobe.results.pivot import facets, per_example
 
 NOTHING = 1e-6
 """A word that can have no more weight than this can have none."""
@@ -56,9 +55,7 @@ class Identifiable(Probe):
     The rows of attention enter the prediction through their sums Σ_t a_t v_t alone: of a transformer's head its values,
     of a model of three stages the states, or with a linear decoder what each gives to the classes. All attentions with
     the same sums, row by row, are a polytope (Brunner et al. 2020); linear programmes give each word's range in it. A
-    word's weight here is the mean over the rows of what its pieces have; what special tokens have is part of the whole.
-    `farthest_jsd` compares the shown attention, words alone, with one that a programme came upon: a lower bound of what
-    is possible.
+    word's weight here is the mean over the rows of what its pieces have.
 
     Attributes:
         words: how many words of a text are asked for, the most attended first; None: all.
@@ -80,9 +77,8 @@ class Identifiable(Probe):
         readout = subject.readout
         summed = subject.classifier.summed(subject.batch, subject.outputs)
         count, seq = readout.content.shape
-        names = ("unique", "freedom", "parts", "top_weight", "top_low", "top_high", "farthest_jsd")
-        by_metric = {name: torch.full((count,), torch.nan, dtype=torch.float64) for name in names}
-        low, high = (torch.full((count, seq), torch.nan, dtype=torch.float64) for _ in range(2))
+        texts: list[dict[str, float]] = []
+        low, high = torch.full((2, count, seq), torch.nan, dtype=torch.float64)
         moved = 0.0
         for text in range(count):
             there = summed.there[text]
@@ -97,21 +93,19 @@ class Identifiable(Probe):
             others = torch.cat([ranges.lowest[asked], ranges.highest[asked]])[:, content]
             mass = others.sum(-1, keepdim=True)
             shares = others[mass[:, 0] > 0] / mass[mass[:, 0] > 0]
-            values = {
+            texts.append({
                 "unique": ranges.unique,
                 "freedom": ranges.freedom,
                 "parts": int(there.sum()),
                 "top_weight": float(ranges.own[top]),
                 "top_low": float(ranges.low[top]),
                 "top_high": float(ranges.high[top]),
+                "top_can_vanish": float(ranges.low[top]) <= NOTHING,
                 "farthest_jsd": float(jensen_shannon(shown[content].expand_as(shares).cpu(), shares.cpu()).max()),
-            }
-            for name, value in values.items():
-                by_metric[name][text] = value
+            })  # fmt: skip
             moved = max(moved, ranges.moved)
-        for name, numbers in by_metric.items():
-            yield Measurement(name, numbers)
-        yield Measurement("top_can_vanish", (by_metric["top_low"] <= NOTHING).double())
+        for name in texts[0]:
+            yield Measurement(name, torch.tensor([float(one[name]) for one in texts], dtype=torch.float64))
         for name, numbers in {"low": low, "high": high}.items():
             yield Measurement(name, numbers, torch.where(numbers.isnan(), torch.nan, positions(readout.content.cpu())))
         yield Note("largest_change_of_output", moved, max)
@@ -170,29 +164,27 @@ def lengths_table(results: pd.DataFrame) -> pd.DataFrame:
         "free directions": "freedom", "top word": "top_weight", "its least weight": "top_low", "its greatest": "top_high",
         "could have none": "top_can_vanish", "JSD at least": "farthest_jsd",
     }  # fmt: skip
-    lines = []
-    for facet in facets(per_example(results, "identifiable", READ_METRICS)):
-        number = np.searchsorted(EDGES, facet.rows["parts"].to_numpy(), side="left")
-        groups = [(bins[place - 1], facet.rows[number == place]) for place in sorted(set(number.tolist()))]
-        for name, part in [*groups, ("all", facet.rows)]:
-            line = {"data and model": facet.title, "parts": name, "n": len(part)}
-            line |= mean_in_columns("unique", part["unique"].to_numpy(), 0, 1)
-            lines.append(line | {heading: part[metric].mean() for heading, metric in means.items()})
-    return pd.DataFrame(lines)
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        number = np.searchsorted(EDGES, rows["parts"].to_numpy(), side="left")
+        groups = [(bins[place - 1], rows[number == place]) for place in sorted(set(number.tolist()))]
+        for name, part in [*groups, ("all", rows)]:
+            line = {"parts": name, "n": len(part), **mean_in_columns("unique", part["unique"].to_numpy(), 0, 1)}
+            yield line | {heading: part[metric].mean() for heading, metric in means.items()}
+
+    return facet_table(results, "identifiable", READ_METRICS, lines)
 
 
 def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """What the most attended word of each text could have had instead, by the text's length. The orange point is its weight,
     the blue line reaches from the least to the greatest weight that it has in any attention with the identical output."""
-    panels = facets(per_example(results, "identifiable", READ_METRICS))
-    figure, axes = grid(len(panels), panel_height=1.8, columns=2)
-    for panel, facet in zip(axes, panels, strict=True):
+    figure, panels = facet_grid(results, "identifiable", READ_METRICS, panel_height=1.8, columns=2)
+    for panel, facet in panels:
         rows = facet.rows
         panel.vlines(rows["parts"], rows["top_low"], rows["top_high"], color=OPTIMUM, lw=0.6, alpha=0.5)
         panel.plot(rows["parts"], rows["top_weight"], ".", color=FOUND, ms=2.5)
         panel.set_ylim(0, 1)
-        unique = f"unique in {rows['unique'].mean():.0%}"
-        title(panel, counted(facet.title, len(rows), unique), 2.2 * 72)
+        title(panel, counted(facet.title, len(rows), f"unique in {rows['unique'].mean():.0%}"), 2.2 * 72)
     around(figure, x="length (words, or pieces with special tokens)", y="weight of the most attended word")
     return figure
 

@@ -17,12 +17,11 @@ from attnprobe.core.metrics import P_VALUE, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Share
 from attnprobe.data.batching import TextSplit
-from attnprobe.evidence.reading import Headline, Reading, Tabulation, facts_of, importances_and_operators
+from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table, facts_of, importances_and_operators
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import word_removal
 from attnprobe.models.base import Model
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, undefined_in
-from attnprobe.results.pivot import facets, per_example
 
 TEXT_OPERATORS = tuple(one for one in word_removal.OPERATORS if one != "attention")
 """Ways in which words go from a text; `attention` changes none."""
@@ -43,8 +42,7 @@ class Novelty(RankingProbe):
 
     A text is what the model's attention gives the decoder (where that is not shown, the centred logits), each number in
     standard deviations of the held-out texts'; its novelty is the distance to the nearest held-out text. The p-value is
-    (1 + the held-out texts whose own nearest is as far) / (1 + their number): even from 0 to 1 for texts drawn as these
-    are (up to the one text by which the two searches differ), near 0 for unlike ones. NaN where no word is left.
+    (1 + the held-out texts whose own nearest is as far) / (1 + their number). NaN where no word is left.
 
     Attributes:
         operators: ways in which words go (`TEXT_OPERATORS`).
@@ -71,18 +69,13 @@ class Novelty(RankingProbe):
         self._held_out, self._known = splits["validation"], None
 
     def known(self, subject: Subject) -> "Known":
-        """The held-out texts as this model reads them."""
         if self._known is None:
             if self._held_out is None:
                 raise UserError("probe novelty compares with held-out texts, which only a run has: leave it out here")
             split, model = self._held_out, subject.classifier
-            rows = list(range(min(self.reference, len(split))))
-            read = [
-                _represented(model(batch))
-                for start in range(0, len(rows), AT_ONCE)
-                if (batch := split[rows[start : start + AT_ONCE]].to(subject.batch.ids.device))
-            ]
-            self._known = Known.of(torch.cat(read))
+            parts = torch.arange(min(self.reference, len(split))).split(AT_ONCE)
+            device = subject.batch.ids.device
+            self._known = Known.of(torch.cat([_represented(model(split[rows.tolist()].to(device))) for rows in parts]))
         return self._known
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
@@ -145,18 +138,17 @@ def novelty_table(results: pd.DataFrame) -> pd.DataFrame:
         known = p_values[~np.isnan(p_values)]
         return float((known < UNLIKE).mean()) if len(known) else float("nan")
 
-    lines = []
-    for facet in facets(per_example(results, "novelty", ["novelty_p", *metrics])) if pairs else []:
-        whole = facet.rows["novelty_p"].to_numpy()
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        whole = rows["novelty_p"].to_numpy()
         for name, operator in pairs:
-            line: dict[str, object] = {"data and model": facet.title}
-            line |= {"importance": facts_of(name, results, "novelty").title, "operator": operator, "n": len(whole)}
-            line["unlike, whole texts"] = unlike(whole)
+            line: dict[str, object] = {"importance": facts_of(name, results, "novelty").title, "operator": operator}
+            line |= {"n": len(whole), "unlike, whole texts": unlike(whole)}
             for heading, kind in kinds.items():
-                values = facet.rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
+                values = rows[f"novelty_p_{kind}_{name}_by_{operator}"].to_numpy()
                 line |= {f"unlike, {heading}": unlike(values)} | mean_in_columns(f"p, {heading}", values, 0, 1)
-            lines.append(line)
-    return pd.DataFrame(lines)
+            yield line
+
+    return facet_table(results, "novelty", ["novelty_p", *metrics] if pairs else [], lines)
 
 
 READING = Reading(

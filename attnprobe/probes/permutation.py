@@ -54,29 +54,27 @@ def permutation(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     violin. More than six classes are drawn as one.
     """
     panels = pivot.facets(pivot.per_example(results, "permutation", READ_METRICS))
-    groups = max(len(pivot.split_by_class(panel.rows, len(CLASS_COLOURS))) for panel in panels)
-    figure, axes = grid(len(panels), panel_height=1.3 + 0.42 * groups)
-    names: list[str] = []
-    for panel, facet in zip(axes, panels, strict=True):
-        classes = pivot.split_by_class(facet.rows, len(CLASS_COLOURS))
-        names = max(names, [name for name, _ in classes], key=len)
-        share = 0.8 / len(classes)
-        for number, (_, rows) in enumerate(classes):
-            bins = pivot.max_attention_bin(rows["max_attention"].to_numpy())
-            for b in range(len(pivot.MAX_ATTENTION_BINS)):
-                # the first class on top, as in the legend
-                at = b + 0.4 - share * (number + 0.5)
-                values = rows["median_tvd"].to_numpy()[bins == b]
+    classes = [pivot.split_by_class(facet.rows, len(CLASS_COLOURS)) for facet in panels]
+    names = max(([name for name, _ in groups] for groups in classes), key=len)
+    figure, axes = grid(len(panels), panel_height=1.3 + 0.42 * len(names))
+    bins = range(len(pivot.MAX_ATTENTION_BINS))
+    for panel, facet, groups in zip(axes, panels, classes, strict=True):
+        share = 0.8 / len(groups)
+        for number, (_, rows) in enumerate(groups):
+            own = pivot.max_attention_bin(rows["max_attention"].to_numpy())
+            for b in bins:
+                at = b + 0.4 - share * (number + 0.5)  # the first class on top, as in the legend
+                values = rows["median_tvd"].to_numpy()[own == b]
                 violin(panel, values, at, share * 0.9, CLASS_COLOURS[number])
                 panel.annotate(
                     f"n = {np.count_nonzero(~np.isnan(values)):,}", (1.02, at), xycoords=("axes fraction", "data"),
                     va="center", fontsize=NOTE_SIZE, color=FAINT, annotation_clip=False,
                 )  # fmt: skip
         panel.set_xlim(0, max(1.0, float(facet.rows["median_tvd"].max())))
-        panel.set_ylim(-0.5, len(pivot.MAX_ATTENTION_BINS) - 0.5)
-        panel.set_yticks(range(len(pivot.MAX_ATTENTION_BINS)), pivot.MAX_ATTENTION_BINS)
-        for edge in np.arange(len(pivot.MAX_ATTENTION_BINS) - 1) + 0.5:
-            panel.axhline(edge, lw=0.4, color="#DDDDDD", zorder=0)
+        panel.set_ylim(-0.5, len(bins) - 0.5)
+        panel.set_yticks(bins, pivot.MAX_ATTENTION_BINS)
+        for edge in bins[1:]:
+            panel.axhline(edge - 0.5, lw=0.4, color="#DDDDDD", zorder=0)
         title(panel, facet.title)
     around(
         figure, x="median TVD of the prediction under permutation", y="largest attention weight",

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from torch import Tensor
 
 from attnprobe.core.metrics import SCORE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
@@ -20,6 +22,7 @@ from attnprobe.evidence.reading import (
     Reading,
     Tabulation,
     colours_of,
+    facet_table,
     facts_of,
     importances_in,
 )
@@ -29,7 +32,6 @@ from attnprobe.measures import shifted
 from attnprobe.plots.grid import interval_figure
 from attnprobe.probes.base import Measurement, Note, RankingProbe, Subject, strengths
 from attnprobe.probes.leave_one_out import checked
-from attnprobe.results.pivot import facets, per_example
 
 MEASURES = {
     "top_in_rationale": plausibility.top_hit,
@@ -43,10 +45,6 @@ SHIFTS = {
     "right_": (1, "against those one place to the right"),
 }
 """By how many places the gold links of an alignment are moved, and in words: attention may be off by one."""
-IOU = "iou_f1_rationale"
-"""Of the rationale alone: what annotators mark need not be spans."""
-
-
 ASKED = "data with questions"
 SEVERAL = "data with several annotators"
 SOURCE = "DeYoung et al. 2020, section 4.1"
@@ -79,9 +77,6 @@ class Plausibility(RankingProbe):
     Examples without a rationale get NaN, data sets without any no rows at all. Where several people marked each text
     (`data.annotators`), each annotator in turn is compared with what at least half of the others marked (`human_…`, the
     ceiling), and each importance with these same references (`others_…_X`), so that the two can be compared.
-
-    Where a text is asked about, as in data=transductions, the rationale is an alignment as well: `alignment_error_…` and
-    `mass_beyond_chance_…`, also with the gold links one place farther left or right.
     """
 
     name, metrics = "plausibility", METRICS
@@ -93,23 +88,22 @@ class Plausibility(RankingProbe):
         if rationale is None:
             return
         given = (rationale & content).any(-1)
-        yield Measurement("rationale_share", torch.where(given, plausibility.covered(rationale, content), torch.nan))
-        yield Measurement(
-            "auprc_chance", torch.where(given, plausibility.average_precision_by_chance(rationale, content), torch.nan)
-        )
+
+        def of_given(metric: str, value: Tensor) -> Measurement:
+            return Measurement(metric, torch.where(given, value, torch.nan))
+
+        yield of_given("rationale_share", plausibility.covered(rationale, content))
+        yield of_given("auprc_chance", plausibility.average_precision_by_chance(rationale, content))
         for name, values in strengths(subject, self.scores(subject)).items():
-            for metric, measure in MEASURES.items():
-                agreement = measure(values, rationale, content)
-                yield Measurement(f"{metric}_{name}", torch.where(given, agreement, torch.nan))
+            for metric, measure in (MEASURES | {"iou_f1_rationale": plausibility.iou_f1}).items():
+                yield of_given(f"{metric}_{name}", measure(values, rationale, content))
             if subject.batch.question is not None:  # an alignment: a step asks for its source words
                 for shift, (places, _) in SHIFTS.items():
                     gold = shifted(rationale, places) & content
-                    error = plausibility.alignment_error(values, gold, content)
                     beyond = plausibility.mass_inside(values, gold, content) - plausibility.covered(gold, content)
-                    yield Measurement(f"{shift}alignment_error_{name}", torch.where(given, error, torch.nan))
-                    yield Measurement(f"{shift}mass_beyond_chance_{name}", torch.where(given, beyond, torch.nan))
-            spans = plausibility.iou_f1(values, rationale, content)
-            yield Measurement(f"{IOU}_{name}", torch.where(given, spans, torch.nan))
+                    error = plausibility.alignment_error(values, gold, content)
+                    yield of_given(f"{shift}alignment_error_{name}", error)
+                    yield of_given(f"{shift}mass_beyond_chance_{name}", beyond)
             if subject.batch.annotators is not None:
                 for metric, measure in MEASURES.items():
                     agreement = plausibility.against_others(values, subject.batch.annotators, content, measure)
@@ -120,43 +114,34 @@ class Plausibility(RankingProbe):
         yield from self.notes(subject)
 
 
-READ_MEASURES = {"f1": "rationale_share", "auprc": "auprc_chance", "mass": "rationale_share"}
+CHANCE = {"f1": "rationale_share", "auprc": "auprc_chance", "mass": "rationale_share"}
 """Measure → what chance has of it."""
 SMALLEST = 0.1
 """Smallest relevant difference, as a share of what lies between chance and the whole rationale."""
 PAPER = "DeYoung et al. 2020, section 4"
 
 
-def _more_than_chance(name: str, statement: str, metric: str, quantity: str, *, primary: bool = False) -> Claim:
-    return Claim(
-        name=name, criterion="plausibility", statement=statement, source=PAPER, speaks="for", level="word",
-        measure=beyond_chance(f"{metric}_attention", "rationale_share"),
-        quantity=quantity, smallest=SMALLEST, primary=primary,
-    )  # fmt: skip
-
-
+claim = partial(Claim, criterion="plausibility", source=PAPER, level="word")
+more_than_chance = partial(claim, speaks="for", smallest=SMALLEST)
 CLAIMS = (
-    _more_than_chance(
-        "top_token_in_rationale",
-        "The most attended word is in the rationale more often than a random one",
-        "top_in_rationale",
-        "share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
+    more_than_chance(
+        name="top_token_in_rationale",
+        statement="The most attended word is in the rationale more often than a random one",
+        measure=beyond_chance("top_in_rationale_attention", "rationale_share"),
+        quantity="share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
     ),
-    _more_than_chance(
-        "mass_on_rationale",
-        "More attention lies on the rationale than a uniform attention would put there",
-        "mass_in_rationale",
-        "attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
+    more_than_chance(
+        name="mass_on_rationale",
+        statement="More attention lies on the rationale than a uniform attention would put there",
+        measure=beyond_chance("mass_in_rationale_attention", "rationale_share"),
+        quantity="attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
         primary=True,
     ),
-    Claim(
+    claim(
         name="gradient_is_more_plausible",
-        criterion="plausibility",
         statement="The top word by gradient is in the rationale more often than the most attended one",
-        source=PAPER,
         measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract, ends=(-1, 1)),
         quantity="difference of the shares of the texts, −1 to 1",
-        level="word",
     ),
 )
 
@@ -166,27 +151,27 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
     against all of them but one, last the people themselves: the ceiling."""
     names = importances_in(results, "plausibility", "top_in_rationale_")
     several = bool(importances_in(results, "plausibility", "human_"))
-    own = {kind: "mass_in_rationale_{}" if kind == "mass" else f"{kind}_rationale_{{}}" for kind in READ_MEASURES}
-    wanted = [own[kind].format(name) for kind in READ_MEASURES for name in names]
-    wanted += [f"others_{kind}_{name}" for kind in READ_MEASURES for name in names if several]
-    wanted += [f"human_{kind}" for kind in READ_MEASURES if several]
-    wanted += set(READ_MEASURES.values())
-    lines = []
-    for facet in facets(per_example(results, "plausibility", wanted)) if names else []:
+    own = {"f1": "f1_rationale", "auprc": "auprc_rationale", "mass": "mass_in_rationale"}
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name in [*names, *(["human"] if several else [])]:
             person = name == "human"
             words = "one annotator against the others" if person else facts_of(name, results, "plausibility").title
-            line: dict[str, object] = {"data and model": facet.title, "importance": words}
-            line["n"] = int(facet.rows["human_f1" if person else f"auprc_rationale_{name}"].notna().sum())
-            for kind, chance in READ_MEASURES.items():
-                metric = own[kind].format(name)
-                above = np.full(len(facet.rows), np.nan) if person else facet.rows[metric] - facet.rows[chance]
+            counted = rows["human_f1" if person else f"auprc_rationale_{name}"]
+            line: dict[str, object] = {"importance": words, "n": int(counted.notna().sum())}
+            for kind, metric in own.items():
+                above = np.full(len(rows), np.nan) if person else rows[f"{metric}_{name}"] - rows[CHANCE[kind]]
                 line |= mean_in_columns(f"{kind} above chance", np.asarray(above), -1, 1)
                 if several:
-                    metric = f"human_{kind}" if person else f"others_{kind}_{name}"
-                    line |= mean_in_columns(f"{kind} against the others", facet.rows[metric].to_numpy(), 0, 1)
-            lines.append(line)
-    return pd.DataFrame(lines)
+                    reached = rows[f"human_{kind}" if person else f"others_{kind}_{name}"].to_numpy()
+                    line |= mean_in_columns(f"{kind} against the others", reached, 0, 1)
+            yield line
+
+    metrics = [f"{metric}_{name}" for metric in own.values() for name in names] + [*dict.fromkeys(CHANCE.values())]
+    if several:
+        metrics += [f"{start}{kind}{end}" for kind in own for start, end in
+                    (("human_", ""), *(("others_", f"_{name}") for name in names))]  # fmt: skip
+    return facet_table(results, "plausibility", metrics if names else [], lines)
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:

@@ -1,6 +1,6 @@
 """Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019, section 4)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,14 +18,24 @@ from attnprobe.core.metrics import JSD, JSD_DIFFERENCE, SHARE, TAU, TRUTH, Metri
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of, share_of
-from attnprobe.evidence.reading import Column, Drawing, Headline, HeatMap, Reading, Tabulation, facts_of, importances_in
+from attnprobe.evidence.reading import (
+    Column,
+    Drawing,
+    Headline,
+    HeatMap,
+    Reading,
+    Tabulation,
+    facet_table,
+    facts_of,
+    importances_in,
+)
 from attnprobe.exact.erasure import SingleErasures, erase_each
 from attnprobe.measures import LN2, kendall_tau
-from attnprobe.plots.grid import NOTE_SIZE, around, cells, counted, grid, title
-from attnprobe.plots.style import FAINT, INK
+from attnprobe.plots.grid import around, cells, counted, facet_grid, grid, quarters, title
+from attnprobe.plots.style import INK
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, positions, undefined_in
 from attnprobe.probes.erasure import FILED
-from attnprobe.results.pivot import facets, metrics_there, per_example
+from attnprobe.results.pivot import max_attention_bin
 
 SOURCE = "Serrano & Smith 2019, section 4"
 METRICS = (
@@ -53,12 +63,11 @@ METRICS = (
 
 @dataclass
 class SingleWeight(RankingProbe):
-    """Erase the weight of the top item i*, renormalise, and compare with erasing another item r.
+    """Erase the weight of the top item i* by each importance, renormalise, and compare with erasing another item r.
 
-    The top item is that by X, each of the importances; `random` is the mean over all r ≠ i*, what infinitely many draws
-    of r would give, and `drawn` one r drawn uniformly. The importance `attention_gradient` (of the predicted class's
-    probability by the weights, signed) is filed as `gradient`, and `gradient`, of the word vectors, as `input_gradient`.
-    What compares two items is NaN in examples of one item, and what needs an undefined erasure is NaN as well.
+    `random` is the mean over all r ≠ i*, `drawn` one r drawn uniformly. The importance `attention_gradient` (by the weights,
+    signed) is filed as `gradient`, and `gradient`, of the word vectors, as `input_gradient`. NaN where two items are compared
+    in an example of one item, or an erasure is undefined.
 
     Note:
         The published r is a uniformly drawn position other than the first, which may be i* itself. The first of tied items is
@@ -135,8 +144,7 @@ def _against_others(
 
 SCATTER = ("drawn_delta_js_attention", "drawn_delta_attention_attention")
 FLIPS = ("flip_top_attention", "flip_random_attention")
-CELLS = ("both", "top_only", "random_only", "neither")
-EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+CELLS = ("both", "top only", "random only", "neither")
 SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.linspace(0.3, 1, 64)))
 """A single example must be seen: the lightest shade is not white."""
 
@@ -148,11 +156,10 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
     Serrano & Smith's figure 3.
     """
-    panels = facets(per_example(results, "single_weight", SCATTER))
-    figure, axes = grid(len(panels), panel_height=1.9, columns=2)
+    figure, panels = facet_grid(results, "single_weight", SCATTER, panel_height=1.9, columns=2)
     low, high = -0.1, 0.8
     drawn = []
-    for panel, facet in zip(axes, panels, strict=True):
+    for panel, facet in panels:
         js, weight = facet.rows[list(SCATTER)].dropna().to_numpy().T
         if len(js):
             hexagons = panel.hexbin(
@@ -161,14 +168,9 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
             )  # fmt: skip
             drawn.append(hexagons)
         panel.axhline(0, lw=0.5, color=INK)
-        quarter = np.clip(np.digitize(weight, EDGES) - 1, 0, len(EDGES) - 2)
-        for number, start in enumerate(EDGES[:-1]):
-            inside = js[quarter == number]
-            text = f"n = {len(inside):,}" + (f"\n{100 * (inside < 0).mean():.1f} % < 0" if len(inside) else "")
-            panel.annotate(text, (start + 0.125, high), ha="center", va="top", fontsize=NOTE_SIZE, color=FAINT)
-        for edge in EDGES[1:-1]:
-            panel.axvline(edge, lw=0.4, color="#DDDDDD", zorder=0)
-        panel.set_xlim(0, 1)
+        inside = [js[max_attention_bin(weight) == quarter] for quarter in range(4)]
+        below = [f"\n{100 * (some < 0).mean():.1f} % < 0" if len(some) else "" for some in inside]
+        quarters(panel, high, [f"n = {len(some):,}{share}" for some, share in zip(inside, below, strict=True)])
         panel.set_ylim(low, high)
         title(panel, facet.title)
     around(figure, x="difference of the attention weights", y="ΔJS (nats)")
@@ -178,7 +180,7 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         scale = LogNorm(1, most)
         for hexagons in drawn:
             hexagons.set_norm(scale)
-        bar = figure.colorbar(drawn[0], ax=axes, aspect=30, pad=0.02)
+        bar = figure.colorbar(drawn[0], ax=[panel for panel, _ in panels], aspect=30, pad=0.02)
         ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if tick <= most]
         bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], minor=False)
         bar.set_ticks([], minor=True)
@@ -186,37 +188,32 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def flip_table(results: pd.DataFrame, top: str = "attention") -> pd.DataFrame:
-    """The 2×2 table of decision flips per data set and model, in shares of the examples of two items or more.
+def flip_table(results: pd.DataFrame, names: Sequence[str] = ("attention",)) -> pd.DataFrame:
+    """The 2×2 table of decision flips per data set and model and importance, in shares of the examples of two items or more.
 
     A random other item counts as flipping in as large a part as there are other items that do: the mean of the
     published table over all draws of it.
 
     Returns:
-        columns `panel`, `both`, `top_only`, `random_only`, `neither` (they sum to 1), `n`.
+        columns `data and model`, `top by`, `both`, `top only`, `random only`, `neither` (they sum to 1), `n`.
     """
-    metrics = [f"flip_top_{top}", f"flip_random_{top}"]
-    tables = []
-    for facet in facets(per_example(results, "single_weight", metrics)):
-        first, other = facet.rows[metrics].dropna().to_numpy().T
-        cells = (first * other, first * (1 - other), (1 - first) * other, (1 - first) * (1 - other))
-        shares = [float(cell.mean()) if len(cell) else np.nan for cell in cells]
-        tables.append([facet.title, *shares, len(first)])
-    return pd.DataFrame(tables, columns=["panel", *CELLS, "n"])
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        for name in names:
+            first, other = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna().to_numpy().T
+            shares = (first * other, first * (1 - other), (1 - first) * other, (1 - first) * (1 - other))
+            means = [float(share.mean()) if len(share) else np.nan for share in shares]
+            by = facts_of(name, results, "single_weight").ascii_title
+            yield {"top by": by, **dict(zip(CELLS, means, strict=True)), "n": len(first)}
+
+    metrics = [f"{kind}_{name}" for name in names for kind in ("flip_top", "flip_random")]
+    return facet_table(results, "single_weight", metrics, lines)
 
 
 def _flip_tables(results: pd.DataFrame) -> pd.DataFrame:
-    there = metrics_there(results, "single_weight")
-    tables = [
-        flip_table(results, top).assign(top=facts_of(top, results, "single_weight").ascii_title)
-        for top in importances_in(results, "single_weight", "flip_top_")
-        if f"flip_random_{top}" in there
-    ]
-    if not tables:
-        return pd.DataFrame()
-    headings = {"panel": "data and model", "top": "top by", **{one: one.replace("_", " ") for one in CELLS}, "n": "n"}
-    table = pd.concat(tables).query("n > 0").sort_values("panel", kind="stable")
-    return table[list(headings)].rename(columns=headings).reset_index(drop=True)
+    there = set(importances_in(results, "single_weight", "flip_random_"))
+    names = [name for name in importances_in(results, "single_weight", "flip_top_") if name in there]
+    return flip_table(results, names).query("n > 0").reset_index(drop=True) if names else pd.DataFrame()
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -232,7 +229,7 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         cells(panel, shares, lambda share: f"{100 * share:.1f}", size=8, cmap="Blues", vmin=0, vmax=1.4)
         panel.set_xticks([0, 1], ["flips", "does not"])
         panel.set_yticks([0, 1], ["flips", "does not"], rotation=90, va="center")
-        title(panel, counted(row["panel"], row["n"]))
+        title(panel, counted(row["data and model"], row["n"]))
     around(figure, x="erasing a random other item", y="erasing the top one")
     return figure
 

@@ -10,7 +10,7 @@ from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import rank_biserial
 from attnprobe.exact import smallest_flipping_set
 from attnprobe.probes.base import Subject
-from attnprobe.probes.erasure import PAIRS, Erasure, paired
+from attnprobe.probes.erasure import PAIRS, Erasure, pair_table
 from benchmarks import reference
 from tests.probes.tables import NAN, drawn, erased, table
 from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
@@ -155,16 +155,22 @@ COUNTS = {
 
 
 def test_paired_by_hand():
-    pairs = paired(table("erasure", erased([5, 5, 5, 5, 7], **COUNTS))).set_index(["first", "second"])
+    pairs = pair_table(table("erasure", erased([5, 5, 5, 5, 7], **COUNTS))).set_index(["ranking", "against"])
     assert len(pairs) == 4 * 3
     row = pairs.loc[("attention", "gradient")]
-    assert (row["fewer"], row["tie"], row["more"], row["neither"], row["n"]) == (0.4, 0.2, 0.2, 0.2, 5)
+    assert (row["needs fewer"], row["tie"], row["needs more"], row["neither flips"], row["n"]) == (
+        0.4,
+        0.2,
+        0.2,
+        0.2,
+        5,
+    )
     assert row["low"] <= 0.4 <= row["high"]
     # differences 1, 0, 4 − 6, 0, 3: ranks 1, 2 and 3
-    assert row["rank_biserial"] == pytest.approx((1 - 2 + 3) / 6)
-    assert pairs.loc[("gradient", "attention"), "rank_biserial"] == pytest.approx(-(1 - 2 + 3) / 6)
-    assert pairs.loc[("optimal", "random"), "rank_biserial"] == 1
-    assert (pairs[["fewer", "tie", "more", "neither"]].sum(axis=1) == 1).all()
+    assert row["rank-biserial"] == pytest.approx((1 - 2 + 3) / 6)
+    assert pairs.loc[("gradient", "attention"), "rank-biserial"] == pytest.approx(-(1 - 2 + 3) / 6)
+    assert pairs.loc[("optimal", "random"), "rank-biserial"] == 1
+    assert (pairs[["needs fewer", "tie", "needs more", "neither flips"]].sum(axis=1) == 1).all()
     assert np.isnan(rank_biserial(np.zeros(3)))
 
 

@@ -7,7 +7,7 @@ from attnprobe.core.batch import Task
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.adversarial import OUTSIDE, Objective, excess_adder, search_adversary
+from attnprobe.probes.adversarial import OUTSIDE, excess_adder, gradient_of, search_adversary
 from benchmarks import reference
 from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
 
@@ -71,8 +71,7 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
     )
     start = (3 * start_for(readout, restarts)).to(precision)
     logits = start.masked_fill(~readout.content, OUTSIDE).contiguous()
-    objective = Objective(readout, logits, 1.0, excess_adder(readout, 0.01, 500.0))
-    objective.differentiate(logits)
+    gradient = gradient_of(logits, readout.attention, 1.0, excess_adder(readout, 0.01, 500.0))
 
     free = start.double().requires_grad_()
     wide = replace(readout, attention=readout.attention.double(), position_logits=readout.position_logits.double())
@@ -82,7 +81,7 @@ def test_any_number_of_restarts_follows_the_gradient_of_the_objective_as_it_is_w
     excess = (wide.distance(wide.predict(attention), wide.prediction()) - 0.01).relu().sum()
     (expected,) = torch.autograd.grad(-away - pairs + 500 * excess, free)
     tolerance = {"atol": 1e-12, "rtol": 1e-9} if precision == torch.float64 else {"atol": 2e-3, "rtol": 1e-3}
-    torch.testing.assert_close(objective.gradient.double(), expected, **tolerance)
+    torch.testing.assert_close(gradient.double(), expected, **tolerance)
 
 
 def test_multi_label_tasks_keep_every_label_within_reach():

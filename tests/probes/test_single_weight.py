@@ -122,8 +122,8 @@ def test_flip_tables_by_hand():
         "single_weight", {"flip_top_attention": [1, 0, 0, NAN], "flip_random_attention": [0.5, 0.25, 0, NAN]}
     )
     (row,) = flip_table(results).to_dict("records")
-    assert row["panel"] == "yelp · hanconv"
-    assert [row[name] for name in ("both", "top_only", "random_only", "neither")] == pytest.approx(
+    assert row["data and model"] == "yelp · hanconv"
+    assert [row[name] for name in ("both", "top only", "random only", "neither")] == pytest.approx(
         [0.5 / 3, 0.5 / 3, 0.25 / 3, 1.75 / 3]
     )
     assert row["n"] == 3
