@@ -37,11 +37,8 @@ METRICS = (
 
 @dataclass
 class Agreement(Probe):
-    """Kendall's τ-b of attention with gradient × input and with leave-one-out, and the same under nulls.
-
-    A gradient with the attention held fixed has the weight of a position as a factor, and so has leave-one-out where the
-    encoder sees no context: they agree with any attention. So both are taken again in the same model under other
-    attentions, and each attention is compared with the measure taken under it.
+    """Kendall's τ-b of attention with gradient × input and with leave-one-out; and the same in the same model under other
+    attentions, each compared with the measure taken under it.
 
     Attributes:
         samples: permuted attentions per text, each with a backward pass of its own.
@@ -61,7 +58,7 @@ class Agreement(Probe):
         # which texts take part depends on the text's number alone
         lots = [float(torch.rand(1, generator=draws.generator(number))) for number in readout.example_id.tolist()]
         chosen = (torch.tensor(lots) < self.share).to(readout.content.device)
-        measures = ["gradient", "leave_one_out"] if self.removals else ["gradient"]
+        measures = ["gradient", *(["leave_one_out"] if self.removals else [])]
         metrics = [f"tau_{name}_{kind}" for name in measures for kind in ("own", "null", "spread", "best")]
         statistics = self._of_texts(subject, draws, chosen.nonzero().squeeze(-1)) if chosen.any() else {}
         for name in ["tau_free_gradient", *metrics, *(["tau_ceiling"] if self.removals else [])]:
@@ -123,18 +120,12 @@ READING = Reading(
     ),
     claims=tuple(
         Claim(
-            name=f"agrees_with_{measure}",
-            criterion="agreement",
+            name=f"agrees_with_{measure}", criterion="agreement", level="word", speaks="for", smallest=SMALLEST,
             statement=f"Attention and {words} rank the words more alike than they do under an attention without meaning",
-            source="Jain & Wallace 2019, section 4.1, with a null that keeps the mechanism",
-            measure=_skill(measure),
+            source="Jain & Wallace 2019, section 4.1, with a null that keeps the mechanism", measure=_skill(measure),
             quantity=f"skill of Kendall's τ-b: 0 under the own weights in random order, 1 at best; up to {SMALLEST} is no "
             f"relevant difference",
-            speaks="for",
-            level="word",
-            smallest=SMALLEST,
-            primary=measure == "leave_one_out",
-            against=measure,
+            primary=measure == "leave_one_out", against=measure,
         )
         for measure, words in MEASURES.items()
     ),
@@ -142,13 +133,10 @@ READING = Reading(
         *(
             Headline(f"tau_{measure}_{kind}", f"{start}tau(attention, {words}){ending}")
             for measure, words in MEASURES.items()
-            for kind, start, ending in (
-                ("own", "", ""),
-                ("null", "  ", ": weights in random order"),
-                ("best", "  ", ": best order"),
-            )
+            for kind, start, ending in (("own", "", ""), ("null", "  ", ": weights in random order"),
+                                        ("best", "  ", ": best order"))
         ),
         Headline("tau_free_gradient", "tau(attention, gradient under equal weights)"),
         Headline("tau_ceiling", "tau(gradient, leave-one-out)"),
     ),
-)
+)  # fmt: skip

@@ -23,10 +23,9 @@ from attnprobe.evidence.evidence import mean_of
 from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, facts_of, importances_in, mean_table
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import kendall_tau, rank_biased_overlap, top_overlap
-from attnprobe.plots.grid import around, cells, counted, grid, in_cell, title
+from attnprobe.plots.grid import around, cells, counted, facet_grid, in_cell, title
 from attnprobe.plots.style import TEXT_WIDTH
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, strengths, undefined_in
-from attnprobe.results.pivot import facets, per_example
 
 METRICS = (
     Metric("tau_{pair}", TAU, "Kendall's τ-b over the content positions", source="Neely et al. 2022"),
@@ -43,7 +42,7 @@ class AgreementMatrix(RankingProbe):
 
     Each metric stands for every pair (`…_X_and_Y`, in the order of the importances), and per importance X for a floor,
     `…_floor_X`: X against itself in random order; and for a ceiling, `…_ceiling_X`: X against itself with other random
-    numbers, 1 for one that draws none. Two importances cannot be asked to agree better than each agrees with itself.
+    numbers, 1 for one that draws none.
 
     Attributes:
         top: length of the lists that are compared.
@@ -76,13 +75,7 @@ class AgreementMatrix(RankingProbe):
             yield from self._compared(f"ceiling_{name}", scores, again, content)
         yield from self.notes(subject)
 
-    def _compared(
-        self,
-        names: str,
-        a: Float[Tensor, "batch seq"],
-        b: Float[Tensor, "batch seq"],
-        content: Bool[Tensor, "batch seq"],
-    ) -> Iterator[Measurement]:
+    def _compared(self, names: str, a: Tensor, b: Tensor, content: Tensor) -> Iterator[Measurement]:
         undefined = undefined_in(a, content) | undefined_in(b, content)
         top = torch.full(content.shape[:1], self.top, device=content.device)
         statistics: Mapping[str, Tensor] = {
@@ -112,9 +105,6 @@ def weighted_tau(
 KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
 
 
-KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
-
-
 def _importances_and_pairs(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
     names = importances_in(results, "agreement_matrix", "tau_floor_")
     there = set(importances_in(results, "agreement_matrix", "tau_"))
@@ -132,17 +122,14 @@ def agreement_table(results: pd.DataFrame) -> pd.DataFrame:
     """Every pair, and every importance's floor and ceiling, in four measures with 95 % bootstrap intervals."""
     names, pairs = _importances_and_pairs(results)
     titles = {name: facts_of(name, results, "agreement_matrix").title for name in names}
-    wanted = [(titles[first], titles[second], f"{first}_and_{second}") for first, second in pairs]
-    wanted += [(titles[one], "itself, shuffled (floor)", f"floor_{one}") for one in names]
-    wanted += [(titles[one], "itself, redrawn (ceiling)", f"ceiling_{one}") for one in names]
-    return mean_table(
-        results,
-        "agreement_matrix",
-        (
-            ({"importance": one, "against": other}, {heading: f"{kind}_{end}" for kind, heading in KINDS.items()})
-            for one, other, end in wanted
-        ),
+    wanted = [(first, titles[second], f"{first}_and_{second}") for first, second in pairs]
+    wanted += [(one, "itself, shuffled (floor)", f"floor_{one}") for one in names]
+    wanted += [(one, "itself, redrawn (ceiling)", f"ceiling_{one}") for one in names]
+    lines = (
+        ({"importance": titles[one], "against": other}, {words: f"{kind}_{end}" for kind, words in KINDS.items()})
+        for one, other, end in wanted
     )
+    return mean_table(results, "agreement_matrix", lines)
 
 
 MOST_NUMBERED = 12
@@ -166,44 +153,42 @@ def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Mean τ of every pair, importances that agree next to each other; on the diagonal each with itself redrawn."""
     names, pairs = _importances_and_pairs(results)
     metrics = [*(f"tau_{first}_and_{second}" for first, second in pairs), *(f"tau_ceiling_{one}" for one in names)]
-    panels = facets(per_example(results, "agreement_matrix", metrics))
     crowded = len(names) > MOST_NUMBERED
     each, columns = (0.16, 1) if crowded else (0.28, 2)
-    figure, axes = grid(len(panels), panel_height=0.8 + each * len(names), columns=columns)
+    height = 0.8 + each * len(names)
+    figure, panels = facet_grid(results, "agreement_matrix", metrics, panel_height=height, columns=columns)
     if crowded:
         figure.set_figwidth(TEXT_WIDTH)
     words = [facts_of(name, results, "agreement_matrix").title for name in names]
-    for panel, facet in zip(axes, panels, strict=True):
-        matrix = np.diag([float(facet.rows[f"tau_ceiling_{one}"].mean()) for one in names])
+    for panel, facet in panels:
+        means = facet.rows[metrics].mean()
+        matrix = np.diag([float(means[f"tau_ceiling_{one}"]) for one in names])
         for first, second in pairs:
-            mean, a, b = float(facet.rows[f"tau_{first}_and_{second}"].mean()), names.index(first), names.index(second)
-            matrix[a, b] = matrix[b, a] = mean
+            a, b = names.index(first), names.index(second)
+            matrix[a, b] = matrix[b, a] = means[f"tau_{first}_and_{second}"]
         order = clustered(matrix)
         words_of = (lambda tau: "") if crowded else in_cell
         colours = cells(panel, matrix[np.ix_(order, order)], words_of, size=6, dark=0.6, cmap="RdBu_r", vmin=-1, vmax=1)
         angle, side = (90, "center") if crowded else (35, "right")
         panel.set_xticks(range(len(names)), [words[one] for one in order], rotation=angle, ha=side)
+        panel.set_yticks(range(len(names)), [words[one] for one in order])
         if crowded:
             panel.tick_params(axis="both", labelsize=5.5)
-        panel.set_yticks(range(len(names)), [words[one] for one in order])
         title(panel, counted(facet.title, len(facet.rows)), 1.5 * 72)
     around(figure)
-    figure.colorbar(colours, ax=axes, aspect=30, pad=0.02).set_label("Kendall's τ")  # one scale for all panels
+    bar = figure.colorbar(colours, ax=[panel for panel, _ in panels], aspect=30, pad=0.02)  # one scale for all panels
+    bar.set_label("Kendall's τ")
     return figure
 
 
 CLAIMS = (
     Claim(
-        name="attention_agrees_with_integrated_gradients",
-        criterion="agreement",
-        statement="Attention and integrated gradients rank the words more alike than chance",
-        source="Neely et al. 2022",
+        name="attention_agrees_with_integrated_gradients", criterion="agreement", level="word", speaks="for",
+        statement="Attention and integrated gradients rank the words more alike than chance", source="Neely et al. 2022",
         measure=mean_of("tau_attention_and_integrated_gradients", ends=(-1, 1)),
         quantity="Kendall's τ-b, mean of the examples, −1 to 1; more than 0 is asked for",
-        speaks="for",
-        level="word",
     ),
-)
+)  # fmt: skip
 
 READING = Reading(
     probe="agreement_matrix",
@@ -225,11 +210,7 @@ READING = Reading(
         ),
     ),
     drawings=(
-        Drawing(
-            "agreement_matrix",
-            heat,
-            (("agreement_matrix", "tau_floor_attention"),),
-            optional=(("agreement_matrix", "tau_*"),),
-        ),
+        Drawing("agreement_matrix", heat, (("agreement_matrix", "tau_floor_attention"),),
+                optional=(("agreement_matrix", "tau_*"),)),
     ),
-)
+)  # fmt: skip

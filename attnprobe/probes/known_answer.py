@@ -47,16 +47,13 @@ METRICS = (
 class KnownAnswer(Probe):
     """For data with a rationale (NaN for an example without one): does the model decide by it, and is the attention on it?
 
-    A model decides by the rationale where it is `correct` and `correct_contradicted` and not `correct_without`, where
-    chance is all that it can reach if these words are all the information there is. At the word level each number is
-    *minus* `chance`, the rationale's share of the text. At the state level, for a linear decoder, the contribution of
-    the state at t is α_t (m_t − mean m), m the margin of the decision's position logits over the runner-up's, its mean
-    over the positions. Which states know the reason, whatever their weight, is told by how far their position logits move
-    where it is changed (`state_change_*`): (own − null) / (best − null) is rightness about states.
+    At the state level, for a linear decoder, the contribution of the state at t is α_t (m_t − mean m), m the margin of the
+    decision's position logits over the runner-up's, its mean over the positions. Which states know the reason, whatever their
+    weight, is told by how far their position logits move where it is changed (`state_change_*`): (own − null) / (best − null)
+    is rightness about states.
 
     Changed texts are encoded again in full; `correct_contradicted` is left out for a model that reads pieces, as the
-    changed words are not cut into any. There are no such rows where the model refuses them, because its attention is
-    imposed by a teacher and known for the data set's own texts alone.
+    changed words are not cut into any. There are no such rows where the model refuses texts that are not the data set's own.
     """
 
     name, metrics = "known_answer", METRICS
@@ -107,7 +104,7 @@ class KnownAnswer(Probe):
 
     @staticmethod
     def _decisions(classifier: Model, batch: Batch) -> dict[str, Float[Tensor, "batch"]]:
-        """Whether each changed text is decided as it should be, NaN where there is no such text."""
+        # whether each changed text is decided as it should be, NaN where there is no such text
         assert batch.rationale is not None
         texts = {
             "correct_without": (kept(batch, ~batch.rationale), batch.labels),
@@ -130,7 +127,7 @@ class KnownAnswer(Probe):
 
     @staticmethod
     def _contradicted(batch: Batch) -> tuple[Bool[Tensor, "batch 1"], Batch]:
-        """For which texts it is known what they are with their reason changed, and these."""
+        # for which texts it is known what they are with their reason changed, and these
         assert batch.counterfactual is not None
         known = (batch.counterfactual != PADDING).any(-1, keepdim=True)
         ids = torch.where(batch.content & known, batch.counterfactual, batch.ids)

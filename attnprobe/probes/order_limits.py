@@ -41,9 +41,6 @@ class OrderLimits(RankingProbe):
 
     What any of the n! orders can reach lies between limits that are certified at any length: `aopc_lowest` ≤
     `aopc_lowest_found` ≤ `aopc_highest_found` ≤ `aopc_highest`, the inner two reached by a beam search or an importance.
-    The place of an importance on the scale from the worst order (0) to the best (1) lies between `place_low_X` and
-    `place_high_X`.
-
     NaN for texts of fewer than two positions, and where a position has no attention (sparsemax), so that some orders end
     before the text does.
 
@@ -58,39 +55,40 @@ class OrderLimits(RankingProbe):
 
     def measure(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         readout = subject.readout
-        if readout.position_logits is not None:
-            order = readout.prediction().argsort(dim=-1, descending=True, stable=True)
-            limits = order_limits(
-                readout.attention, readout.position_logits, readout.content,
-                class_=order[:, 0], rival=order[:, 1], beam=self.beam,
-            )  # fmt: skip
-            lead = readout.position_logits.gather(-1, order[:, None, :2].expand(-1, readout.content.shape[1], -1))
-            lead = lead[..., 0] - lead[..., 1]
-            falls = {}
-            for name, scores in self.scores(subject).items():
-                falls[name] = torch.full_like(lead[:, 0], torch.nan)  # as it stays where a score is undefined
-                for row in (~limits.lowest.isnan()).nonzero()[:, 0].tolist():
-                    at = readout.content[row]
-                    if not scores[row, at].isnan().any():
-                        ranked = scores[row, at].double().argsort(descending=True, stable=True)
-                        falls[name][row] = mean_fall(readout.attention[row, at], lead[row, at], ranked)
-            lowest_found, highest_found = limits.lowest_found, limits.highest_found
-            for fall in falls.values():
-                lowest_found = torch.fmin(lowest_found, fall)
-                highest_found = torch.fmax(highest_found, fall)
-            yield Measurement("aopc_lowest", limits.lowest)
-            yield Measurement("aopc_lowest_found", lowest_found)
-            yield Measurement("aopc_highest_found", highest_found)
-            yield Measurement("aopc_highest", limits.highest)
-            apart = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
-            yield Measurement("limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan))
-            # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the ends of what L and U can be
-            ends = {"place_low": (lowest_found, limits.highest), "place_high": (limits.lowest, highest_found)}
-            for name, fall in falls.items():
-                yield Measurement(f"aopc_{name}", fall)
-                for metric, (low, high) in ends.items():
-                    width = torch.where(high - low > REACHED, high - low, torch.nan)
-                    yield Measurement(f"{metric}_{name}", ((fall - low) / width).clamp(0, 1))
+        if readout.position_logits is None:
+            return
+        order = readout.prediction().argsort(dim=-1, descending=True, stable=True)
+        limits = order_limits(
+            readout.attention, readout.position_logits, readout.content,
+            class_=order[:, 0], rival=order[:, 1], beam=self.beam,
+        )  # fmt: skip
+        lead = readout.position_logits.gather(-1, order[:, None, :2].expand(-1, readout.content.shape[1], -1))
+        lead = lead[..., 0] - lead[..., 1]
+        falls = {}
+        for name, scores in self.scores(subject).items():
+            falls[name] = torch.full_like(lead[:, 0], torch.nan)  # as it stays where a score is undefined
+            for row in (~limits.lowest.isnan()).nonzero()[:, 0].tolist():
+                at = readout.content[row]
+                if not scores[row, at].isnan().any():
+                    ranked = scores[row, at].double().argsort(descending=True, stable=True)
+                    falls[name][row] = mean_fall(readout.attention[row, at], lead[row, at], ranked)
+        lowest_found, highest_found = limits.lowest_found, limits.highest_found
+        for fall in falls.values():
+            lowest_found = torch.fmin(lowest_found, fall)
+            highest_found = torch.fmax(highest_found, fall)
+        yield Measurement("aopc_lowest", limits.lowest)
+        yield Measurement("aopc_lowest_found", lowest_found)
+        yield Measurement("aopc_highest_found", highest_found)
+        yield Measurement("aopc_highest", limits.highest)
+        apart = torch.maximum(lowest_found - limits.lowest, limits.highest - highest_found)
+        yield Measurement("limits_reached", (apart < REACHED).double().masked_fill(apart.isnan(), torch.nan))
+        # a place (a − L) / (U − L) falls with L and with U: it is lowest and highest at the ends of what L and U can be
+        ends = {"place_low": (lowest_found, limits.highest), "place_high": (limits.lowest, highest_found)}
+        for name, fall in falls.items():
+            yield Measurement(f"aopc_{name}", fall)
+            for metric, (low, high) in ends.items():
+                width = torch.where(high - low > REACHED, high - low, torch.nan)
+                yield Measurement(f"{metric}_{name}", ((fall - low) / width).clamp(0, 1))
         yield from self.notes(subject)
 
 

@@ -48,9 +48,9 @@ METRICS = (
 class Readouts(Probe):
     """Logistic regressions on what attention picks out, and on all words or states alike: convex, one optimum, no seed.
 
-    Each text of the split is told by a fit on the others (five folds, each class in each fold), so that it needs no training
-    texts and no training: a checkpoint is examined as it is. The claims are not those of a model that is trained anew with
-    equal weights (`+experiment=audit`, `+experiment=wiegreffe`): there the states change as well.
+    Each text of the split is told by a fit on the others (five folds, each class in each fold), so that a checkpoint is
+    examined as it is. The claims are not those of a model that is trained anew with equal weights (`+experiment=audit`,
+    `+experiment=wiegreffe`): there the states change as well.
 
     Attributes:
         penalty: C of `sklearn.linear_model.LogisticRegression`, the inverse of the weight of the squared norm; every feature
@@ -84,7 +84,7 @@ class Readouts(Probe):
     def _of_split(
         self, run: Callable[[Batch], Outputs], split: TextSplit, device: torch.device
     ) -> dict[str, Float[np.ndarray, " rows"]]:
-        """What the fits say of each text, NaN where it does not take part."""
+        # what the fits say of each text, NaN where it does not take part
         labels = np.asarray(split.labels)
         chosen = np.zeros(len(split), bool)
         chosen[np.linspace(0, len(split) - 1, min(self.texts, len(split))).round().astype(int)] = True
@@ -94,9 +94,7 @@ class Readouts(Probe):
         classes, counts = np.unique(labels[chosen & (first == np.arange(len(split)))], return_counts=True)
         classes = classes[counts >= FEWEST]
         kept = np.flatnonzero(chosen & np.isin(labels, classes))
-        told = {
-            name: np.full(len(split), np.nan) for name in (*(f"readout_{kind}" for kind in KINDS), "readout_weight")
-        }
+        told = {f"readout_{name}": np.full(len(split), np.nan) for name in (*KINDS, "weight")}
         if len(classes) < 2:
             return told
         of_class = np.searchsorted(classes, labels[kept])
@@ -109,30 +107,26 @@ class Readouts(Probe):
 def _features(
     run: Callable[[Batch], Outputs], split: TextSplit, rows: Int[np.ndarray, " kept"], device: torch.device
 ) -> dict[str, sparse.csr_matrix]:
-    """Of each kind one row of features per text."""
+    # of each kind one row of features per text
     words: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {"words_attention": [], "words_equal": []}
-    states: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {"states_attention": [], "states_equal": []}
+    states: dict[str, np.ndarray] = {}
     for some in map(np.array, short_enough(split.words.lengths[rows], most=AT_ONCE)):
         with torch.no_grad():
             outputs = run(split[rows[some].tolist()].to(device))
         weights = {"attention": outputs.attention.double(), "equal": even(outputs.content).double()}
         for kind, weight in weights.items():
             attended = torch.einsum("bs,bsh->bh", weight, outputs.hidden.double()).cpu().numpy()
-            states[f"states_{kind}"].append((some, attended))
+            states.setdefault(f"states_{kind}", np.empty((len(rows), attended.shape[-1])))[some] = attended
             for place, row, content in zip(some.tolist(), weight.cpu(), outputs.content.cpu(), strict=True):
                 number = split.words[rows[place]]
-                words[f"words_{kind}"].append(
-                    (np.full(len(number), place), number, row[content].numpy()[: len(number)])
-                )
+                own = row[content].numpy()[: len(number)]
+                words[f"words_{kind}"].append((np.full(len(number), place), number, own))
     found = {}
     for kind, parts in words.items():
         place, number, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         vocabulary, column = np.unique(number, return_inverse=True)
         found[kind] = sparse.csr_matrix((value, (place, column)), (len(rows), len(vocabulary)))
-    for kind, pairs in states.items():
-        order, values = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        found[kind] = sparse.csr_matrix(values[np.argsort(order)])
-    return found
+    return found | {kind: sparse.csr_matrix(values) for kind, values in states.items()}
 
 
 def out_of_fold(
@@ -153,13 +147,10 @@ def fitted(features: sparse.csr_matrix, labels: Int[np.ndarray, " texts"], penal
     return make_pipeline(MaxAbsScaler(), LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000)).fit(features, labels)
 
 
-SOURCE = "attnprobe: docs/concepts.md"
-
-
 def _claim(name: str, criterion: str, statement: str, kind: str) -> Claim:
     metrics = f"readout_{kind}_attention", f"readout_{kind}_equal", "readout_weight"
     return Claim(
-        name=name, criterion=criterion, statement=statement, speaks="for", source=SOURCE,
+        name=name, criterion=criterion, statement=statement, speaks="for", source="attnprobe: docs/concepts.md",
         measure=mean_of(*metrics, value=lambda attention, equal, weight: weight * (attention - equal)),
         quantity="difference of balanced accuracies, −1 to 1", smallest=0.01,
     )  # fmt: skip

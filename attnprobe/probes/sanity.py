@@ -20,7 +20,16 @@ from attnprobe.core.settings import Count
 from attnprobe.data.vocabulary import PADDING
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, colours_of, facts_of, importances_in
+from attnprobe.evidence.reading import (
+    Drawing,
+    Headline,
+    Reading,
+    Tabulation,
+    colours_of,
+    facet_table,
+    facts_of,
+    importances_in,
+)
 from attnprobe.evidence.statistics import interval, mean_in_columns
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.base import Subject
@@ -30,7 +39,7 @@ from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, strengths, undefined_in
 from attnprobe.results.directory import WEIGHTS, RunDirectory
-from attnprobe.results.pivot import facets, metrics_there, per_example
+from attnprobe.results.pivot import metrics_there
 
 SOURCE = "Adebayo et al. 2018, section 3"
 METRICS = (
@@ -48,11 +57,8 @@ METRICS = (
 
 @dataclass
 class Sanity(RankingProbe):
-    """Make the model random, part by part from its output downwards, and see which importances still say the same.
-
-    A part (`Model.stages`) becomes random by putting its numbers into random order, tensor by tensor, so that
-    their sizes stay (the row of padding stays where it is). An importance that hardly changes when everything is random
-    explains the words or the architecture, not what the model has learnt.
+    """Make the model random, part by part (`Model.stages`) from its output downwards, by putting each tensor's numbers into
+    random order, and see which importances still say the same.
 
     Attributes:
         samples: random models per part, over which the similarities are averaged.
@@ -68,9 +74,7 @@ class Sanity(RankingProbe):
     published = ("attention", "gradient", "gradient_input", "integrated_gradients", "leave_one_out", "random")
     samples: Count = 2
     twin: str | None = None
-    _random: dict[tuple[int, int], list[tuple[str, dict[str, Tensor]]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _random: dict[tuple[int, int], list[tuple[str, dict]]] = field(default_factory=dict, init=False, repr=False)
     _twin: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def refuse(self, classifier: Model) -> None:
@@ -133,8 +137,7 @@ def _sizes(subject: Subject, names: Iterable[str]) -> dict[str, Float[Tensor, "b
 def _similarity_with(
     numbers: Mapping[str, Tensor], subject: Subject, own: Mapping[str, Tensor]
 ) -> dict[str, Float[Tensor, "batch"]]:
-    """Each importance's scores against those in the model with these numbers in some of its parameters, which has its own
-    again afterwards."""
+    # in the model with these numbers in some of its parameters, which has its own again afterwards
     model, batch = subject.classifier, subject.batch
     before = {name: model.get_parameter(name).detach().clone() for name in numbers}
     try:
@@ -195,34 +198,31 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
     """What is left of every importance's ranking, by what was made random, and whether it depends on the model."""
     names = importances_in(results, "sanity", "random_weights_similarity_")
     ends = importances_in(results, "sanity", "similarity_")
-    parts = sorted(dict.fromkeys(end.rpartition("_down_to_")[2] for end in ends if "_down_to_" in end), key=depth)
-    there = set(metrics_there(results, "sanity"))
-    metrics = [metric for name in names for kind in KINDS if (metric := f"{kind}_similarity_{name}") in there]
-    metrics += [f"similarity_{name}_down_to_{part}" for name in names for part in parts]
-    lines = []
-    for facet in facets(per_example(results, "sanity", metrics)) if names else []:
+    parts = sorted({end.rpartition("_down_to_")[2] for end in ends if "_down_to_" in end}, key=depth)
+    there = metrics_there(results, "sanity")
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name in names:
-            left = facet.rows[f"random_weights_similarity_{name}"].to_numpy()
-            gone = facet.rows[f"ceiling_similarity_{name}"].to_numpy() * HALF - left
+            left = rows[f"random_weights_similarity_{name}"].to_numpy()
+            gone = rows[f"ceiling_similarity_{name}"].to_numpy() * HALF - left
             mean, low, high = interval(gone)
-            if np.nanmin(gone, initial=np.inf) == np.nanmax(
-                gone, initial=-np.inf
-            ):  # the same in every text: no interval
-                low = high = mean
+            if np.nanmin(gone, initial=np.inf) == np.nanmax(gone, initial=-np.inf):
+                low = high = mean  # the same in every text: no interval
             line: dict[str, object] = {
-                "data and model": facet.title,
                 "importance": facts_of(name, results, "sanity").title,
                 "n": int((~np.isnan(left)).sum()),
                 "depends on the model": "yes" if low > 0 else "no" if high < 0 else "not decided",
             }
             for part in parts:
-                similarity = facet.rows[f"similarity_{name}_down_to_{part}"]
-                line[f"down to {part.replace('_', ' ')}"] = float(similarity.mean())
+                line[f"down to {part.replace('_', ' ')}"] = float(rows[f"similarity_{name}_down_to_{part}"].mean())
             for kind, heading in KINDS.items():
                 if (metric := f"{kind}_similarity_{name}") in there:
-                    line |= mean_in_columns(heading, facet.rows[metric].to_numpy(), -1, 1)
-            lines.append(line)
-    return pd.DataFrame(lines)
+                    line |= mean_in_columns(heading, rows[metric].to_numpy(), -1, 1)
+            yield line
+
+    metrics = [f"{kind}_similarity_{name}" for name in names for kind in KINDS]
+    metrics += [f"similarity_{name}_down_to_{part}" for name in names for part in parts]
+    return facet_table(results, "sanity", metrics, lines)
 
 
 def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -231,23 +231,23 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     table = sanity_table(results)
     panels = list(table.groupby("data and model", sort=False))
     colours = colours_of(importances_in(results, "sanity", "random_weights_similarity_"), results, "sanity")
+    marked = {name: {"color": colours[name], "marker": "osD^v<>"[number % 7], "ms": 3, "lw": 1}
+              for number, name in enumerate(dict.fromkeys(table["importance"]))}  # fmt: skip
     figure, axes = grid(len(panels), panel_height=2.2, columns=2)
     for panel, (heading, own) in zip(axes, panels, strict=True):
         steps = [name for name in own if str(name).startswith("down to ") and own[name].notna().any()]
         labels = ["trained", *(str(step).removeprefix("down to ") for step in steps)]
-        for number, row in enumerate(own.to_dict("records")):
+        for row in own.to_dict("records"):
             # every model is asked with the same draws, so that a ranking by luck alone stays what it is; equal scores rank
             # nothing, and there is nothing of them to be left
             values = [1.0 if row["n"] else np.nan, *(row[step] for step in steps)]
             style = "-" if row["depends on the model"] == "yes" else "--"
-            panel.plot(range(len(values)), values, style, marker="osD^v<>"[number % 7], ms=3, lw=1,
-                       color=colours[row["importance"]])  # fmt: skip
+            panel.plot(range(len(values)), values, ls=style, **marked[row["importance"]])
         panel.axhline(0, lw=0.5, color=INK, zorder=0)
         panel.set_xticks(range(len(labels)), labels, rotation=35, ha="right")
         panel.set_ylim(-0.4, 1.05)
         title(panel, counted(str(heading), int(own["n"].max())))
-    handles = [Line2D([], [], color=colours[one], marker="osD^v<>"[number % 7], ms=3, lw=1, label=one)
-               for number, one in enumerate(dict.fromkeys(table["importance"]))]  # fmt: skip
+    handles = [Line2D([], [], label=name, **look) for name, look in marked.items()]
     around(figure, x="random from the output down to", y="what is left of the ranking", handles=handles)
     return figure
 

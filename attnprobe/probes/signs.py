@@ -25,9 +25,8 @@ METRICS = (
 class Signs(RankingProbe):
     """A weight is never below 0, and so cannot say "against": how often does it lie on what speaks against the decision?
 
-    Per signed importance X, whose score below 0 speaks against the decision; NaN where it is undefined. `chance_X` is
-    what both other numbers are on average with the same weights in random order and the same decision. That decision is
-    the weights' own: weights without any meaning lie below this chance as well, so that no verdict goes by it.
+    `chance_X` is what both other numbers are on average with the same weights in random order and the same decision. That
+    decision is the weights' own: weights without any meaning lie below this chance as well, so that no verdict goes by it.
 
     Attributes:
         importances: see `RankingProbe`; signed ones.
@@ -58,7 +57,6 @@ class Signs(RankingProbe):
 
 
 WORDS = {"contribution": "contribution to the margin", "gradient_input": "gradient × input"}
-
 READING = Reading(
     probe="signs",
     order=12,

@@ -45,11 +45,10 @@ METRICS = (
 class Sites(RankingProbe):
     """Every attention of the network (of each layer all heads together, and each head by itself) on the same texts: what a
     reader of this layer or head would see, how far the prediction moves (TVD) where this attention alone is exchanged,
-    and how it ranks the words against each importance X by the size of its scores, which are the same for all sites.
+    and how it ranks the words against each importance by the size of its scores.
 
-    The exchanges: weights to other words (Jain & Wallace 2019); the same for every word (the frozen model's answer to
-    "is it needed?", Wiegreffe & Pinter 2019); the most attended word's weight shared by the others (Serrano & Smith
-    2019).
+    The exchanges: weights to other words (Jain & Wallace 2019); the same for every word (Wiegreffe & Pinter 2019); the most
+    attended word's weight shared by the others (Serrano & Smith 2019).
 
     Attributes:
         samples: permutations per text and site.
@@ -117,15 +116,11 @@ def without_top(attention: Float[Tensor, "batch seq"]) -> Float[Tensor, "batch s
 
 
 MEASURES = {
-    "median_tvd": "weights permuted: TVD",
-    "uniform_tvd": "made even: TVD",
-    "top_tvd": "without its top word: TVD",
-    "top_flips": "without its top word: share of flips",
-    "max_attention": "largest weight",
-    "evenness": "evenness (1: uniform)",
-    "special_mass": "share on no word of the text",
+    "median_tvd": "weights permuted: TVD", "uniform_tvd": "made even: TVD", "top_tvd": "without its top word: TVD",
+    "top_flips": "without its top word: share of flips", "max_attention": "largest weight",
+    "evenness": "evenness (1: uniform)", "special_mass": "share on no word of the text",
     "auprc_rationale": "AUPRC of the rationale",
-}
+}  # fmt: skip
 """Metric → what its map is called, in the order of the maps; one of every `tau_X` follows."""
 ALL = -1
 """The column of a layer's heads together."""
@@ -143,39 +138,37 @@ def layer_and_head(site: str) -> tuple[int, int] | None:
 
 
 def _titles(results: pd.DataFrame) -> dict[str, str]:
-    taus = {
-        f"tau_{name}": f"τ with {facts_of(name, results, 'sites').title}"
-        for name in importances_in(results, "sites", "tau_")
-    }
+    names = importances_in(results, "sites", "tau_")
+    taus = {f"tau_{name}": f"τ with {facts_of(name, results, 'sites').title}" for name in names}
     there = metrics_there(results, "sites")
     return {metric: words for metric, words in (MEASURES | taus).items() if metric in there}
 
 
-def means(results: pd.DataFrame) -> Iterator[tuple[tuple[int | str, ...], pd.DataFrame]]:
-    """Of each run what identifies it, and a table with a row per layer and head: `layer`, `head`, `n`, and the mean of the
-    texts of every metric."""
+def means(results: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Of each run its data, model and seed, and a table with a row per layer and head: `layer`, `head`, `n`, and the mean of
+    the texts of every metric."""
     plain = results[(results["probe"] == "sites") & results["step"].isna() & (results["example_id"] >= 0)]
     for key, own in by_run(plain):
         own = own.assign(metric=own["metric"].astype(str), site=own[SITE].astype(str))
         wide = own.pivot_table(index=SITE, columns="metric", values="value", aggfunc="mean", dropna=False)
-        places = {site: layer_and_head(str(site)) for site in wide.index}
-        wide = wide[[places[site] is not None for site in wide.index]]
-        layers = [place for site in wide.index if (place := places[site]) is not None]
-        wide.insert(0, "layer", [layer for layer, _ in layers])
-        wide.insert(1, "head", [head for _, head in layers])
+        places = [layer_and_head(str(site)) for site in wide.index]
+        wide = wide[[place is not None for place in places]]
+        known = [place for place in places if place is not None]
+        wide.insert(0, "layer", [layer for layer, _ in known])
+        wide.insert(1, "head", [head for _, head in known])
         wide.insert(2, "n", own["example_id"].nunique())
-        yield key, wide.sort_values(["layer", "head"]).reset_index(drop=True)
+        run = dict(zip(RUN, key, strict=True))
+        heading = DOT.join([str(run["data"]), str(run["model"]), f"seed {run['seed']}"])
+        yield heading, wide.sort_values(["layer", "head"]).reset_index(drop=True)
 
 
 def sites_table(results: pd.DataFrame) -> pd.DataFrame:
     """Mean of the texts of every measure at each layer and head."""
     words, lines = _titles(results), []
-    for key, table in means(results):
-        named = dict(zip(RUN, key, strict=True))
+    for heading, table in means(results):
         for record in table.to_dict("records"):
             head = "all" if record["head"] == ALL else str(record["head"])
-            place = {"data and model": DOT.join([str(named["data"]), str(named["model"]), f"seed {named['seed']}"])}
-            place |= {"layer": record["layer"], "head": head, "n": record["n"]}
+            place = {"data and model": heading, "layer": record["layer"], "head": head, "n": record["n"]}
             lines.append(place | {title: record.get(metric, np.nan) for metric, title in words.items()})
     return pd.DataFrame(lines)
 
@@ -185,18 +178,17 @@ def maps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     the right. Each map has its own scale. What is exchanged is the attention at one place alone; TVD is how far the
     prediction moves then, 0 to 1."""
     words, each = _titles(results), list(means(results))
-    panels = [(key, table, metric) for key, table in each for metric in words if metric in table and len(table)]
+    panels = [(run, table, metric) for run, table in each for metric in words if metric in table and len(table)]
     if not panels:
         raise UserError(
             "the table of probe sites names no layer: expected sites such as 'layer 2, head 11'; measure it again"
         )
     deepest = max(int(table["layer"].max()) for _, table, _ in panels)
     figure, axes = grid(len(panels), panel_height=0.55 + 0.15 * (deepest + 1), columns=2)
-    for panel, (key, table, metric) in zip(axes, panels, strict=True):
-        named = dict(zip(RUN, key, strict=True))
-        of = [] if len(each) == 1 else [str(named["data"]), str(named["model"]), f"seed {named['seed']}"]
+    for panel, (run, table, metric) in zip(axes, panels, strict=True):
         _map(panel, table, metric)
-        title(panel, counted(DOT.join([words[metric], *of]), int(table["n"].max())), 2.2 * 72)
+        heading = words[metric] if len(each) == 1 else words[metric] + DOT + run
+        title(panel, counted(heading, int(table["n"].max())), 2.2 * 72)
     around(figure, x="head", y="layer")
     return figure
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -50,14 +51,11 @@ METRICS = (
 
 @dataclass
 class Skill(Probe):
-    """What erasing the top item does, at two levels, and what it does where the attention means nothing.
+    """What erasing the top item does, and what it does where the attention means nothing. Skill is read off the table:
+    (own − null) / (best − null) of the means over the texts.
 
     At the state level the top item's state is erased, the other weights renormalised; at the word level the top word is
-    deleted from the text, which is encoded again (leave-one-out). `own` is under the model's own attention (of several
-    top items that are level, their mean), `null` and `spread` under its weights in random order in the same frozen model
-    (at the word level: without a random word), `best` the most that is possible. Skill is (own − null) / (best − null)
-    of the means over the texts, and is read off the table. `state_drop_p` is the share of the nulls that reach the
-    text's own, itself counted.
+    deleted from the text, which is encoded again (leave-one-out). Of several top items that are level `own` is their mean.
 
     Attributes:
         samples: random attentions per text.
@@ -86,19 +84,16 @@ class Skill(Probe):
         null = nulls.erased(readout, *nulls.permuted(attention, content, noise, ties))
         random = nulls.erased(readout, *nulls.random_like(attention, content, normal))
         uniform = nulls.each_erased(readout, nulls.even(content))
+        mine = nulls.over_ties(own.drop, level)
+        p = (1 + (null.drop >= mine - 1e-12).sum(0)) / (1 + len(null.drop))
+        yield Measurement("state_drop_p", torch.where(mine.isnan(), torch.nan, p))
         for name in ("drop", "flip"):
-            mine = nulls.over_ties(getattr(own, name), level)
-            permuted_own = getattr(null, name)
-            yield Measurement(f"state_{name}_own", mine)
-            yield Measurement(f"state_{name}_null", permuted_own.mean(0))
-            yield Measurement(f"state_{name}_spread", permuted_own.std(0))
+            yield Measurement(f"state_{name}_own", nulls.over_ties(getattr(own, name), level))
+            yield Measurement(f"state_{name}_null", getattr(null, name).mean(0))
+            yield Measurement(f"state_{name}_spread", getattr(null, name).std(0))
             yield Measurement(f"state_{name}_best", _largest(getattr(best, name), content))
             yield Measurement(f"state_{name}_random", getattr(random, name).nanmean(0))
             yield Measurement(f"state_{name}_uniform", nulls.over_ties(getattr(uniform, name), content))
-            if name == "drop":
-                reached = (permuted_own >= mine - 1e-12).sum(0)
-                p = (1 + reached) / (1 + len(permuted_own))
-                yield Measurement("state_drop_p", torch.where(mine.isnan(), torch.nan, p))
 
 
 def _of_words(subject: Subject) -> Iterator[Measurement | Note]:
@@ -132,51 +127,41 @@ def _spread(values: Float[Tensor, "batch seq"], content: Bool[Tensor, "batch seq
 SMALLEST = 0.1
 """Smallest relevant skill: a tenth of the way from permuted weights to the best attention."""
 SMALLEST_OF_WORDS = 0.2
-"""The same for all weights at the level of words: the least tenth at which no wrong attention got a yes among the first 103
-models of the first calibration. It holds where one word decides, and fails where words are redundant, where places count and
-where many vote (docs/results/calibration.md), so that the verdict on words goes by `attnprobe.probes.swaps`."""
+"""The same for all weights at the level of words: the least tenth at which no wrong attention got a yes in the first
+calibration. It fails where words are redundant, where places count and where many vote (docs/results/calibration.md), so that
+the verdict on words goes by `attnprobe.probes.swaps`."""
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
 WORD = "attnprobe: leave-one-out, compared with the same weights in random order and at best"
 
 
-def _claim(
-    name: str, level: str, statement: str, statistic: str, *, primary: bool = False, smallest: float = SMALLEST
-) -> Claim:
-    return Claim(
-        name=name, criterion="erasure", statement=statement, level=level, speaks="for",
-        source=STATE if level == "state" else WORD,
-        measure=skill_of(statistic, reach=2.0 if statistic == "state_drop" else 1.0),  # of a difference: from −1 to 1
-        quantity=f"skill: 0 in the same model under its own weights in random order, 1 at best; up to {smallest} is no "
-        f"relevant difference, and it is not asked where the best is not ahead by {LEAST_GAIN}",
-        smallest=smallest, primary=primary,
-    )  # fmt: skip
-
-
+QUANTITY = (
+    "skill: 0 in the same model under its own weights in random order, 1 at best; up to {} is no relevant difference, and "
+    f"it is not asked where the best is not ahead by {LEAST_GAIN}"
+)
+claim = partial(Claim, criterion="erasure", speaks="for", smallest=SMALLEST, quantity=QUANTITY.format(SMALLEST))
+of_state, of_word = partial(claim, level="state", source=STATE), partial(claim, level="word", source=WORD)
 CLAIMS = (
-    _claim(
-        "top_state_decides", "state",
-        "Erasing the most attended state costs the decision more than it does under an attention without meaning",
-        "state_drop", primary=True,
+    of_state(
+        name="top_state_decides", measure=skill_of("state_drop", reach=2.0), primary=True,  # a difference, from −1 to 1
+        statement="Erasing the most attended state costs the decision more than it does under an attention without meaning",
     ),
-    _claim(
-        "top_word_decides", "word",
-        "Deleting the most attended word from the text moves the prediction farther than deleting a random one",
-        "word_distance",
+    of_word(
+        name="top_word_decides", measure=skill_of("word_distance"),
+        statement="Deleting the most attended word from the text moves the prediction farther than deleting a random one",
     ),
-    _claim(
-        "top_state_flips", "state",
-        "Erasing the most attended state flips the decision more often than it does under an attention without meaning",
-        "state_flip",
+    of_state(
+        name="top_state_flips", measure=skill_of("state_flip"),
+        statement="Erasing the most attended state flips the decision more often than it does under an attention without "
+        "meaning",
     ),
-    _claim(
-        "top_word_flips", "word",
-        "Deleting the most attended word from the text flips the decision more often than deleting a random one",
-        "word_flip",
+    of_word(
+        name="top_word_flips", measure=skill_of("word_flip"),
+        statement="Deleting the most attended word from the text flips the decision more often than deleting a random one",
     ),
-    _claim(
-        "weights_follow_words", "word",
-        "Words weigh more the farther the prediction moves without them",
-        "word_mass", smallest=SMALLEST_OF_WORDS,
+    of_word(
+        name="weights_follow_words", measure=skill_of("word_mass"), smallest=SMALLEST_OF_WORDS,
+        quantity=QUANTITY.format(SMALLEST_OF_WORDS),
+        statement="Words weigh more the farther the prediction moves without them",
     ),
 )  # fmt: skip
 

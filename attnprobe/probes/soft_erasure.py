@@ -35,7 +35,7 @@ METRICS = (
 @dataclass
 class SoftErasure(RankingProbe):
     """Each number of a word's vector stays (sufficiency) or goes (comprehensiveness) with the word's place in the order of
-    the text's scores, 0 to 1, as its probability: no word is cut off by a threshold, and all scores count.
+    the text's scores, 0 to 1, as its probability.
 
     With p the probability of the class predicted for the whole text, `soft_comprehensiveness_X` is max(0, p − p') /
     max(0, p − p(no word)), at most 1, and `soft_sufficiency_X` 1 − the same of the numbers that stay, at least 0; means over

@@ -65,10 +65,8 @@ class Subsets(RankingProbe):
     What is explained, and what replaces a word, are `target` and `baseline` of the importance `shapley_sampling`. Texts
     of more than `most_words` words are left out (NaN), and no importance is asked about them.
 
-    Of any order of removal the mean fall of the predicted class's probability over the n prefixes (AOPC) lies between
-    `aopc_lower` and `aopc_upper` (Edin et al. 2025). Scores X are compared with the Shapley values φ, or with |φ| where
-    X has no sign: `shapley_share_error_X` is ½ Σ|X / Σ|X| − φ / Σ|φ||, whatever X's unit, and of an X that should add up
-    as Shapley values do `shapley_error_X` is Σ|X − φ| / Σ|φ|.
+    Scores X are compared with the Shapley values φ, or with |φ| where X has no sign: `shapley_share_error_X` is
+    ½ Σ|X / Σ|X| − φ / Σ|φ||, and of an X that should add up as Shapley values do `shapley_error_X` is Σ|X − φ| / Σ|φ|.
 
     Attributes:
         most_words: 1 to 16; every further word doubles the time.
@@ -87,10 +85,10 @@ class Subsets(RankingProbe):
         assert isinstance(game, Attribution)
         # every batch has the same metrics, NaN where it has no short text
         metrics = ["aopc_lower", "aopc_upper", "input_set", "necessary_sets", "sufficient_sets"]
-        for name in self.uses:
-            if (one := subject.importance(name)).is_defined(subject):
-                kinds = ["aopc", "aopc_normalised", "shapley_tau", "shapley_top", "shapley_share_error"]
-                metrics += [f"{kind}_{name}" for kind in [*kinds, *(["shapley_error"] if one.complete else [])]]
+        for name in (name for name in self.uses if subject.importance(name).is_defined(subject)):
+            metrics += [
+                f"{kind}_{name}" for kind in KINDS if kind != "shapley_error" or subject.importance(name).complete
+            ]
         by_metric = {one: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for one in metrics}
         short = (content.sum(-1) <= self.most_words).nonzero()[:, 0]
         shapley = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
@@ -117,8 +115,8 @@ class Subsets(RankingProbe):
                     "necessary_sets": minimal_sets(flipped).sum().double(),
                     "sufficient_sets": minimal_sets(same[None]).sum().double(),
                 }
-                for name, own in ((name, values[row][inside].double()) for name, values in scores.items()):
-                    one = subject.importance(name)
+                for name, values in scores.items():
+                    one, own = subject.importance(name), values[row][inside].double()
                     aopc = fall[(1 << own.argsort(descending=True, stable=True)).cumsum(0)].mean()
                     aopc = torch.where(own.isnan().any(), torch.nan, aopc)
                     width = limits.upper[0] - limits.lower[0]
@@ -136,8 +134,8 @@ class Subsets(RankingProbe):
 def _tables(
     explained: Explained, words: int
 ) -> tuple[Float[Tensor, "subsets"], Float[Tensor, "subsets"], Bool[Tensor, "subsets"]]:
-    """By the bit mask of the words kept: the number that is explained, the probability of the class predicted for the whole
-    text, and whether that class is predicted."""
+    # by the bit mask of the words kept: the number that is explained, the probability of the class predicted for the whole
+    # text, and whether that class is predicted
     masks = torch.arange(2**words, device=explained.inputs.device)
     kept = (masks.unsqueeze(-1) >> torch.arange(words, device=masks.device)) & 1
     logits = explained.logits_keeping(kept.double()).double()
@@ -151,12 +149,11 @@ def against(
     name: str, scores: Float[Tensor, "words"], exact: Float[Tensor, "words"], signed: bool, complete: bool
 ) -> dict[str, Tensor]:
     """How far the scores of an importance are from the Shapley values."""
-    every = torch.ones_like(scores, dtype=torch.bool)[None]
     wanted = exact if signed else exact.abs()
     share, top = scores / _nonzero(scores.abs().sum()), scores == scores.max()
     same_top = (wanted[top] == wanted.max()).double().mean()
     numbers = {
-        f"shapley_tau_{name}": kendall_tau(scores[None], wanted[None], every)[0],
+        f"shapley_tau_{name}": kendall_tau(scores[None], wanted[None], torch.ones_like(scores[None]).bool())[0],
         f"shapley_top_{name}": torch.where(scores.isnan().any(), torch.nan, same_top),
         f"shapley_share_error_{name}": (share - wanted / _nonzero(wanted.abs().sum())).abs().sum() / 2,
     }
@@ -170,19 +167,12 @@ def _nonzero(size: Float[Tensor, ""]) -> Float[Tensor, ""]:
 
 
 MARK = "aopc_normalised_"
-subsets_table = partial(
-    means_by_importance,
-    probe="subsets",
-    mark=MARK,
-    kinds={
-        "aopc": "AOPC",
-        "aopc_normalised": "between its limits",
-        "shapley_tau": "tau with Shapley",
-        "shapley_top": "same top word as Shapley",
-        "shapley_share_error": "shares differ from Shapley's by",
-        "shapley_error": "error against Shapley",
-    },
-)
+KINDS = {
+    "aopc": "AOPC", "aopc_normalised": "between its limits", "shapley_tau": "tau with Shapley",
+    "shapley_top": "same top word as Shapley", "shapley_share_error": "shares differ from Shapley's by",
+    "shapley_error": "error against Shapley",
+}  # fmt: skip
+subsets_table = partial(means_by_importance, probe="subsets", mark=MARK, kinds=KINDS)
 """Every importance against the exact limits and values, per data set and model, with intervals."""
 
 
@@ -201,17 +191,12 @@ def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 CLAIMS = (
     Claim(
-        name="attention_order_is_nearer_to_the_best",
-        criterion="erasure",
+        name="attention_order_is_nearer_to_the_best", criterion="erasure", level="word", speaks="for", source=SOURCE,
         statement="Removing words by their attention comes nearer to the best of all orders than to the worst",
-        source="Edin et al. 2025",
-        measure=mean_of("aopc_normalised_attention", ends=(0, 1)),
+        measure=mean_of("aopc_normalised_attention", ends=(0, 1)), threshold=0.5,
         quantity="AOPC between its exact limits, mean of the short texts, 0 to 1; more than 0.5 is asked for",
-        threshold=0.5,
-        speaks="for",
-        level="word",
     ),
-)
+)  # fmt: skip
 
 READING = Reading(
     probe="subsets",

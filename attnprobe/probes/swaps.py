@@ -18,13 +18,12 @@ from attnprobe.core.randomness import Draws
 from attnprobe.data.batching import TextSplit
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence, Measure, by_run, mean_of, share_of, values_of
-from attnprobe.evidence.reading import Headline, Reading, Tabulation
+from attnprobe.evidence.reading import Headline, Reading, Tabulation, facet_table
 from attnprobe.evidence.statistics import bernstein, pseudovalues, ratio_of
 from attnprobe.exact.nulls import even
 from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
 from attnprobe.models.base import Unit
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
-from attnprobe.results.pivot import facets, per_example
 
 METRICS = (
     Metric("swap_gain", PROBABILITY_DIFFERENCE, "how much more of the prediction stays with the words that attention ranks "
@@ -50,12 +49,11 @@ PASSES = 400
 class Swaps(Probe):
     """The words that attention ranks first, from this text, and all others from another text; and the other way round.
 
-    The text and its counterpart have the same words in the same places but for those that are exchanged: a donor is a text
-    of the same length (or nearly), drawn without a look at its label. k words, 1 to all but one, are drawn by their weights;
-    the gain is how much more of the predicted class's probability stays with them than with the others, in the mean of the
-    pairs. Under even weights, and under the text's own in random order, it is 0 by symmetry. `swap_scale` is the gain of
-    the same weights on the words in the order of |effect|, which is estimated from other random sets; in
-    pairs of its own, so that no luck is counted twice. The attention reacts, as it does in use, to the words that change.
+    A donor is a text of the same length (or nearly), drawn without a look at its label. k words, 1 to all but one, are drawn
+    by their weights; the gain is how much more of the predicted class's probability stays with them than with the others, in
+    the mean of the pairs: 0 by symmetry under even weights, and under the text's own in random order. `swap_scale` is the
+    gain of the same weights on the words in the order of |effect|, which is estimated from other random sets, in pairs of
+    its own. The attention reacts, as it does in use, to the words that change.
 
     Attributes:
         passes: texts that are put together, whatever the length. Of 25 two are of a pair drawn by attention, two of one for
@@ -87,22 +85,19 @@ class Swaps(Probe):
         run = in_single(subject.classifier)
         if self._donors is None:
             self._donors = Donors.of(run, self._split, content.device)
-        columns = {name: torch.full(decision.shape, torch.nan, dtype=torch.float64) for name in
-                   ("swap_gain", "swap_scale", "swap_best", "swap_bound", "top_word_effect", "swap_passes")}  # fmt: skip
+        names = ["swap_gain", "swap_scale", *(["swap_best"] if self.reach else []), "swap_bound", "top_word_effect",
+                 "swap_passes"]  # fmt: skip
+        columns = {name: torch.full(decision.shape, torch.nan, dtype=torch.float64) for name in names}
         word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
         for row in range(len(content)):
-            found = self._of_text(
-                subject, run, self._donors, row, int(decision[row]), float(predicted[row, decision[row]]), draws
-            )
-            if found is None:
-                continue
-            values, effect = found
-            word_effects[row, content[row].cpu()] = effect.cpu()
-            for name, value in values.items():
-                columns[name][row] = value
+            probability = float(predicted[row, decision[row]])
+            found = self._of_text(subject, run, self._donors, row, int(decision[row]), probability, draws)
+            if found is not None:
+                values, word_effects[row, content[row].cpu()] = found
+                for name, column in columns.items():
+                    column[row] = values[name]
         for name, column in columns.items():
-            if name != "swap_best" or self.reach:
-                yield Measurement(name, column)
+            yield Measurement(name, column)
         yield Measurement("word_effect", word_effects, positions(content).cpu())
         under_equal = readout.predict(even(content).to(readout.attention.dtype))
         yield Measurement("equal_weights_distance", (under_equal - predicted).abs().sum(-1) / 2)
@@ -117,7 +112,7 @@ class Swaps(Probe):
         probability: float,
         draws: Draws,
     ) -> tuple[dict[str, float], Tensor] | None:
-        """The numbers of one text, and its words' effects; None where it has one word, or no other text lends it any."""
+        # the numbers of one text, and its words' effects; None where it has one word, or no other text lends it any
         batch, weights = subject.batch, subject.readout.attention[row]
         content = batch.content[row]
         words, number = int(content.sum()), int(batch.example_id[row])
@@ -142,10 +137,8 @@ class Swaps(Probe):
         def by(keys: Tensor) -> Tensor:
             return prefixes(keys, generator).to(device)
 
-        own, sets = (
-            by(drawn_by(weights, pairs, generator)),
-            by(torch.rand(random_sets, words, generator=generator, dtype=torch.float64)),
-        )
+        own = by(drawn_by(weights, pairs, generator))
+        sets = by(torch.rand(random_sets, words, generator=generator, dtype=torch.float64))
         difference = swapper.differences(torch.cat([own, sets]), torch.cat([of_own, of_sets]))
         effect = effects(sets, difference[pairs:]).cpu()
         scale = by(drawn_by(rearranged(weights, effect.abs()), pairs, generator))
@@ -190,15 +183,15 @@ def placement_of(
 
     The scale is a mean over random sets as well, so that it may fall short of the best by what they leave unknown.
     """
-    known = ~np.isnan(np.stack([gain, scale, bound])).any((0, 1))
-    gain, scale, bound = (one[:, known] for one in (gain, scale, bound))
+    together = np.stack([gain, scale, bound])
+    known = ~np.isnan(together).any((0, 1))
+    gain, scale, bound = together[..., known]
     has, parts = bound > LEAST_BOUND, _shares(gain, scale, bound)
     texts = int(has.any(0).sum())
     if texts < FEWEST:
         why = f"in {texts} of {known.sum()} texts the words together move the prediction by more than {LEAST_BOUND:g}: "
-        return Evidence(
-            np.nan, np.nan, np.nan, texts, unasked=why + f"nothing to point at (expected {FEWEST} texts or more)"
-        )
+        why += f"nothing to point at (expected {FEWEST} texts or more)"
+        return Evidence(np.nan, np.nan, np.nan, texts, unasked=why)
     scales = parts[..., 1].sum(0)[has.any(0)] / has.sum(0)[has.any(0)]
     least = scales.mean() - 1.645 * scales.std(ddof=1) / np.sqrt(texts)  # one-sided, 95 %
     evidence = Evidence.of_ratio(parts)
@@ -267,18 +260,17 @@ def _barest_class(table: pd.DataFrame) -> Evidence | None:
 
 def by_class(results: pd.DataFrame) -> pd.DataFrame:
     """Placement among the texts of each predicted class, per data set and model."""
-    rows = []
-    for facet in facets(per_example(results, "swaps", [*PARTS, "predicted_class"])):
-        for number, own in facet.rows.groupby("predicted_class"):
-            evidence = placement_of(*(own[name].to_numpy()[None] for name in PARTS))
-            row = {"data and model": facet.title, "predicted class": number, "texts": len(own)}
-            said = {"placement": evidence.value, "placement, low": evidence.low, "placement, high": evidence.high}
-            row |= {
-                "with something to point at": evidence.n,
-                **(dict.fromkeys(said, np.nan) if evidence.unasked else said),
-            }
-            rows.append(row)
-    return pd.DataFrame(rows)
+
+    def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+        for number, own in rows.groupby("predicted_class"):
+            one = placement_of(*(own[name].to_numpy()[None] for name in PARTS))
+            shown = (np.nan,) * 3 if one.unasked else (one.value, one.low, one.high)
+            yield {
+                "predicted class": number, "texts": len(own), "with something to point at": one.n,
+                **dict(zip(("placement", "placement, low", "placement, high"), shown, strict=True)),
+            }  # fmt: skip
+
+    return facet_table(results, "swaps", [*PARTS, "predicted_class"], lines)
 
 
 SOURCE = "attnprobe: docs/results/calibration.md"

@@ -34,8 +34,7 @@ METRICS = (
 
 @dataclass
 class Words(Probe):
-    """Attention and effect of every word, for a view of the whole corpus (`word_table`): which words does the model lean on
-    that attention hides, and which does it attend to that do not matter?"""
+    """Attention and effect of every word, for a view of the whole corpus (`word_table`)."""
 
     name, metrics = "words", METRICS
     of_words = one_decision = True
@@ -76,10 +75,6 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     than its text's words, `attended, idle` more attention and no more effect, both by q < 0.05 and the whole interval;
     else empty.
 
-    Args:
-        results: the probe's table of one run.
-        examples: its texts.
-
     Raises:
         UserError: a number is said of a word that the examples do not have.
     """
@@ -94,8 +89,7 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     check_positions(places["step"].to_numpy(float), lengths.fillna(0).to_numpy(int), f"the table of {PROBE}")
     words = zip(places["example_id"], places["step"], strict=True)
     places["word"] = [tokens[int(text)][int(step)] for text, step in words]
-    of_text = places.groupby("example_id", observed=True)["effect"].transform("mean")
-    places["beyond"] = places["effect"] - of_text
+    places["beyond"] = places["effect"] - places.groupby("example_id", observed=True)["effect"].transform("mean")
     texts = places.groupby(["word", "example_id"], observed=True)[[*STEPS, "beyond"]].mean().reset_index()
     rows = []
     for word, own in texts.groupby("word", observed=True):
@@ -141,7 +135,7 @@ def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         raise ValueError("leaning needs the run's examples (attnprobe.results.table.read_examples), got None")
     table = word_table(results, examples)
     figure, (panel,) = grid(1, panel_height=0.6 + 0.15 * 2 * SHOWN, columns=1)
-    # that of the average word, weighted by texts
+    # the average word's effect, weighted by texts
     scale = (float(np.average(table["effect"], weights=table["texts"])) if len(table) else 0.0) or 1.0
     at, labels = 0.0, dict[float, str]()
     for kind, by in ((HIDDEN, "beyond"), (IDLE, "attention")):
