@@ -66,12 +66,12 @@ def facts_of(name: str, results: pd.DataFrame, probe: str) -> Facts:
     )
 
 
-def importances_in(results: pd.DataFrame, probe: str, mark: str) -> list[str]:
-    """The names that follow `mark` in the metrics of a probe, in the order in which the probe took its importances; those
-    of which the runs say nothing follow in alphabetical order."""
+def importances_in(results: pd.DataFrame, probe: str, mark: str) -> dict[str, Facts]:
+    """The names that follow `mark` in the metrics of a probe with their facts, in the order in which the probe took its
+    importances; those of which the runs say nothing follow in alphabetical order."""
     there = {one.removeprefix(mark) for one in metrics_there(results, probe) if one.startswith(mark)}
     said = [name for name in results.attrs.get(IMPORTANCES, {}).get(probe, {}) if name in there]
-    return [*said, *sorted(there.difference(said))]
+    return {name: facts_of(name, results, probe) for name in (*said, *sorted(there.difference(said)))}
 
 
 def importances_and_operators(results: pd.DataFrame, probe: str, mark: str) -> list[tuple[str, str]]:
@@ -122,20 +122,11 @@ def mean_table(
 
 def means_by_importance(results: pd.DataFrame, probe: str, mark: str, kinds: Mapping[str, str]) -> pd.DataFrame:
     """`mean_table` with a line per importance X: of each kind the metric `<kind>_X` under its heading."""
-    return mean_table(
-        results,
-        probe,
-        (
-            ({"importance": facts_of(name, results, probe).title},
-             {heading: f"{kind}_{name}" for kind, heading in kinds.items()})
-            for name in importances_in(results, probe, mark)
-        ),
-    )  # fmt: skip
-
-
-def colours_of(names: Iterable[str], results: pd.DataFrame, probe: str) -> dict[str, str]:
-    """Title → colour of these importances."""
-    return {facts.title: facts.colour for name in names if (facts := facts_of(name, results, probe))}
+    lines = (
+        ({"importance": facts.title}, {heading: f"{kind}_{name}" for kind, heading in kinds.items()})
+        for name, facts in importances_in(results, probe, mark).items()
+    )
+    return mean_table(results, probe, lines)
 
 
 Draw = Callable[[Any, pd.DataFrame | None], Figure]
@@ -317,12 +308,8 @@ class Reading:
         Args:
             results: a long table of this probe, of any runs.
         """
-        names = importances_in(results, self.probe, self.mark) if self.of_importance else ()
-        of_each = [
-            one.about(name, facts_of(name, results, self.probe).ascii_title)
-            for name in names
-            for one in self.of_importance
-        ]
+        there = importances_in(results, self.probe, self.mark) if self.of_importance else {}
+        of_each = [one.about(name, facts.ascii_title) for name, facts in there.items() for one in self.of_importance]
         return (*self.headlines, *of_each, *(() if self.closing is None else self.closing(results)))
 
 

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from attnprobe.evidence.claims import Claim, Finding, put_to_test, with_ceilings
 from attnprobe.evidence.evidence import Evidence, Measure, over_seeds, values_of
-from attnprobe.evidence.reading import facts_of, importances_in, present, readings
+from attnprobe.evidence.reading import importances_in, present, readings
 from attnprobe.findings.groups import DOT, Group, Run, grouped, read_runs, together
 from attnprobe.findings.studies.audit import CLAIM as BETTER
 from attnprobe.findings.studies.base import StudyReading
@@ -228,8 +228,8 @@ def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
     models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
     findings = []
     outline = numbers.outline("correlation")
-    names = importances_in(outline, "correlation", "tau_attention_")
-    every = [*comparisons({name: facts_of(name, outline, "correlation").title for name in names})]
+    there = importances_in(outline, "correlation", "tau_attention_")
+    every = [*comparisons({name: facts.title for name, facts in there.items()})]
     for data in sorted({data for data, _ in models}):
         for probe, first, second, claim in every:
             if {(data, first), (data, second)} <= models:

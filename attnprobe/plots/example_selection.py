@@ -23,9 +23,9 @@ def select_examples(
     """At most that many examples, each with the reason why it is shown: half extremes, half evenly spaced.
 
     All of them where there are no more than `most`. Else a share `evenly` of the places is spaced evenly over the
-    examples, in their order, so that not only extremes are seen. The other places go to extremes, in turn: the example
-    with the largest value of each score in each group, then the second largest of each, and so on; of equal values the
-    first example. Places that no score fills, such as all where there are no scores, are spaced evenly as well.
+    examples, in their order. The other places go to extremes, in turn: the example with the largest value of each score in
+    each group, then the second largest of each, and so on; of equal values the first example. Places that no score fills are
+    spaced evenly as well.
 
     Args:
         example_id: of the examples in question, ascending.
@@ -39,29 +39,25 @@ def select_examples(
         Example id → reason: extremes first, in the order in which they were chosen, then the evenly spaced ones.
     """
     asked = np.ones(len(example_id), bool) if prefer is None or prefer.sum() < most else prefer
-    count = int(asked.sum())
-    if count <= most:
-        return dict.fromkeys(example_id[asked].tolist(), ALL)
-    codes = np.zeros(count, int) if groups is None else pd.factorize(groups[asked])[0]
-    names = list(scores or {})
-    rows, rank, score, value = [], [], [], []
-    for number, name in enumerate(names):
-        values = (scores or {})[name][asked]
-        for code in np.unique(codes):
-            own = np.flatnonzero((codes == code) & ~np.isnan(values))
-            own = own[np.argsort(-values[own], kind="stable")]
-            rows.append(own)
-            rank.append(np.arange(len(own)))
-            score.append(np.full(len(own), number))
-            value.append(-values[own])
+    ids = example_id[asked]
+    if len(ids) <= most:
+        return dict.fromkeys(ids.tolist(), ALL)
+    codes = np.zeros(len(ids), int) if groups is None else pd.factorize(groups[asked])[0]
+    candidates = []
+    for number, values in enumerate((scores or {}).values()):
+        own = pd.DataFrame(
+            {"row": np.arange(len(ids)), "group": codes, "score": number, "value": values[asked]}
+        ).dropna()
+        own = own.sort_values("value", ascending=False, kind="stable")
+        candidates.append(own.assign(rank=own.groupby("group").cumcount()))
     chosen: dict[int, str] = {}
-    if rows:
-        in_turn = np.lexsort([np.concatenate(part) for part in (value, score, rank)])
-        candidates, reasons = np.concatenate(rows)[in_turn], np.concatenate(score)[in_turn]
-        _, first = np.unique(candidates, return_index=True)
-        first = np.sort(first)[: most - math.ceil(evenly * most)]
-        chosen = {int(row): names[reason] for row, reason in zip(candidates[first], reasons[first], strict=True)}
-    rest = np.setdiff1d(np.arange(count), np.array(list(chosen), int))
+    if candidates:
+        order = ["rank", "score", "value", "group"]
+        in_turn = pd.concat(candidates).sort_values(order, ascending=[True, True, False, True], kind="stable")
+        extremes = in_turn.drop_duplicates("row").head(most - math.ceil(evenly * most))
+        names = list(scores or {})
+        chosen = {int(row): names[score] for row, score in zip(extremes["row"], extremes["score"], strict=True)}
+    rest = np.setdiff1d(np.arange(len(ids)), np.array(list(chosen), int))
     spaced = np.linspace(0, len(rest) - 1, most - len(chosen)).round().astype(int)
     chosen |= dict.fromkeys(rest[spaced].tolist(), EVENLY)
-    return {int(example_id[asked][row]): reason for row, reason in chosen.items()}
+    return {int(ids[row]): reason for row, reason in chosen.items()}

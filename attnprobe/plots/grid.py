@@ -1,6 +1,6 @@
 """Small multiples: a grid of equal panels with shared axes, and the legend and labels around it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
+from attnprobe.evidence.reading import Facts
 from attnprobe.plots.style import (
     CLASS_COLOURS,
     COLUMN_WIDTH,
@@ -28,16 +29,12 @@ from attnprobe.results.pivot import Facet, facets, per_example
 DOT = " · "
 TITLE_WIDTH = 1.8 * 72
 """Points of text that fit above a third of the text width."""
-TITLE_SIZE, LABEL_SIZE, NOTE_SIZE = LETTERS, LETTERS, 5.5
-"""Sizes of letters in every figure, in points."""
-TITLE_LINE = 0.125
-"""Inches that a line of a title takes."""
-TALLEST = 9.0
-"""Inches of all panels together, titles and legend aside: what a page holds. More rows than fit are drawn lower."""
-LOWEST = 0.7
-"""Inches of the lowest row: below this nothing can be read, and the figure grows."""
-LEGEND_GAP = 0.06
-"""Inches between the legend and the panels."""
+NOTE_SIZE = 5.5
+"""Points of the letters of notes within a panel."""
+TITLE_LINE, LEGEND_GAP = 0.125, 0.06
+"""Inches that a line of a title takes, and between the legend and the panels."""
+TALLEST, LOWEST = 9.0, 0.7
+"""Inches of all panels together, titles and legend aside: what a page holds; and of the lowest row that can be read."""
 _MEASURE = RendererAgg(8, 8, 100)
 
 
@@ -45,18 +42,15 @@ def grid(count: int, *, panel_height: float, columns: int = 3) -> tuple[Figure, 
     """A figure of `count` panels with shared axes, at most `columns` in a row, in reading order; `around` finishes it.
 
     Args:
-        count: how many panels.
         panel_height: inches per row, less where the rows together would be taller than a page.
-        columns: most panels in a row; four panels make a square. One panel alone takes a column, two take
-            80 % of the text width.
+        columns: most panels in a row; four panels make a square. One alone takes a column, two 80 % of the text width.
     """
     across = min(count, columns) if count != 4 else 2
     down = -(-count // columns)
     width = {1: COLUMN_WIDTH, 2: 0.8 * TEXT_WIDTH}.get(across, TEXT_WIDTH)
     height = max(LOWEST, min(panel_height, TALLEST / down))
     figure = new_figure(width, down * height + 0.3)  # the label of the x-axis
-    axes: np.ndarray = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    panels = list(axes.flat)
+    panels = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
     for number, panel in enumerate(panels):
         panel.label_outer()
         if number >= count:
@@ -80,10 +74,10 @@ def title(panel: Axes, text: str, width: float = TITLE_WIDTH) -> None:
     still is; the words may come from data."""
     lines = [""]
     for word in drawable(text).split(DOT):
-        while text_width(word, TITLE_SIZE) > width:
+        while text_width(word, LETTERS) > width:
             word = word.rstrip("…")[:-1] + "…"
         longer = lines[-1] + DOT + word if lines[-1] else word
-        fits = text_width(longer, TITLE_SIZE) <= width
+        fits = text_width(longer, LETTERS) <= width
         lines = [*lines[:-1], longer] if fits else [*lines, word]
     panel.set_title("\n".join(lines), loc="left")
 
@@ -130,15 +124,15 @@ def around(
     above = _legend(figure, handles, heading) if handles else 0.0
     figure.set_figheight(below + above)
     if x:
-        figure.supxlabel(x, fontsize=LABEL_SIZE)
+        figure.supxlabel(x, fontsize=LETTERS)
     if y:
-        figure.supylabel(y, fontsize=LABEL_SIZE, y=below / 2 / (below + above))
+        figure.supylabel(y, fontsize=LETTERS, y=below / 2 / (below + above))
 
 
 def interval_figure(
     table: pd.DataFrame,
     by: str | list[str],
-    colours: Mapping[str, str],
+    importances: Iterable[Facts],
     measures: Mapping[str, str],
     *,
     x: str,
@@ -151,12 +145,11 @@ def interval_figure(
     Args:
         table: with `importance`, `n`, and of each measure `<measure>`, `<measure>, low` and `<measure>, high`.
         by: the column, or columns, whose values are a panel's heading.
-        colours: title of an importance → its colour; others are left out.
+        importances: that are shown; other lines are left out.
         measures: heading of the columns → colour of the inside of the dots, empty for that of the importance.
-        x: below all panels.
         zero: where a vertical line is drawn.
-        handles: of the legend.
     """
+    colours = {one.title: one.colour for one in importances}
     names, groups = list(colours), list(table.groupby(by, sort=False))
     figure, axes = grid(len(groups), panel_height=0.5 + 0.2 * len(names), columns=2)
     panels = {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from matplotlib.patches import Rectangle
 from attnprobe.core.metrics import sureness
 from attnprobe.plots.example_selection import select_examples
 from attnprobe.plots.grid import DOT
-from attnprobe.plots.style import ELLIPSIS, FAINT, INK, TEXT_WIDTH, drawable, fonts, shorten, text_width
+from attnprobe.plots.style import ELLIPSIS, FAINT, INK, TEXT_WIDTH, drawable, shorten, text_width
 from attnprobe.results.pivot import CLASSES, per_example
 from attnprobe.results.table import check_positions
 
@@ -45,8 +44,8 @@ DEEP = 0.6
 
 def telling(rows: pd.DataFrame) -> dict[int, str]:
     """The examples that the figure shows, each with why: those with the largest product of largest attention weight and
-    optimum JSD (a peaked attention, which looks like an explanation, and which can be moved far without the prediction
-    noticing), and those whose attention can be moved least; in turn from each predicted class (`select_examples`).
+    optimum JSD (a peaked attention, which can be moved far without the prediction noticing), and those whose attention can be
+    moved least; in turn from each predicted class (`select_examples`).
 
     Args:
         rows: wide rows of one run with `max_attention`, `optimum_jsd`, `predicted_class` and `content_length`.
@@ -85,8 +84,8 @@ def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         _Block.of(reason, _row(rows, number), _row(examples, number), results)
         for number, reason in telling(rows).items()
     ]
-    run, head, foot = rows.iloc[0], 30.0, 24.0
-    height = head + sum(block.height for block in blocks) + foot
+    run, head = rows.iloc[0], 30.0
+    height = head + sum(block.height for block in blocks) + 24
     figure = Figure(figsize=(TEXT_WIDTH, height / 72))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
@@ -139,11 +138,8 @@ class _Block:
 
     @classmethod
     def of(cls, reason: str, row: pd.Series, example: pd.Series, results: pd.DataFrame) -> "_Block":
-        number, tokens, attention = (
-            int(row["example_id"]),
-            list(example["tokens"]),
-            np.asarray(example["attention"], float),
-        )
+        number, tokens = int(row["example_id"]), list(example["tokens"])
+        attention = np.asarray(example["attention"], float)
         if len(tokens) != len(attention):
             raise ValueError(f"example {number}: {len(tokens)} tokens but {len(attention)} attention weights")
         names = results.attrs.get(CLASSES, [])
@@ -156,39 +152,32 @@ class _Block:
             picked += range(start, stop)
         if not spans or spans[-1][1] < len(tokens):
             picked.append(-1)
-        families = fonts()
-        words = [ELLIPSIS if t < 0 else drawable(shorten(str(tokens[t])), families) for t in picked]
+        words = [ELLIPSIS if t < 0 else drawable(shorten(str(tokens[t]))) for t in picked]
         parts = [reason, f"example {number}", f"label {label_text(example['label'], names)}"]
         parts.append(f"predicted {prediction_text(example, names)}")
         parts.append(f"largest weight {attention.max():.2f}" if len(attention) else "no tokens")
         shown = sum(t >= 0 for t in picked)
         if shown < len(tokens):
             parts.append(f"{shown} of {len(tokens):,} tokens shown")
+        proof = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
         captions = [""]
         for kind, weights in others.items():
             tvd = "" if np.isnan(row[f"{kind}_tvd"]) else f", TVD {row[f'{kind}_tvd']:.4f}"
-            proof = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
             found = f"JSD {row[f'{kind}_jsd']:.3f}{tvd}{proof if kind == 'optimum' else ''}"
             captions.append("none found" if weights is None else found)
         return cls(
-            header=cut(DOT.join(parts)),
-            question=question_text(example),
-            exact=bool(row["is_exact"]),
-            captions=captions,
-            words=words,
+            header=cut(DOT.join(parts)), question=question_text(example), exact=bool(row["is_exact"]), captions=captions,
+            words=words, places=wrap([width_of(word) for word in words], COLUMN),
             weights=[None if w is None else np.array([np.nan if t < 0 else w[t] for t in picked]) for w in maps],
-            places=wrap([width_of(word) for word in words], COLUMN),
-        )
+        )  # fmt: skip
 
     @property
     def above(self) -> float:
-        """Points above the words: the header, and the question where there is one."""
-        return 22 if self.question else 13
+        return 22 if self.question else 13  # points: the header, and the question where there is one
 
     @property
     def height(self) -> float:
-        lines = 1 + max((line for _, line, _ in self.places), default=0)
-        return self.above + lines * LINE + 15
+        return self.above + (1 + max((line for _, line, _ in self.places), default=0)) * LINE + 15
 
     def draw(self, axes: Axes, top: float) -> None:
         axes.plot([0, WIDTH], [top, top], lw=0.4, color=FAINT)
@@ -201,19 +190,17 @@ class _Block:
             if weights is None:
                 continue
             for word, weight, (offset, line, width) in zip(self.words, weights, self.places, strict=True):
-                x, y, gap = left + offset, top + self.above + line * LINE, np.isnan(weight)
-                depth = 0.0 if gap else float(NORM(weight))
-                if not gap:
+                x, y, depth, colour = left + offset, top + self.above + line * LINE, float(NORM(weight)), FAINT
+                if not np.isnan(weight):
                     axes.add_patch(Rectangle((x, y + 0.5), width, LINE - 1, facecolor=SHADES(depth), linewidth=0))
-                colour = FAINT if gap else "white" if depth > DEEP else INK
+                    colour = "white" if depth > DEEP else INK
                 axes.text(x + width / 2, y + LINE / 2 + 0.3, word, ha="center", va="center_baseline",
                           fontsize=FONT_SIZE, color=colour)  # fmt: skip
 
 
 def _positions(results: pd.DataFrame, example_id: int, metric: str, count: int) -> np.ndarray | None:
     """A weight per position from the long table `[seq]`; None where the table has none for this example."""
-    rows = results[(results["metric"] == metric) & (results["example_id"] == example_id)]
-    rows = rows[rows["value"].notna()]
+    rows = results[(results["metric"] == metric) & (results["example_id"] == example_id) & results["value"].notna()]
     if rows.empty:
         return None
     steps = rows["step"].to_numpy(float)
@@ -238,10 +225,8 @@ def prediction_text(example: pd.Series, names: Sequence[str]) -> str:
     """The predicted class with its probability, or the predicted classes of a multi-label example."""
     if isinstance(example["prediction"], (list, np.ndarray)):
         return label_text(example["prediction"], names)
-    predicted = int(example["prediction"])
-    return (
-        f"{label_text(predicted, names)} ({sureness(example['probability'], float(example['probability'][predicted]))})"
-    )
+    predicted, probability = int(example["prediction"]), example["probability"]
+    return f"{label_text(predicted, names)} ({sureness(probability, float(probability[predicted]))})"
 
 
 def question_text(example: pd.Series) -> str:
@@ -250,9 +235,6 @@ def question_text(example: pd.Series) -> str:
     if asked is None:
         return ""
     return cut("read with: " + (asked if isinstance(asked, str) else " ".join(map(str, asked))))
-
-
-# A text laid out in lines of the figure
 
 
 def cut(text: str) -> str:
@@ -264,15 +246,8 @@ def cut(text: str) -> str:
 
 
 def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
-    """Stretches `[start, stop)` of at most `most` positions in all, around the most attended tokens of every map.
-
-    The centres are each map's largest weights, taken in turn; all windows then grow by one position a side for as
-    long as they fit. A text of at most `most` tokens is shown whole.
-
-    Args:
-        maps: attention maps of one text, each `[seq]`.
-        most: how many positions may be shown.
-    """
+    """Stretches `[start, stop)` of at most `most` positions in all, around the largest weights of every map `[seq]` of one
+    text: all grow by one position a side for as long as they fit. A text of at most `most` tokens is shown whole."""
     count = len(maps[0])
     if count <= most:
         return [(0, count)] if count else []
@@ -284,9 +259,9 @@ def windows(maps: Sequence[np.ndarray], most: int) -> list[tuple[int, int]]:
         if len(wider) > most:
             break
         shown = wider
-    positions = sorted(shown)
-    breaks = [0, *(i for i in range(1, len(positions)) if positions[i] > positions[i - 1] + 1), len(positions)]
-    return [(positions[a], positions[b - 1] + 1) for a, b in pairwise(breaks)]
+    positions = np.array(sorted(shown))
+    stretches = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
+    return [(int(one[0]), int(one[-1]) + 1) for one in stretches]
 
 
 def width_of(word: str) -> float:

@@ -26,22 +26,14 @@ COLUMN_WIDTH = 3.03
 """Width of one of its two columns, which a figure of one panel fills."""
 LETTERS = 7.0
 """Points of all letters but those of notes within a panel."""
-
-# Okabe & Ito's palette: told apart with any colour vision, and in grey by lightness
 CLASS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-FOUND = "#E69F00"
-"""What the gradient adversary found, in every figure."""
-OPTIMUM = "#0072B2"
-"""What the exact solver proved, in every figure."""
+"""Okabe & Ito's palette: told apart with any colour vision, and in grey by lightness."""
+FOUND, OPTIMUM = "#E69F00", "#0072B2"
+"""What the gradient adversary found, and what the exact solver proved, in every figure."""
 INK, FAINT = "#222222", "#8A8A8A"
-
-_MEASURE = RendererAgg(8, 8, 720)
-
-MISSING_GLYPH = "□"
-ELLIPSIS = "…"
-LONGEST_TOKEN = 22
+MISSING_GLYPH, ELLIPSIS, LONGEST_TOKEN = "□", "…", 22
 FALLBACK_FONTS = ("Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Arabic")
-"""Used, where they are installed, for the characters that matplotlib's own DejaVu Sans does not have."""
+_MEASURE = RendererAgg(8, 8, 720)
 
 
 @cache
@@ -65,10 +57,8 @@ SETTINGS: dict[str, Any] = {
     "lines.linewidth": 1.0,
     "legend.handlelength": 1.2,
     "axes.prop_cycle": cycler(color=CLASS_COLOURS),
-    # TrueType inside the PDF: journals refuse Type 3, and the text stays text
-    "pdf.fonttype": 42,
-    # a `$` in somebody's review is a dollar, not the start of a formula
-    "text.parse_math": False,
+    "pdf.fonttype": 42,  # TrueType inside the PDF: journals refuse Type 3, and the text stays text
+    "text.parse_math": False,  # a `$` in somebody's review is a dollar, not the start of a formula
     "text.usetex": False,
     "svg.hashsalt": "attnprobe",
 }
@@ -77,7 +67,7 @@ SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """The settings for the length of a `with` block: a reader's own matplotlib settings come back afterwards."""
+    """The settings for the length of a `with` block."""
     with mpl.rc_context():
         mpl.rcdefaults()  # a matplotlibrc in somebody's home must not change a figure
         chosen: Any = SETTINGS | {"font.family": list(fonts())}  # newer matplotlib types each key by itself
@@ -126,22 +116,17 @@ def class_names(run_dir: Path) -> list[str]:
 def text_width(text: str, size: float) -> float:
     """The width of a drawn text in points, at a size of letters in points."""
     font = FontProperties(family=list(fonts()), size=size)
-    width, _, _ = _MEASURE.get_text_width_height_descent(text, font, False)
-    return float(width) / 10
+    return float(_MEASURE.get_text_width_height_descent(text, font, False)[0]) / 10
 
 
-NAMELESS: dict[str, dict[str, None]] = {
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
-}
-"""Metadata per format without date or version: the same figure gives the same bytes."""
+NAMELESS = {"pdf": ("CreationDate", "Creator", "Producer"), "png": ("Software",), "svg": ("Date", "Creator")}
+"""Metadata per format that would say date or version: without them the same figure gives the same bytes."""
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
     """The figure as bytes of a `pdf`, `png` or `svg` file."""
     target = io.BytesIO()
-    metadata: Any = NAMELESS[kind]
+    metadata: Any = dict.fromkeys(NAMELESS[kind])
     with paper_style():
         figure.savefig(target, format=kind, metadata=metadata)
     return target.getvalue()
@@ -154,9 +139,6 @@ def save(figure: Figure, directory: Path | OwnFolder, stem: str, kinds: Sequence
         content = rendered(figure, kind)
         write_atomically(path, lambda target, content=content: target.write_bytes(content))
     return paths
-
-
-# Distributions drawn directly: no library between the numbers and the ink, and honest about few examples.
 
 
 FEWEST = 10
@@ -175,12 +157,9 @@ def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def violin(axes: Axes, values: np.ndarray, at: float, height: float, colour: str) -> None:
-    """One horizontal violin of `values` [examples] around the vertical position `at`, `height` tall at its widest.
-
-    The body is a Gaussian density estimate (Scott's bandwidth) cut at the smallest and largest value, never beyond
-    the data; the bar runs from the lower to the upper quartile, the dot is the median. Fewer than `FEWEST` examples,
-    or all equal, are drawn as points. NaN values are left out.
-    """
+    """One horizontal violin of `values` [examples] around the vertical position `at`, `height` tall at its widest: the
+    `density`, a bar from the lower to the upper quartile, a dot at the median. Fewer than `FEWEST` examples, or all equal,
+    are drawn as points. NaN values are left out."""
     values = values[~np.isnan(values)]
     if len(values) == 0:
         return

@@ -20,7 +20,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, facts_of, importances_in, mean_table
+from attnprobe.evidence.reading import Drawing, Facts, Headline, Reading, Tabulation, importances_in, mean_table
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.measures import kendall_tau, rank_biased_overlap, top_overlap
 from attnprobe.plots.grid import around, cells, counted, facet_grid, in_cell, title
@@ -105,15 +105,15 @@ def weighted_tau(
 KINDS = {"tau": "tau", "weighted_tau": "weighted tau", "rbo": "RBO", "top_overlap": "top overlap"}
 
 
-def _importances_and_pairs(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+def _importances_and_pairs(results: pd.DataFrame) -> tuple[dict[str, Facts], list[tuple[str, str]]]:
     names = importances_in(results, "agreement_matrix", "tau_floor_")
-    there = set(importances_in(results, "agreement_matrix", "tau_"))
+    there = importances_in(results, "agreement_matrix", "tau_")
     return names, [(first, second) for first in names for second in names if f"{first}_and_{second}" in there]
 
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     names, pairs = _importances_and_pairs(results)
-    words = {name: facts_of(name, results, "agreement_matrix").ascii_title for name in names}
+    words = {name: facts.ascii_title for name, facts in names.items()}
     of_pairs = (Headline(f"tau_{one}_and_{other}", f"tau({words[one]}, {words[other]})") for one, other in pairs)
     return (*of_pairs, *(Headline(f"tau_ceiling_{one}", f"tau({words[one]}, itself redrawn)") for one in names))
 
@@ -121,12 +121,11 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
 def agreement_table(results: pd.DataFrame) -> pd.DataFrame:
     """Every pair, and every importance's floor and ceiling, in four measures with 95 % bootstrap intervals."""
     names, pairs = _importances_and_pairs(results)
-    titles = {name: facts_of(name, results, "agreement_matrix").title for name in names}
-    wanted = [(first, titles[second], f"{first}_and_{second}") for first, second in pairs]
+    wanted = [(first, names[second].title, f"{first}_and_{second}") for first, second in pairs]
     wanted += [(one, "itself, shuffled (floor)", f"floor_{one}") for one in names]
     wanted += [(one, "itself, redrawn (ceiling)", f"ceiling_{one}") for one in names]
     lines = (
-        ({"importance": titles[one], "against": other}, {words: f"{kind}_{end}" for kind, words in KINDS.items()})
+        ({"importance": names[one].title, "against": other}, {words: f"{kind}_{end}" for kind, words in KINDS.items()})
         for one, other, end in wanted
     )
     return mean_table(results, "agreement_matrix", lines)
@@ -151,15 +150,14 @@ def clustered(matrix: np.ndarray) -> list[int]:
 
 def heat(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Mean τ of every pair, importances that agree next to each other; on the diagonal each with itself redrawn."""
-    names, pairs = _importances_and_pairs(results)
+    there, pairs = _importances_and_pairs(results)
+    names, words = list(there), [facts.title for facts in there.values()]
     metrics = [*(f"tau_{first}_and_{second}" for first, second in pairs), *(f"tau_ceiling_{one}" for one in names)]
     crowded = len(names) > MOST_NUMBERED
-    each, columns = (0.16, 1) if crowded else (0.28, 2)
-    height = 0.8 + each * len(names)
+    height, columns = 0.8 + (0.16 if crowded else 0.28) * len(names), 1 if crowded else 2
     figure, panels = facet_grid(results, "agreement_matrix", metrics, panel_height=height, columns=columns)
     if crowded:
         figure.set_figwidth(TEXT_WIDTH)
-    words = [facts_of(name, results, "agreement_matrix").title for name in names]
     for panel, facet in panels:
         means = facet.rows[metrics].mean()
         matrix = np.diag([float(means[f"tau_ceiling_{one}"]) for one in names])

@@ -239,8 +239,8 @@ def densities(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
         _frame(panel, heading, facet.rows[metrics[pair]], scale=False)
     from_zero(axes)
     floor = Line2D([], [], color=FAINT, lw=0.9, ls=(0, (3, 1.5)), label="shuffled attention")
-    heading = "predicted" if len(names) > 1 else None
-    around(figure, x="Kendall's τ", y="density", handles=[*class_handles(names), floor], heading=heading)
+    over = "predicted" if len(names) > 1 else None
+    around(figure, x="Kendall's τ", y="density", handles=[*class_handles(names), floor], heading=over)
     return figure
 
 
@@ -280,9 +280,7 @@ shuffled attention alone, whatever a gradient contains as a factor agrees with i
 
 def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
     """Those of attention and each importance, with how large |τ| is by chance; then those of the pairs without attention."""
-    words = {
-        name: facts_of(name, results, PROBE).ascii_title for name in importances_in(results, PROBE, "tau_attention_")
-    }
+    words = {name: one.ascii_title for name, one in importances_in(results, PROBE, "tau_attention_").items()}
     headlines: list[Headline] = []
     for name, importance in words.items():
         shuffled = f"tau_shuffled_{name}"

@@ -24,7 +24,6 @@ from attnprobe.evidence.reading import (
     Headline,
     Reading,
     Tabulation,
-    colours_of,
     facts_of,
     importances_and_operators,
     importances_in,
@@ -159,39 +158,32 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
             Headline(f"sufficiency_{end}", "  sufficiency (AOPC, lower is better)"),
             Headline(f"flip_share_{end}", "  share of the words at the first flip"),
         ]
-    for name in importances_in(results, "faithfulness", "completeness_gap_"):
-        words = facts_of(name, results, "faithfulness").ascii_title
-        headlines.append(Headline(f"completeness_gap_{name}", f"completeness gap: {words}"))
+    for name, facts in importances_in(results, "faithfulness", "completeness_gap_").items():
+        headlines.append(Headline(f"completeness_gap_{name}", f"completeness gap: {facts.ascii_title}"))
     return tuple(headlines)
 
 
 def faithfulness_table(results: pd.DataFrame) -> pd.DataFrame:
     """Both AOPCs and both curves' heights of every importance and operator, per data set and model, with intervals."""
     kinds = ("comprehensiveness", "sufficiency", "deletion_area", "insertion_area")
-    return mean_table(
-        results,
-        "faithfulness",
-        (
-            ({"importance": facts_of(name, results, "faithfulness").title, "operator": operator},
-             {kind.replace("_", " "): f"{kind}_{name}_by_{operator}" for kind in kinds})
-            for name, operator in measured(results)
-        ),
+    lines = (
+        ({"importance": facts_of(name, results, "faithfulness").title, "operator": operator},
+         {kind.replace("_", " "): f"{kind}_{name}_by_{operator}" for kind in kinds})
+        for name, operator in measured(results)
     )  # fmt: skip
+    return mean_table(results, "faithfulness", lines)
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Comprehensiveness (filled) and sufficiency (hollow) of every importance with 95 % bootstrap intervals, one panel per
     data set, model and operator. The farther apart the two, the better."""
-    handles = [Line2D([], [], ls="", marker="o", color=INK, label="comprehensiveness"),
-               Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="sufficiency")]  # fmt: skip
     return interval_figure(
-        faithfulness_table(results),
-        ["data and model", "operator"],
-        colours_of((name for name, _ in measured(results)), results, "faithfulness"),
-        {"comprehensiveness": "", "sufficiency": "white"},
-        x="fall of the predicted class's probability",
-        handles=handles,
-    )[0]
+        faithfulness_table(results), ["data and model", "operator"],
+        [facts_of(name, results, "faithfulness") for name, _ in measured(results)],
+        {"comprehensiveness": "", "sufficiency": "white"}, x="fall of the predicted class's probability",
+        handles=[Line2D([], [], ls="", marker="o", color=INK, label="comprehensiveness"),
+                 Line2D([], [], ls="", marker="o", color=INK, mfc="white", label="sufficiency")],
+    )[0]  # fmt: skip
 
 
 def _than_random(name: str, statement: str, metric: str, *, larger: bool) -> Claim:

@@ -15,17 +15,7 @@ from attnprobe.core.metrics import SCORE, SHARE, Metric, Scale
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import beyond_chance, mean_of
-from attnprobe.evidence.reading import (
-    Column,
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    colours_of,
-    facet_table,
-    facts_of,
-    importances_in,
-)
+from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation, facet_table, importances_in
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.importance import plausibility
 from attnprobe.measures import shifted
@@ -156,7 +146,7 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
         for name in [*names, *(["human"] if several else [])]:
             person = name == "human"
-            words = "one annotator against the others" if person else facts_of(name, results, "plausibility").title
+            words = "one annotator against the others" if person else names[name].title
             counted = rows["human_f1" if person else f"auprc_rationale_{name}"]
             line: dict[str, object] = {"importance": words, "n": int(counted.notna().sum())}
             for kind, metric in own.items():
@@ -180,13 +170,13 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     table = plausibility_table(results)
     several = "f1 against the others" in table
     measure = "f1 against the others" if several else "f1 above chance"
-    colours = colours_of(importances_in(results, "plausibility", "top_in_rationale_"), results, "plausibility")
+    there = importances_in(results, "plausibility", "top_in_rationale_").values()
     handles = [Line2D([], [], color="0.5", lw=2, label="one annotator against the others")] if several else []
     figure, panels = interval_figure(
-        table, "data and model", colours, {measure: ""}, zero=None if several else 0, handles=handles,
+        table, "data and model", there, {measure: ""}, zero=None if several else 0, handles=handles,
         x="F1 against all annotators but one" if several else "F1 above chance",
     )  # fmt: skip
-    for row in table[~table["importance"].isin(list(colours))].to_dict("records"):
+    for row in table[~table["importance"].isin([facts.title for facts in there])].to_dict("records"):
         panel = panels[row["data and model"]]
         panel.axvspan(row[f"{measure}, low"], row[f"{measure}, high"], color="0.85", lw=0, zorder=0)
         panel.axvline(row[measure], color="0.5", lw=0.8, zorder=0)

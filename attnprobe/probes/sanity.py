@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,16 +21,7 @@ from attnprobe.core.settings import Count
 from attnprobe.data.vocabulary import PADDING
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import (
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    colours_of,
-    facet_table,
-    facts_of,
-    importances_in,
-)
+from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, facet_table, importances_in
 from attnprobe.evidence.statistics import interval, mean_in_columns
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.importance.base import Subject
@@ -202,14 +194,14 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
     there = metrics_there(results, "sanity")
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        for name in names:
+        for name, facts in names.items():
             left = rows[f"random_weights_similarity_{name}"].to_numpy()
             gone = rows[f"ceiling_similarity_{name}"].to_numpy() * HALF - left
             mean, low, high = interval(gone)
             if np.nanmin(gone, initial=np.inf) == np.nanmax(gone, initial=-np.inf):
                 low = high = mean  # the same in every text: no interval
             line: dict[str, object] = {
-                "importance": facts_of(name, results, "sanity").title,
+                "importance": facts.title,
                 "n": int((~np.isnan(left)).sum()),
                 "depends on the model": "yes" if low > 0 else "no" if high < 0 else "not decided",
             }
@@ -230,9 +222,11 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     (1) on; a panel per data set and model."""
     table = sanity_table(results)
     panels = list(table.groupby("data and model", sort=False))
-    colours = colours_of(importances_in(results, "sanity", "random_weights_similarity_"), results, "sanity")
-    marked = {name: {"color": colours[name], "marker": "osD^v<>"[number % 7], "ms": 3, "lw": 1}
-              for number, name in enumerate(dict.fromkeys(table["importance"]))}  # fmt: skip
+    there = importances_in(results, "sanity", "random_weights_similarity_").values()
+    marked: dict[str, dict[str, Any]] = {
+        facts.title: {"color": facts.colour, "marker": "osD^v<>"[number % 7], "ms": 3, "lw": 1}
+        for number, facts in enumerate(there)
+    }
     figure, axes = grid(len(panels), panel_height=2.2, columns=2)
     for panel, (heading, own) in zip(axes, panels, strict=True):
         steps = [name for name in own if str(name).startswith("down to ") and own[name].notna().any()]

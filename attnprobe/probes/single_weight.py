@@ -1,6 +1,6 @@
 """Is the most attended item the one that matters most? Erase one weight (Serrano & Smith 2019, section 4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from attnprobe.evidence.evidence import mean_of, share_of
 from attnprobe.evidence.reading import (
     Column,
     Drawing,
+    Facts,
     Headline,
     HeatMap,
     Reading,
@@ -188,7 +189,7 @@ def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     return figure
 
 
-def flip_table(results: pd.DataFrame, names: Sequence[str] = ("attention",)) -> pd.DataFrame:
+def flip_table(results: pd.DataFrame, importances: Mapping[str, Facts]) -> pd.DataFrame:
     """The 2×2 table of decision flips per data set and model and importance, in shares of the examples of two items or more.
 
     A random other item counts as flipping in as large a part as there are other items that do: the mean of the
@@ -199,21 +200,19 @@ def flip_table(results: pd.DataFrame, names: Sequence[str] = ("attention",)) -> 
     """
 
     def lines(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-        for name in names:
+        for name, facts in importances.items():
             first, other = rows[[f"flip_top_{name}", f"flip_random_{name}"]].dropna().to_numpy().T
             shares = (first * other, first * (1 - other), (1 - first) * other, (1 - first) * (1 - other))
             means = [float(share.mean()) if len(share) else np.nan for share in shares]
-            by = facts_of(name, results, "single_weight").ascii_title
-            yield {"top by": by, **dict(zip(CELLS, means, strict=True)), "n": len(first)}
+            yield {"top by": facts.ascii_title, **dict(zip(CELLS, means, strict=True)), "n": len(first)}
 
-    metrics = [f"{kind}_{name}" for name in names for kind in ("flip_top", "flip_random")]
+    metrics = [f"{kind}_{name}" for name in importances for kind in ("flip_top", "flip_random")]
     return facet_table(results, "single_weight", metrics, lines)
 
 
 def _flip_tables(results: pd.DataFrame) -> pd.DataFrame:
-    there = set(importances_in(results, "single_weight", "flip_random_"))
-    names = [name for name in importances_in(results, "single_weight", "flip_top_") if name in there]
-    return flip_table(results, names).query("n > 0").reset_index(drop=True) if names else pd.DataFrame()
+    table = flip_table(results, importances_in(results, "single_weight", "flip_top_"))
+    return table if table.empty else table.query("n > 0").reset_index(drop=True)
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
@@ -221,7 +220,7 @@ def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
     Serrano & Smith's table 2.
     """
-    table = flip_table(results)
+    table = flip_table(results, {"attention": facts_of("attention", results, "single_weight")})
     figure, axes = grid(len(table), panel_height=1.5)
     records: list[Any] = table.to_dict("records")
     for panel, row in zip(axes, records, strict=True):

@@ -16,7 +16,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SCORE, SHARE, TAU, TRUTH, TVD, WEIGHT, Metric
 from attnprobe.core.randomness import Draws
 from attnprobe.core.settings import Count
-from attnprobe.evidence.reading import Drawing, HeatMap, Reading, Tabulation, facts_of, importances_in
+from attnprobe.evidence.reading import Drawing, HeatMap, Reading, Tabulation, importances_in
 from attnprobe.importance.plausibility import average_precision
 from attnprobe.measures import entropy, kendall_tau
 from attnprobe.models.base import AtSite, Model
@@ -138,8 +138,7 @@ def layer_and_head(site: str) -> tuple[int, int] | None:
 
 
 def _titles(results: pd.DataFrame) -> dict[str, str]:
-    names = importances_in(results, "sites", "tau_")
-    taus = {f"tau_{name}": f"τ with {facts_of(name, results, 'sites').title}" for name in names}
+    taus = {f"tau_{name}": f"τ with {facts.title}" for name, facts in importances_in(results, "sites", "tau_").items()}
     there = metrics_there(results, "sites")
     return {metric: words for metric, words in (MEASURES | taus).items() if metric in there}
 

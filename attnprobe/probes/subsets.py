@@ -17,15 +17,7 @@ from attnprobe.core.metrics import COUNT, PROBABILITY_DIFFERENCE, SCORE, SHARE, 
 from attnprobe.core.randomness import Draws
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import mean_of
-from attnprobe.evidence.reading import (
-    Drawing,
-    Headline,
-    Reading,
-    Tabulation,
-    colours_of,
-    importances_in,
-    means_by_importance,
-)
+from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, importances_in, means_by_importance
 from attnprobe.exact.subsets import complement, minimal_sets, prefix_limits, shapley_values, smallest_set
 from attnprobe.importance.attribution import Attribution, Explained
 from attnprobe.measures import kendall_tau
@@ -179,10 +171,9 @@ subsets_table = partial(means_by_importance, probe="subsets", mark=MARK, kinds=K
 def limits(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
     """Where each importance's AOPC lies between the worst (0) and the best (1) of all orders: means with 95 % bootstrap
     intervals, one panel per data set and model."""
-    colours = colours_of(importances_in(results, "subsets", MARK), results, "subsets")
     figure, panels = interval_figure(
-        subsets_table(results), "data and model", colours, {"between its limits": ""},
-        x="worst order = 0, best order = 1", zero=0.5,
+        subsets_table(results), "data and model", importances_in(results, "subsets", MARK).values(),
+        {"between its limits": ""}, x="worst order = 0, best order = 1", zero=0.5,
     )  # fmt: skip
     for panel in panels.values():
         panel.set_xlim(0, 1)
