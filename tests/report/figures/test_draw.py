@@ -14,8 +14,8 @@ from matplotlib.patches import Patch
 import attnprobe.probes
 from attnprobe.core.errors import UserError
 from attnprobe.evidence.reading import present, readings
-from attnprobe.plots.grid import TITLE_SIZE, TITLE_WIDTH, around, from_zero, grid, title
-from attnprobe.plots.style import drawable, new_figure, paper_style, text_width
+from attnprobe.plots.grid import TITLE_WIDTH, around, from_zero, grid, title
+from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
 from attnprobe.report import figures as draw
 from attnprobe.results.pivot import CLASSES, facets, max_attention_bin, per_example, split_by_class
 from attnprobe.results.table import read_results
@@ -153,7 +153,7 @@ def test_panel_titles_break_at_dots_and_shorten_long_words():
     title(panel, "newsgroups_pair · average_additive · class 0 · " + "x" * 50)
     lines = panel.get_title("left").split("\n")
     assert lines[:2] == ["newsgroups_pair · average_additive", "class 0"]
-    assert max(text_width(line, TITLE_SIZE) for line in lines) <= TITLE_WIDTH
+    assert max(text_width(line, LETTERS) for line in lines) <= TITLE_WIDTH
     assert lines[-1].endswith("…")
 
 
