@@ -477,8 +477,7 @@ def _of_probe(*metrics: str) -> tuple[tuple[str, str], ...]:
 
 
 READING = Reading(
-    probe="adversarial",
-    order=20,
+    probe="adversarial", order=20, claims=CLAIMS,
     title="Adversarial attention: how different can it be with the same prediction?",
     about=(
         "How far can another attention be and keep the prediction? The prediction may move by ε (TVD). How far is said in "
@@ -487,7 +486,6 @@ READING = Reading(
         "Where the decoder is not linear there is only the search, and a bound that any attention keeps. That such an "
         "attention exists does not mean that a model would learn it (Wiegreffe & Pinter 2019): see the spread over seeds."
     ),
-    claims=CLAIMS,
     maps=(
         HeatMap("found_attention", "Adversary, found by search",
                 "gradient search for a distant attention with the same prediction"),

@@ -107,8 +107,7 @@ def _skill(measure: str) -> Measure:
 
 
 READING = Reading(
-    probe="agreement",
-    order=45,
+    probe="agreement", order=45,
     title="Agreement beyond chance: more than an attention without meaning would?",
     about=(
         "A gradient with the attention held fixed has each position's weight as a factor, and leave-one-out often nearly so: "

@@ -50,8 +50,7 @@ def conicity(states: Float[Tensor, "batch seq hidden"], content: Bool[Tensor, "b
 
 
 READING = Reading(
-    probe="conicity",
-    order=14,
+    probe="conicity", order=14,
     title="Conicity: are the states that attention chooses from alike?",
     about=(
         "The mean cosine of a text's states with their mean. Near 1 all states point the same way: whichever of them is "
@@ -62,4 +61,4 @@ READING = Reading(
         Headline("conicity", "mean cosine of the states with their mean"),
         Headline("conicity_null", "  in random directions"),
     ),
-)
+)  # fmt: skip

@@ -263,17 +263,13 @@ def _frame(axes: Axes, heading: str, values: "pd.Series[float]", *, scale: bool)
 
 CLAIMS = (
     Claim(
-        name="attention_agrees_as_the_gradient_does",
-        criterion="agreement",
+        name="attention_agrees_as_the_gradient_does", criterion="agreement", source=SOURCE, speaks="for",
+        level="word", smallest=0.05,
         statement="Attention agrees with leave-one-out better than the gradient does",
-        source=SOURCE,
         measure=mean_of("tau_attention_leave_one_out", "tau_gradient_leave_one_out", value=np.subtract, ends=(-2, 2)),
         quantity="τ(attention, leave-one-out) minus τ(gradient, leave-one-out), mean of the examples, −2 to 2",
-        speaks="for",
-        level="word",
-        smallest=0.05,
     ),
-)
+)  # fmt: skip
 """Whether attention agrees more than an attention without meaning would is asked by the probe `agreement`: against a
 shuffled attention alone, whatever a gradient contains as a factor agrees with it."""
 
@@ -299,9 +295,7 @@ def _headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
 
 
 READING = Reading(
-    probe=PROBE,
-    order=50,
-    noted=checked,
+    probe=PROBE, order=50, noted=checked, claims=CLAIMS, closing=_headlines,
     title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
     about=(
         "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), mean over "
@@ -310,13 +304,11 @@ READING = Reading(
         "τ over all words is ruled by the many weights near 0, and it depends on the length of the text (Neely et al. 2021). "
         "So this is called agreement, not faithfulness."
     ),
-    claims=CLAIMS,
     columns=(
         Column("tau_attention_gradient", "disagrees with the gradient", one_minus=True),
         Column("tau_attention_leave_one_out", "disagrees with leave-one-out", one_minus=True),
     ),
     headlines=(Headline("attention_evenness", "evenness of the attention (1: uniform)"),),
-    closing=_headlines,
     drawings=(
         *(
             Drawing(

@@ -423,7 +423,7 @@ def _pair_headlines(results: pd.DataFrame) -> tuple[Headline, ...]:
 
 
 READING = Reading(
-    probe="erasure",
+    probe="erasure", mark="status_", claims=CLAIMS, order=60, closing=_pair_headlines,
     of_importance=(
         Headline("removed_fraction_{importance}", "share removed: {title}"),
         Headline(
@@ -432,7 +432,6 @@ READING = Reading(
         ),
         Headline("regret_{importance}", "  items more than the optimum"),
     ),
-    mark="status_",
     title="Erasing in order: how many items until the decision flips?",
     about=(
         "Words (in the hierarchical models sentences) are removed in the order of a ranking, the rest renormalised after "
@@ -441,8 +440,6 @@ READING = Reading(
         "a ranking needs. Decisions that no set flips are counted apart. Caution: a state with half of its weights erased "
         "is unlike what the decoder was trained on, and with a contextual encoder it also tells of its neighbours."
     ),
-    claims=CLAIMS,
-    order=60,
     maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
     columns=(
         Column("removed_count_optimal", "fewest words to erase until it flips", 0),
@@ -453,7 +450,6 @@ READING = Reading(
         Headline("never_flips", "share that no set flips (proved, up to rounding)"),
         Headline("flip_by_bias", "share that the bias alone decides otherwise"),
     ),
-    closing=_pair_headlines,
     tables=(
         Tabulation(
             "erasure_rankings",

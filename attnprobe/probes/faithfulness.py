@@ -216,7 +216,7 @@ CLAIMS = (
 )  # fmt: skip
 
 READING = Reading(
-    probe="faithfulness",
+    probe="faithfulness", order=62, claims=CLAIMS, closing=_headlines,
     title="Faithfulness: does the prediction rest on the words that are called important?",
     about=(
         "Take out the top words of an importance: how far does the prediction fall (comprehensiveness, high is good)? "
@@ -224,10 +224,7 @@ READING = Reading(
         "ERASER's AOPC. How words are taken out decides much of the number, so several ways are compared. A text without "
         "words is unlike those that the model was trained on, and a fall may say no more than that."
     ),
-    order=62,
-    claims=CLAIMS,
     headlines=(Headline("probability", "probability of the predicted class"),),
-    closing=_headlines,
     tables=(
         Tabulation(
             "faithfulness",

@@ -53,9 +53,7 @@ class Gradient(Probe):
 
 
 READING = Reading(
-    probe="gradient",
-    order=30,
-    title="Gradients: what the prediction reacts to",
+    probe="gradient", order=30, title="Gradients: what the prediction reacts to",
     about=(
         "The gradient of the predicted probability by each token's word vector, times that vector, as a share of the "
         "text's sum: 0 to 1 per token. A large share on one token means that the prediction reacts to it most. This is "
@@ -64,4 +62,4 @@ READING = Reading(
     ),
     maps=(HeatMap("gradient", "Gradient", "share of the gradient, attention held fixed; sums to 1"),),
     headlines=(Headline("max_gradient", "largest share of the gradient on one token", by_class=True),),
-)
+)  # fmt: skip

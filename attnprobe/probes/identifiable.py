@@ -190,8 +190,7 @@ def ranges(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 READING = Reading(
-    probe="identifiable",
-    order=25,
+    probe="identifiable", order=25,
     title="Identifiability: which attentions give the identical output?",
     about=(
         "The rows of attention enter the prediction through weighted sums alone. Every other attention with the same sums "
@@ -225,4 +224,4 @@ READING = Reading(
     drawings=(
         Drawing("identifiable", ranges, tuple(("identifiable", metric) for metric in READ_METRICS), optional=()),
     ),
-)
+)  # fmt: skip

@@ -148,8 +148,7 @@ def kept(batch: Batch, keep: Bool[Tensor, "batch tokens"]) -> Batch:
 
 
 READING = Reading(
-    probe="known_answer",
-    order=5,
+    probe="known_answer", order=5,
     title="Known answer: does the model decide by the known reason, and is the attention on it?",
     about=(
         "For data whose reason is known (planted, the testbed, a rationale). First, is the reason the model's own? "
@@ -175,4 +174,4 @@ READING = Reading(
         Headline("state_change_null", "  of the mean state's"),
         Headline("state_change_best", "  of the state's that knows most"),
     ),
-)
+)  # fmt: skip

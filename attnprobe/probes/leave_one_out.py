@@ -78,9 +78,7 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
 
 
 READING = Reading(
-    probe="leave_one_out",
-    order=40,
-    noted=checked,
+    probe="leave_one_out", order=40, noted=checked,
     title="Leave-one-out: what the prediction loses with each token",
     about=(
         "How far the prediction moves when one token is taken out of the text and the rest is encoded again, as total "

@@ -78,9 +78,7 @@ def ties(
 
 
 READING = Reading(
-    probe="near_ties",
-    order=52,
-    title="Near ties: how firm is the order of the weights?",
+    probe="near_ties", order=52, title="Near ties: how firm is the order of the weights?",
     about=(
         "Rank correlations count every pair of positions alike, also those whose weights hardly differ. Here every weight is "
         "moved by about a hundredth of itself (a setting), and the weights are compared with themselves: no measure can "
@@ -92,4 +90,4 @@ READING = Reading(
         Headline("tau_moved", "tau(attention, attention moved by 1 %)"),
         Headline("top_stays", "  the same top word"),
     ),
-)
+)  # fmt: skip

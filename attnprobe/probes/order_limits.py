@@ -93,7 +93,7 @@ class OrderLimits(RankingProbe):
 
 
 READING = Reading(
-    probe="order_limits",
+    probe="order_limits", order=65, mark="place_low_",
     title="Limits of all orders: how good is each order of removal, at any length?",
     about=(
         "Positions are removed from the attention one by one in each importance's order, the rest is renormalised, and the "
@@ -103,8 +103,6 @@ READING = Reading(
         "its largest weights have made the decision, so that removing them first comes near to the best order whether they "
         "mean something or not."
     ),
-    order=65,
-    mark="place_low_",
     of_importance=(
         Headline("aopc_{importance}", "AOPC: {title}"),
         Headline("place_low_{importance}", "  its place between worst (0) and best (1), at least"),

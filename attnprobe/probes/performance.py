@@ -3,9 +3,7 @@
 from attnprobe.evidence.reading import Headline, Reading
 
 READING = Reading(
-    probe="performance",
-    order=0,
-    title="How well the classifier does",
+    probe="performance", order=0, title="How well the classifier does",
     about=(
         "Accuracy: the share of texts that the model gets right (of several labels: all of them). Macro F1 and the area "
         "under the ROC curve are 1 at best too. They say nothing about attention. But where a model has learnt little, its "
@@ -19,4 +17,4 @@ READING = Reading(
         Headline("f1_macro", "macro F1", published="f1_macro"),
         Headline("roc_auc", "area under the ROC curve", published="roc_auc"),
     ),
-)
+)  # fmt: skip

@@ -88,21 +88,15 @@ SAME = 0.05
 adversary (0.01 for classification, 0.05 for question answering)."""
 CLAIMS = (
     Claim(
-        name="permuting_moves_the_prediction",
-        criterion="exclusivity",
+        name="permuting_moves_the_prediction", criterion="exclusivity", source="Jain & Wallace 2019, section 4.2.1",
+        measure=mean_of("median_tvd", reach=1.0, ends=(0, 1)), speaks="for", level="state", smallest=SAME,
         statement="Shuffling the attention weights over the words moves the prediction",
-        source="Jain & Wallace 2019, section 4.2.1",
-        measure=mean_of("median_tvd", reach=1.0, ends=(0, 1)),
         quantity=f"median TVD over the permutations, mean of the examples, 0 to 1; up to {SAME} is no relevant difference",
-        speaks="for",
-        level="state",
-        smallest=SAME,
     ),
-)
+)  # fmt: skip
 
 READING = Reading(
-    probe="permutation",
-    order=10,
+    probe="permutation", order=10, claims=CLAIMS,
     title="Permutation: does it matter which words get the weights?",
     about=(
         "Each text's weights are shuffled over its words, many times. How far does the prediction move? The number is the "
@@ -110,11 +104,10 @@ READING = Reading(
         "every state knows the whole sentence, so shuffling may change little even if attention is right. And an even "
         "attention has nothing to shuffle: see the largest weight."
     ),
-    claims=CLAIMS,
     columns=(Column("median_tvd", "moved by shuffling the weights"),),
     headlines=(
         Headline("median_tvd", "median TVD under permutation", by_class=True),
         Headline("max_attention", "largest attention weight"),
     ),
     drawings=(Drawing("permutation", permutation, tuple(("permutation", m) for m in READ_METRICS), optional=()),),
-)
+)  # fmt: skip

@@ -121,19 +121,17 @@ CLAIMS = (
         quantity="share of the texts whose top word is in the rationale, on a scale on which chance is 0 and always is 1",
     ),
     more_than_chance(
-        name="mass_on_rationale",
+        name="mass_on_rationale", primary=True,
         statement="More attention lies on the rationale than a uniform attention would put there",
         measure=beyond_chance("mass_in_rationale_attention", "rationale_share"),
         quantity="attention on the rationale, on a scale on which a uniform attention has 0 and all of it on the rationale 1",
-        primary=True,
     ),
     claim(
-        name="gradient_is_more_plausible",
+        name="gradient_is_more_plausible", quantity="difference of the shares of the texts, −1 to 1",
         statement="The top word by gradient is in the rationale more often than the most attended one",
         measure=mean_of("top_in_rationale_gradient", "top_in_rationale_attention", value=np.subtract, ends=(-1, 1)),
-        quantity="difference of the shares of the texts, −1 to 1",
     ),
-)
+)  # fmt: skip
 
 
 def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
@@ -184,7 +182,8 @@ def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 READING = Reading(
-    probe="plausibility",
+    probe="plausibility", mark="top_in_rationale_", order=60, noted=checked,
+    title="Plausibility: does it point at the known reason?", claims=CLAIMS,
     of_importance=(
         Headline("top_in_rationale_{importance}", "top token in the rationale, {title}"),
         Headline("mass_in_rationale_{importance}", "mass on the rationale, {title}"),
@@ -196,17 +195,12 @@ READING = Reading(
         Headline("mass_beyond_chance_{importance}", "mass on the gold words beyond chance, {title}"),
         Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
     ),
-    mark="top_in_rationale_",
-    order=60,
-    noted=checked,
-    title="Plausibility: does it point at the known reason?",
     about=(
         "How often the top word of each importance lies in the rationale (the words that a human, or the "
         "maker of the data, calls the reason), and what share of each lies on it: 0 to 1. The rationale's share of the "
         "text is what chance would reach. This says that an explanation looks right, not that the model reasons that way "
         "(Jacovi & Goldberg 2020): a faithful explanation of a wrong model looks wrong."
     ),
-    claims=CLAIMS,
     columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
     headlines=(
         Headline("rationale_share", "share of the text that is rationale (chance)"),

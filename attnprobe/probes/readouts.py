@@ -157,8 +157,7 @@ def _claim(name: str, criterion: str, statement: str, kind: str) -> Claim:
 
 
 READING = Reading(
-    probe="readouts",
-    order=7,
+    probe="readouts", order=7,
     title="Read-outs: do the weights tell more than equal ones, with nothing trained again?",
     about=(
         "Logistic regressions are fitted on four descriptions of each text: its words by their weight, its words alike, its "

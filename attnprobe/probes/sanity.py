@@ -248,20 +248,17 @@ def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 CLAIMS = (
     Claim(
-        name="attention_depends_on_the_model",
-        criterion="stability",
+        name="attention_depends_on_the_model", criterion="stability", source="Adebayo et al. 2018", threshold=HALF,
         statement="In the same model with random weights attention ranks the words differently",
-        source="Adebayo et al. 2018",
         measure=mean_of(
             "ceiling_similarity_attention", "random_weights_similarity_attention", value=np.subtract, ends=(-2, 2)
         ),
         quantity=f"1 − Spearman's correlation of the two rankings, mean of the texts; more than {HALF} is asked for",
-        threshold=HALF,
     ),
-)
+)  # fmt: skip
 
 READING = Reading(
-    probe="sanity",
+    probe="sanity", order=57, claims=CLAIMS, mark="random_weights_similarity_",
     title="Sanity: does an importance depend on what the model has learnt?",
     about=(
         "The model's weights are put into random order, from the output down to the word vectors, and every importance is "
@@ -269,9 +266,6 @@ READING = Reading(
         "this model: word counts and positions must fail, gradients must not. A twin that was trained on labels by a coin is "
         "compared as well. A method that passes need not be right; one that fails cannot be."
     ),
-    order=57,
-    claims=CLAIMS,
-    mark="random_weights_similarity_",
     of_importance=(Headline("random_weights_similarity_{importance}", "left under random weights: {title}"),),
     tables=(
         Tabulation(

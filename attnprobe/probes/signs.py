@@ -58,8 +58,7 @@ class Signs(RankingProbe):
 
 WORDS = {"contribution": "contribution to the margin", "gradient_input": "gradient × input"}
 READING = Reading(
-    probe="signs",
-    order=12,
+    probe="signs", order=12,
     title="Signs: does attention point at what speaks against the decision?",
     about=(
         "A weight is never below 0, so that attention cannot say that a word speaks against the decision. Where a measure "
@@ -78,4 +77,4 @@ READING = Reading(
             Headline(f"chance_{name}", "  share of the items that do: weights in random order"),
         )
     ),
-)
+)  # fmt: skip

@@ -270,17 +270,14 @@ CLAIMS = (
     ),
     # The two below hold for any long text, however good its attention: they speak neither way.
     claim(
-        name="one_weight_rarely_decides",
+        name="one_weight_rarely_decides", source=f"{SOURCE} (table 2)", threshold=0.5,
         statement="Most decisions stay when the most attended item is erased",
-        source=f"{SOURCE} (table 2)",
         measure=share_of("flip_top_attention", value=lambda flip: 1 - flip),
         quantity="share of the examples whose decision stays; more than half is asked for",
-        threshold=0.5,
     ),
     claim(
-        name="small_differences_do_little",
+        name="small_differences_do_little", source=f"{SOURCE} (figure 3)", threshold=0.5,
         statement=f"Where two weights differ by less than {SMALL_DIFFERENCE}, it hardly matters which of them is erased",
-        source=f"{SOURCE} (figure 3)",
         measure=share_of(
             *SCATTER,
             value=lambda delta, weight: np.where(
@@ -288,20 +285,18 @@ CLAIMS = (
             ),
         ),
         quantity=f"share of those examples with |ΔJS| < {NEAR_ZERO} nats; more than half is asked for",
-        threshold=0.5,
     ),
 )  # fmt: skip
 
 
 READING = Reading(
-    probe="single_weight",
+    probe="single_weight", mark="flip_top_", claims=CLAIMS, order=50,
     of_importance=(
         Headline("delta_js_{importance}", "JS(top by {title}) - JS(random)"),
         Headline("delta_js_negative_{importance}", "  share of others that do more"),
         Headline("flip_top_{importance}", "  top flips the decision"),
         Headline("flip_random_{importance}", "  a random other one does"),
     ),
-    mark="flip_top_",
     title="Erasing one weight: does the most attended item matter most?",
     about=(
         "Set the largest weight to 0 and scale up the others: does the decision change, and how far does the prediction "
@@ -309,8 +304,6 @@ READING = Reading(
         "word matters more. In the hierarchical models sentences stand for words. In a long text no single word may "
         "matter, whatever the attention, and a state without one weight is one that the decoder was not trained on."
     ),
-    claims=CLAIMS,
-    order=50,
     maps=(
         HeatMap("effect_js", "Effect of erasing one weight",
                 "JSD of the prediction, in nats; shaded relative to the largest", relative=True),

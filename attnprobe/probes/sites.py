@@ -211,8 +211,7 @@ def _map(panel: Axes, table: pd.DataFrame, metric: str) -> None:
 
 
 READING = Reading(
-    probe="sites",
-    title="Layers and heads: which attention is which?",
+    probe="sites", title="Layers and heads: which attention is which?", order=57,
     about=(
         "Each layer's attention, and each of its heads, is examined by itself on the same texts: the row that the prediction "
         "is read from (or all rows, as model.rows says), one weight per word. It is exchanged there and nowhere else: for "
@@ -221,7 +220,6 @@ READING = Reading(
         "(or the other text of a pair) says little about words. Below them, how each ranks the words against other "
         "importances, which are the same for all."
     ),
-    order=57,
     maps=(HeatMap("attention", "Attention", "of the layer and head chosen above; the weights of a text sum to 1"),),
     tables=(
         Tabulation(
@@ -233,4 +231,4 @@ READING = Reading(
         ),
     ),
     drawings=(Drawing("sites", maps, (("sites", "median_tvd"),)),),
-)
+)  # fmt: skip

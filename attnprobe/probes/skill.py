@@ -175,10 +175,7 @@ NAMES = {
 KINDS = {"own": "", "null": ": weights in random order", "best": ": at best"}
 
 READING = Reading(
-    probe="skill",
-    order=5,
-    noted=checked,
-    title="Skill: does what it points at decide?",
+    probe="skill", order=5, noted=checked, title="Skill: does what it points at decide?", claims=CLAIMS,
     about=(
         "A large weight is erased with its item, so any attention moves the prediction. So the same model is asked again "
         "with its own weights in random order, and at its best. Skill is where its attention stands between the two: 0 is as "
@@ -186,10 +183,9 @@ READING = Reading(
         "words, the word is deleted and the text read again. The two may differ where the encoder reads context. A heat map "
         "is read as the second."
     ),
-    claims=CLAIMS,
     headlines=tuple(
         Headline(f"{statistic}_{kind}", f"  {words}{ending}" if ending else words)
         for statistic, words in NAMES.items()
         for kind, ending in KINDS.items()
     ),
-)
+)  # fmt: skip

@@ -109,7 +109,7 @@ def places_in_order(
 
 
 READING = Reading(
-    probe="soft_erasure",
+    probe="soft_erasure", order=63, mark="soft_comprehensiveness_",
     title="Soft erasure: does the prediction rest on words as much as their scores say?",
     about=(
         "Every number of a word's vector goes with the word's place in the order of scores as its probability "
@@ -117,8 +117,6 @@ READING = Reading(
         "numbers go whatever the scores are. Both are in shares of what is lost without any word; "
         "high is good. Scores that are all alike have 1 for the sum of the two."
     ),
-    order=63,
-    mark="soft_comprehensiveness_",
     of_importance=(
         Headline("soft_comprehensiveness_{importance}", "soft comprehensiveness: {title}"),
         Headline("soft_sufficiency_{importance}", "  soft sufficiency (high is good)"),

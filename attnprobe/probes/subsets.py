@@ -190,7 +190,7 @@ CLAIMS = (
 )  # fmt: skip
 
 READING = Reading(
-    probe="subsets",
+    probe="subsets", order=64, claims=CLAIMS, mark=MARK,
     title="Every subset: how near do orders and attributions come to the exact answer?",
     about=(
         "Of every short text all 2^n versions with some words replaced are predicted. From these follow exactly: the best "
@@ -198,9 +198,6 @@ READING = Reading(
         "several attributions estimate; and the fewest words without which the decision differs. Longer texts are left out, "
         "so this is about the short ones."
     ),
-    order=64,
-    claims=CLAIMS,
-    mark=MARK,
     of_importance=(
         Headline("aopc_normalised_{importance}", "AOPC between its limits (0 to 1): {title}"),
         Headline("shapley_tau_{importance}", "  tau with the Shapley values"),
@@ -228,4 +225,4 @@ READING = Reading(
     drawings=(
         Drawing("subsets_limits", limits, (("subsets", "aopc_normalised_attention"),), optional=(("subsets", "*_*"),)),
     ),
-)
+)  # fmt: skip

@@ -275,8 +275,7 @@ def by_class(results: pd.DataFrame) -> pd.DataFrame:
 
 SOURCE = "attnprobe: docs/results/calibration.md"
 READING = Reading(
-    probe="swaps",
-    order=4,
+    probe="swaps", order=4,
     title="Swapping: is the attention on the words that decide?",
     about=(
         "Words of a text change places with those of another text that the model decides differently. The words that "

@@ -58,9 +58,7 @@ class AgainstTeacher(Probe):
 
 
 READING = Reading(
-    probe="teacher",
-    order=60,
-    title="Against the teacher",
+    probe="teacher", order=60, title="Against the teacher",
     about=(
         "How different is the same model trained again, or another one, the teacher? TVD of the predictions, 0 to 1, and "
         "JSD of the attentions, 0 to 0.69 nats. Between two seeds of one model the JSD is how stable attention is; for an "
@@ -71,4 +69,4 @@ READING = Reading(
         Headline("jsd", "JSD of the attention to the teacher's"),
         Headline("same_decision", "share of equal decisions"),
     ),
-)
+)  # fmt: skip

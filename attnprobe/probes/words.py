@@ -165,7 +165,7 @@ def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
 
 
 READING = Reading(
-    probe=PROBE,
+    probe=PROBE, order=58,
     title="Words: what does the model lean on that attention hides?",
     about=(
         "Over all texts, word by word: the attention that it gets, in shares of an even one, and what leaving it out does to "
@@ -174,7 +174,6 @@ READING = Reading(
         f"neighbours. Of the words that are named {FALSE:.0%} may be there by chance (Benjamini & Hochberg 1995). A word "
         f"counts from {FEWEST} texts on."
     ),
-    order=58,
     drawings=(
         Drawing("words_leaning", leaning, tuple((PROBE, metric) for metric in STEPS), words=True,
                 optional=((PROBE, "content_length"),)),

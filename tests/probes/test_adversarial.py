@@ -8,7 +8,7 @@ import torch
 from attnprobe.core.batch import Task
 from attnprobe.core.randomness import Draws
 from attnprobe.measures import jensen_shannon
-from attnprobe.probes.adversarial import Adversarial, exclusivity_by_epsilon, shares_along, unconstrained_maximum
+from attnprobe.probes.adversarial import Adversarial, shares_along, unconstrained_maximum
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
@@ -122,11 +122,3 @@ def test_shares_along_epsilon_are_counted_with_wilsons_interval():
             [(middle - half) / (40 + z**2), (middle + half) / (40 + z**2)]
         )
     pd.testing.assert_frame_equal(shares_along(along(seeds=3), 0.4), found)  # seeds are no further texts
-
-
-def test_the_curve_has_a_line_for_each_bound():
-    figure = exclusivity_by_epsilon(along(), None)
-    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
-    assert [line.get_ydata()[0] for line in lines] == [
-        shares_along(along(), bound)["share"][0] for bound in (0.2, 0.4, 0.6)
-    ]

@@ -85,11 +85,3 @@ def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_
     own, null, best = (found[f"tau_gradient_{kind}"] for kind in ("own", "null", "best"))
     assert abs((own - null) / (best - null)) < 0.1
     assert abs(found["tau_free_gradient"]) < 0.1
-
-
-def test_a_share_is_drawn_by_the_texts_number():
-    classifier, batch = toy_classifier(spread=4), toy_batch([6, 3, 5])
-    draws = Draws(0, "agreement")
-    lots = [torch.rand(1, generator=draws.generator(int(number))).item() for number in batch.example_id]
-    there = ~measured(classifier, batch, share=0.5)["tau_gradient_own"].isnan()
-    assert there.tolist() == [lot < 0.5 for lot in lots]

@@ -5,8 +5,9 @@ from scipy import stats
 
 from attnprobe.core.randomness import Draws
 from attnprobe.measures import rank_biased_overlap
-from attnprobe.probes.agreement_matrix import AgreementMatrix, clustered
+from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table, clustered
 from tests.importance.subjects import subject_of
+from tests.probes.tables import table
 
 NAMES = ["attention", "gradient_input", "random"]
 
@@ -62,3 +63,16 @@ def test_what_agrees_stands_together():
         matrix[first, second] = matrix[second, first] = tau
     order = clustered(matrix)
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
+
+
+def test_the_table_has_every_pair_and_each_ones_floor_and_ceiling():
+    ends = [
+        "attention_and_random",
+        *(f"{kind}_{name}" for kind in ("floor", "ceiling") for name in ("attention", "random")),
+    ]
+    metrics = {f"{kind}_{end}": [0.1 * at, 0.3] for kind in KINDS for at, end in enumerate(ends)}
+    found = agreement_table(table("agreement_matrix", metrics))
+    assert found["importance"].tolist() == ["attention", "attention", "random", "attention", "random"]
+    assert found["against"][0] == "random"
+    assert found["tau"].tolist() == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35])
+    assert list(found["n"]) == [2] * 5

@@ -164,16 +164,28 @@ def test_orders_are_compared_on_what_can_flip_and_an_order_that_does_not_flip_it
     assert found("erasure", metrics, "attention_needs_no_more_than_the_optimum").evidence.value == 0
 
 
-def test_an_order_that_does_not_flip_what_can_be_flipped_has_regret():
-    metrics = {"regret_attention": [0.0, NAN, NAN] * 10, "never_flips": [0, 0, 1] * 10}
-    evidence = found("erasure", metrics, "attention_needs_no_more_than_the_optimum").evidence
-    assert (evidence.value, evidence.n) == (0.5, 20)
-
-
-def test_two_orders_meet_where_one_of_them_flips():
-    metrics = {"removed_count_gradient": [1, NAN, 3, NAN] * 10, "removed_count_attention": [2, 2, 3, NAN] * 10}
-    evidence = found("erasure", metrics, "attention_beats_gradient").evidence
-    assert (evidence.value, evidence.n) == (0, 30)  # one sooner, one later, one tie
+@pytest.mark.parametrize(
+    ("probe", "name", "metrics", "value", "n"),
+    [
+        # an order that does not flip what can be flipped has regret
+        ("erasure", "attention_needs_no_more_than_the_optimum",
+         {"regret_attention": [0.0, NAN, NAN] * 10, "never_flips": [0, 0, 1] * 10}, 0.5, 20),
+        # one sooner, one later, one tie; two orders meet where one of them flips
+        ("erasure", "attention_beats_gradient",
+         {"removed_count_gradient": [1, NAN, 3, NAN] * 10, "removed_count_attention": [2, 2, 3, NAN] * 10}, 0, 30),
+        # where nothing but the search is known it falls short of nothing
+        ("adversarial", "the_search_falls_short",
+         {"optimum_jsd": [0.5] * COUNT, "found_jsd": [0.4] * 20 + [0.2] * 20, "reached_share": [NAN] * 20 + [0.4] * 20},
+         0.3, 20),
+        # large differences of weights are left out
+        ("single_weight", "small_differences_do_little",
+         {"drawn_delta_js_attention": [0.005] * 20 + [0.3] * 20,
+          "drawn_delta_attention_attention": [0.1] * 20 + [0.4] * 20}, 1, 20),
+    ],
+)  # fmt: skip
+def test_numbers_of_claims_by_hand(probe, name, metrics, value, n):
+    evidence = found(probe, metrics, name).evidence
+    assert (evidence.value, evidence.n) == (pytest.approx(value), n)
 
 
 def test_that_no_other_attention_was_found_is_no_pass():
@@ -184,16 +196,6 @@ def test_that_no_other_attention_was_found_is_no_pass():
     assert bracketed.verdict == "cannot decide"
     assert bracketed.evidence.value == 1
     assert found("adversarial", {"optimum_jsd": far, "upper_bound": far}, name).verdict == "fails"
-
-
-def test_where_nothing_but_the_search_is_known_it_falls_short_of_nothing():
-    metrics = {
-        "optimum_jsd": [0.5] * COUNT,
-        "found_jsd": [0.4] * 20 + [0.2] * 20,
-        "reached_share": [NAN] * 20 + [0.4] * 20,
-    }
-    evidence = found("adversarial", metrics, "the_search_falls_short").evidence
-    assert (evidence.value, evidence.n) == (pytest.approx(0.3), 20)
 
 
 def test_where_nothing_moves_the_prediction_no_pointing_is_asked_for():
@@ -209,15 +211,6 @@ def test_no_agreement_is_asked_of_measures_that_do_not_agree_with_each_other():
     for ceiling, verdict in ((0.1, "not informative"), (0.5, "meets")):
         metrics = skilled("tau_gradient", x) | {"tau_ceiling": ceiling + 0.1 * x}
         assert found("agreement", metrics, "agrees_with_gradient").verdict == verdict
-
-
-def test_large_differences_of_weights_are_left_out():
-    metrics = {
-        "drawn_delta_js_attention": [0.005] * 20 + [0.3] * 20,
-        "drawn_delta_attention_attention": [0.1] * 20 + [0.4] * 20,
-    }
-    evidence = found("single_weight", metrics, "small_differences_do_little").evidence
-    assert (evidence.value, evidence.n) == (1, 20)
 
 
 def test_seeds_are_no_further_examples():

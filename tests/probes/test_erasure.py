@@ -1,7 +1,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -184,18 +183,6 @@ def test_the_published_share_stands_beside_ours():
     assert numbers.loc["fewer_gradient_than_attention", "published"] == pytest.approx(0.4778, abs=1e-4)
     assert numbers.loc["flips_with_bias_attention", "mean"] == pytest.approx(0.8)
     assert numbers.loc["removed_fraction_attention", "n"] == 3
-
-
-@pytest.mark.parametrize("count", [1, 3, 200])
-def test_figures_are_drawn_from_any_number_of_examples(count):
-    draws = np.random.default_rng(count)
-    optimal = draws.integers(1, 4, count).astype(float)
-    counts = {name: optimal + draws.integers(0, 5, count) for name in ("random", *COUNTS)} | {"optimal": optimal}
-    counts["random"][0] = NAN
-    metrics = erased(np.full(count, 9), **counts)
-    for words in drawn("erasure", pd.concat([table("erasure", metrics), table("erasure", metrics, model="$x$ & [y]")])):
-        assert any("yelp · hanconv" in text for text in words)
-        assert any("$x$ & [y]" in text for text in words)
 
 
 def test_nothing_but_undefined_numbers_is_drawn_as_well():

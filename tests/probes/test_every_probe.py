@@ -96,35 +96,30 @@ def test_every_probe_is_tried():
     ("name", "settings", "expected"),
     [
         ("adversarial", {"epsilon": 1.5}, "epsilon=1.5"),
-        ("adversarial", {"restarts": -1}, "restarts=-1"),
         ("adversarial", {"curve": [0.1, 2.0]}, "curve"),
-        ("agreement", {"samples": 1}, "samples=1"),
-        ("agreement", {"share": 0.0}, "share=0.0"),
-        ("agreement", {"share": 1.5}, "share=1.5"),
         ("agreement_matrix", {"importances": ["attention"]}, "importances=.*two or more"),
-        ("agreement_matrix", {"top": 0}, "top=0"),
         ("correlation", {"importances": ["attention"]}, "importances=.*one or more"),
-        ("correlation", {"top": 1}, "top=1"),
         ("correlation", {"ceilings": [["attention", "gradient"]]}, "ceilings.*neither of them attention"),
-        ("erasure", {"random_orders": 0}, "random_orders=0"),
-        ("erasure", {"nodes": -1}, "nodes=-1"),
         ("erasure", {"importances": ["attention", "attention"]}, "every name once"),
-        ("identifiable", {"words": 0}, "words=0"),
-        ("near_ties", {"tolerance": 0.0}, "tolerance=0.0"),
+        ("faithfulness", {"operators": ["blank"]}, "operators=.*blank.*delete, mask, zeros, mean or attention"),
+        ("faithfulness", {"thresholds": [0.0]}, "thresholds.*above 0 and below 1"),
         ("near_ties", {"tolerance": 1.0}, "tolerance=1.0"),
-        ("near_ties", {"samples": 0}, "samples=0"),
-        ("order_limits", {"beam": 0}, "beam=0"),
-        ("sanity", {"samples": 0}, "samples=0"),
-        ("sites", {"samples": 0}, "samples=0"),
-        ("skill", {"samples": 1}, "samples=1"),
-        ("soft_erasure", {"samples": 0}, "samples=0"),
-        ("subsets", {"most_words": 0}, "most_words=0.*16"),
+        ("novelty", {"operators": ["attention"]}, "operators=.*attention.*delete, mask, zeros or mean"),
         ("subsets", {"most_words": 17}, "most_words=17.*16"),
+        ("teacher", {}, "teacher=PATH"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(name, settings, expected):
     with pytest.raises(UserError, match=expected):
         built_in.probes()[name](**settings)
+
+
+@pytest.mark.parametrize("name", ["novelty", "readouts", "swaps"])
+def test_a_probe_of_other_texts_is_refused_without_a_run(name):
+    classifier, batch = toy_classifier(), toy_batch([4])
+    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
+    with pytest.raises(UserError, match="only a run has: leave it out"):
+        list(built_in.probes()[name]().examine(subject, Draws(0, name)))
 
 
 @pytest.mark.parametrize("name", sorted(name for name, one in built_in.probes().items() if one.one_decision))

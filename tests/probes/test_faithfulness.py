@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.evidence.reading import readings
@@ -126,19 +125,6 @@ def test_an_undefined_importance_has_no_numbers():
 
     found = measured(subject_of(importances={"nowhere": Nowhere()}), importances=["nowhere"], operators=["zeros"])
     assert all(one.value.isnan().all() for name, one in found.items() if "nowhere" in name)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"operators": ["blank"]}, r"operators=.*blank.*expected .*delete, mask, zeros, mean or attention"),
-        ({"thresholds": [0.0]}, "thresholds=\\[0.0\\].*above 0 and below 1"),
-        ({"operators": []}, r"operators=\[\]: expected .* 1 or more"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        Faithfulness(**settings)
 
 
 def test_every_importance_and_operator_has_its_headlines():

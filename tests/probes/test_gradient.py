@@ -1,7 +1,7 @@
 import torch
 
 from attnprobe.core.randomness import Draws
-from attnprobe.importance.gradients import gradients, gradients_of
+from attnprobe.importance.gradients import gradients
 from attnprobe.probes.base import Subject
 from attnprobe.probes.gradient import Gradient
 from tests.toys import toy_batch, toy_classifier, toy_readout
@@ -29,9 +29,3 @@ def test_a_prediction_that_does_not_react_has_undefined_shares():
     found = {m.metric: m for m in Gradient().measure(subject, Draws(0, "gradient"))}
     assert found["gradient"].value[batch.content].isnan().all()
     assert found["max_gradient"].value.isnan().all()
-
-
-def test_computed_once_for_all_probes():
-    classifier, batch = toy_classifier(), toy_batch([4])
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    assert subject.cached(gradients_of) is subject.cached(gradients_of)

@@ -12,7 +12,6 @@ from attnprobe.core.batch import Batch
 from attnprobe.core.randomness import Draws
 from attnprobe.data.prepare import KINDS
 from attnprobe.exact import farthest_attention
-from attnprobe.importance.plausibility import average_precision, precision_at_size
 from attnprobe.models.controls import FirstAttention, RationaleAttention, RelayEncoder
 from attnprobe.probes.base import Subject
 from attnprobe.probes.known_answer import KnownAnswer, kept
@@ -137,33 +136,6 @@ def test_of_a_relay_the_first_state_knows_and_not_the_word_that_decides(attentio
     assert far[0] < 0.3 < 0.5 < far[1]
 
 
-def test_the_decoders_bias_is_no_words_contribution():
-    batch, classifier = marked([6, 9, 5]), toy_classifier("average")
-    _, before = measured(classifier, batch)
-    with torch.no_grad():
-        classifier.decoder.output.bias.add_(3.0 * torch.sign(classifier.decoder.output.bias))
-    subject, after = measured(classifier, batch)
-    same = subject.outputs.logits.argmax(-1) == toy_readout(toy_classifier("average"), batch)[0].logits.argmax(-1)
-    assert same.any()
-    torch.testing.assert_close(after["state_mass_agreement"][same], before["state_mass_agreement"][same])
-
-
-def test_ranking_measures_with_ties():
-    content = torch.tensor([[True] * 5 + [False]] * 3)
-    rationale = torch.tensor([[True, False, True, False, False, False]] * 3)
-    scores = torch.tensor([[1.0] * 6, [3, 2, 2, 2, 1, 9], [0.5, 0.1, 0.4, 0.0, 0.0, 0.0]])
-    found = average_precision(scores, rationale, content)
-    for row in range(3):
-        expected = average_precision_score(rationale[row, :5].numpy(), scores[row, :5].numpy())
-        assert float(found[row]) == pytest.approx(expected)
-    assert found[0] == pytest.approx(2 / 5)  # an even scoring reaches chance
-    # of two places one is sure, the other is one of three tied words
-    assert precision_at_size(scores, rationale, content).tolist() == pytest.approx([2 / 5, (1 + 1 / 3) / 2, 1])
-    nothing = torch.zeros_like(rationale)
-    assert average_precision(scores, nothing, content).isnan().all()
-    assert precision_at_size(scores, nothing, content).isnan().all()
-
-
 def test_what_is_not_known_is_no_number():
     batch, classifier = marked([6, 5, 4]), toy_classifier("cnn")
     batch.rationale[1] = False
@@ -178,15 +150,6 @@ def test_what_is_not_known_is_no_number():
     without = replace(batch, counterfactual=None)
     assert "correct_contradicted" not in measured(classifier, without)[1]
     assert measured(classifier, replace(batch, rationale=None))[1] == {}
-
-
-def test_struck_words_close_the_gap_and_take_their_columns_along():
-    batch = marked([5], padding=2)
-    short = kept(batch, ~batch.rationale)
-    words = batch.ids[0]
-    assert short.ids.tolist() == [[2, int(words[1]), int(words[3]), int(words[5]), 3, 0, 0, 0, 0]]
-    assert short.mask.tolist() == [[True] * 5 + [False] * 4]
-    assert short.content.tolist() == [[False, True, True, True, *[False] * 5]]
 
 
 def test_a_model_that_reads_pieces_is_given_those_of_the_words_that_are_left():

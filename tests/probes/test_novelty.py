@@ -4,7 +4,6 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Subject
 from attnprobe.probes.novelty import Known, Novelty, novelty_table
@@ -74,24 +73,6 @@ def test_a_run_gives_it_its_validation_split():
     probe.prepare(data.splits)
     assert len(probe._held_out) == len(data.splits["validation"])
     assert batch_of(data, "validation").ids.shape[0] == len(probe._held_out)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"operators": ["attention"]}, "operators=.*attention.*expected .*delete, mask, zeros or mean"),
-        ({"share": 1.0}, "share=1.0"),
-        ({"reference": 1}, "reference=1: expected .* at least 2"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        Novelty(**settings)
-
-
-def test_without_held_out_texts_it_says_so():
-    with pytest.raises(UserError, match="compares with held-out texts, which only a run has"):
-        list(Novelty(importances=["attention"]).measure(subject_of(), Draws(0, "novelty")))
 
 
 def test_shares_of_unlike_texts():

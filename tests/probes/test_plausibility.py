@@ -8,7 +8,7 @@ from attnprobe.data.columns import packed
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.plausibility import Plausibility, plausibility_table, points
-from attnprobe.results.table import read_examples, read_results
+from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.runs import small_run
 from tests.toys import toy_batch, toy_classifier, toy_readout
@@ -40,19 +40,7 @@ def test_each_importance_is_compared_with_the_rationale():
             assert float(found[f"mass_in_rationale_{name}"][row]) == pytest.approx(inside)
     assert found["rationale_share"][:2].tolist() == pytest.approx([2 / 6, 1 / 4])
     assert all(value[2].isnan() for value in found.values())  # no rationale was given
-
-
-def test_data_without_rationales_give_no_rows():
     assert measured(toy_batch([6, 4]))[1] == {}
-
-
-def test_the_testbeds_rationales_reach_the_table(tmp_path):
-    directory = run(small_run(tmp_path, probes="[plausibility]"))
-    results = read_results(directory, probe="plausibility")
-    share = results[results["metric"] == "rationale_share"].set_index("example_id")["value"]
-    examples = read_examples(directory).set_index("example_id")
-    assert len(share) == len(examples) == 30
-    assert ((share > 0) & (share < 0.5)).all()
 
 
 def test_the_human_ceiling_stands_beside_each_importance(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from attnprobe.core.batch import Outputs, Task
-from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
@@ -273,13 +272,6 @@ def test_float32_is_near_enough():
     assert next(classifier.parameters()).dtype is torch.float64
 
 
-def test_without_other_texts_it_is_refused():
-    classifier, batch = toy_classifier(), toy_batch([4])
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    with pytest.raises(UserError, match="only a run has"):
-        list(Swaps().examine(subject, Draws(0, "swaps")))
-
-
 def columns(gain, scale, bound, texts=60, spread=0.05):
     draw = np.random.default_rng(0)
     return (np.array([one + spread * draw.standard_normal(texts)]) for one in (gain, scale, bound))
@@ -318,12 +310,8 @@ def test_placement_is_the_ratio_of_sums_over_texts_that_have_something_to_point_
     ("parts", "said"),
     [((0.3, 0.6, 0.05), "nothing to point at"), ((0.0, 0.01, 0.8), "too even"), ((0.5, 0.01, 0.8), "too even")],
 )
-def test_placement_is_not_asked_where_nothing_could_be_gained(parts, said):
+def test_placement_is_not_asked_where_nothing_could_be_gained_and_stays_on_its_scale(parts, said):
     assert said in placement_of(*columns(*parts)).unasked
-
-
-def test_placement_never_leaves_its_scale():
     for gain in (0.9, -0.9):
         evidence = placement_of(*columns(gain, 0.4, 0.8))
         assert -1 <= evidence.low <= evidence.value <= evidence.high <= 1
-        assert not evidence.unasked

@@ -2,7 +2,6 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.probes.base import Subject
 from attnprobe.probes.teacher import AgainstTeacher
@@ -40,8 +39,3 @@ def test_a_run_is_no_distance_from_itself():
     assert found["jsd"].max() < 1e-10
     assert found["tvd"].max() < 1e-6
     assert found["same_decision"].tolist() == [1, 1, 1]
-
-
-def test_without_a_teacher_it_says_how_to_name_one():
-    with pytest.raises(UserError, match="teacher=PATH"):
-        AgainstTeacher()

@@ -110,18 +110,8 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
             "model": "lstm_additive", "seed": 0, "split": "test",
         }  # fmt: skip
         for (probe, metric), values in metrics.items():
-            parts.append(
-                pd.DataFrame(
-                    identity
-                    | {
-                        "probe": probe,
-                        "metric": metric,
-                        "example_id": np.arange(count),
-                        "step": np.nan,
-                        "value": values,
-                    }
-                )
-            )
+            rows = {"probe": probe, "metric": metric, "example_id": np.arange(count), "step": np.nan, "value": values}
+            parts.append(pd.DataFrame(identity | rows))
         parts.append(pd.DataFrame(identity | along_epsilon(optimum)))
     results = named(pd.concat(parts, ignore_index=True), [list(map(drawable, NAMES[:classes]))] * runs)
     results.attrs[IMPORTANCES] = TOLD

@@ -17,7 +17,7 @@ from attnprobe.evidence.reading import present, readings
 from attnprobe.plots.grid import TITLE_WIDTH, around, from_zero, grid, title
 from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
 from attnprobe.report import figures as draw
-from attnprobe.results.pivot import CLASSES, facets, max_attention_bin, per_example, split_by_class
+from attnprobe.results.pivot import CLASSES, facets, per_example, split_by_class
 from attnprobe.results.table import read_results
 from tests.probes import tables
 from tests.runs import seal_again
@@ -98,11 +98,6 @@ def test_the_histogram_holds_every_example_in_forty_bins(make_run):
             assert share == pytest.approx(inside / 80)
 
 
-def test_max_attention_bins_are_half_open_but_for_the_last():
-    weights = np.array([0, 0.2499, 0.25, 0.4999, 0.5, 0.7499, 0.75, 0.9, 1.0, 1.0000001])
-    assert max_attention_bin(weights).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
-
-
 def test_runs_that_differ_in_more_than_the_seed_are_not_pooled(make_run):
     wide = per_example(read_results([make_run("a"), make_run("b")]), "permutation", METRICS)
     assert [facet.title for facet in facets(wide)] == ["sst · lstm_additive · a", "sst · lstm_additive · b"]
@@ -120,13 +115,6 @@ def test_one_run_in_two_directories_is_refused(make_run, tmp_path):
     seal_again(second)
     with pytest.raises(UserError, match="run here is there twice"):
         draw.draw_figures([first, second], tmp_path / "f")
-
-
-def test_many_or_unknown_classes_become_one_group():
-    rows = pd.DataFrame({"predicted_class": [0.0, 1.0, 2.0]})
-    assert [name for name, _ in split_by_class(rows, 3)] == ["class 0", "class 1", "class 2"]
-    assert [name for name, _ in split_by_class(rows, 2)] == ["all 3 classes"]
-    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == ["all examples"]
 
 
 def test_readings_are_found_by_being_there():
@@ -192,8 +180,11 @@ def test_classes_are_called_by_name_where_all_runs_have_the_same(make_run, tmp_p
 
 
 @pytest.mark.parametrize("names", [["□□", "□□"], ["good", " "]])
-def test_class_names_that_cannot_be_told_apart_keep_their_numbers(names):
+def test_classes_are_one_group_where_many_or_unknown_and_keep_their_numbers_where_names_look_alike(names):
     rows = pd.DataFrame({"predicted_class": [0.0, 1.0]})
+    assert [name for name, _ in split_by_class(rows, 2)] == ["class 0", "class 1"]
+    assert [name for name, _ in split_by_class(rows, 1)] == ["all 2 classes"]
+    assert [name for name, _ in split_by_class(pd.DataFrame({"predicted_class": [np.nan]}), 2)] == ["all examples"]
     rows.attrs = {CLASSES: names}
     assert [name for name, _ in split_by_class(rows, 2)] == [f"0: {names[0]}", f"1: {names[1]}"]
     rows.attrs = {CLASSES: ["bad", "good"]}

@@ -97,13 +97,16 @@ def test_all_three_columns_show_the_same_tokens_of_a_long_text_literally(make_ru
             assert extent.x0 >= 0 and extent.x1 <= width and extent.y0 >= 0 and extent.y1 <= height, text  # noqa: PT018
 
 
-def test_an_adversary_that_found_nothing_says_so(make_run):
-    run = make_run(count=5)
+def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_out(make_run):
+    run = make_run(count=6)
     results = read_results(run)
     results = results[results["metric"] != "found_attention"]
+    several = read_examples(run).assign(prediction=[[1, 1]] * 6, label=[[0, 1]] * 6)
     with paper_style():
-        figure = heatmap.heatmaps(results, read_examples(run))
-    assert "none found" in [text.get_text() for text in figure.findobj(mpl.text.Text)]
+        shown = [text.get_text() for text in heatmap.heatmaps(results, several).findobj(mpl.text.Text)]
+    assert "none found" in shown
+    assert any("label 1 · predicted 0, 1 ·" in text for text in shown)
+    assert heatmap.label_text([0, 0], []) == "none"
 
 
 def test_tables_that_do_not_fit_are_refused(make_run):
@@ -129,22 +132,6 @@ def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
         row = table[table["example_id"] == number].iloc[0]
         end = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
         assert f"JSD {row['optimum_jsd']:.3f}, TVD {row['optimum_tvd']:.4f}{end}" in captions
-
-
-def test_multi_label_examples_are_drawn(make_run):
-    run = make_run(count=6)
-    several = read_examples(run).assign(prediction=[[1, 1]] * 6, label=[[0, 1]] * 6)
-    with paper_style():
-        figure = heatmap.heatmaps(read_results(run), several)
-    assert any("label 1 · predicted 0, 1 ·" in text.get_text() for text in figure.findobj(mpl.text.Text))
-
-
-def test_labels_of_several_classes_are_spelled_out():
-    assert heatmap.label_text(3, []) == "3"
-    assert heatmap.label_text(1, ["bad", "good"]) == "good"
-    assert heatmap.label_text(np.array([1, 0, 1]), []) == "0, 2"
-    assert heatmap.label_text([1, 1], ["bad", "good"]) == "bad, good"
-    assert heatmap.label_text([0, 0], []) == "none"
 
 
 def test_classes_have_their_names_and_questions_are_shown(make_run, tmp_path):
