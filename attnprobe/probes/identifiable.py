@@ -1,10 +1,8 @@
 """Is the attention determined by what is computed with it? Each word's least and greatest weight at identical output."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -85,9 +83,8 @@ class Identifiable(Probe):
             content = readout.content[text].nonzero()[:, 0]
             shown = readout.attention[text]
             asked = content[shown[content].argsort(descending=True, stable=True)][: self.words]
-            ranges = of_rows(
-                summed.weights[text][:, there], summed.values[text][:, there], summed.word[text][there], asked, seq
-            )
+            weights, word = summed.weights[text][:, there], summed.word[text][there]
+            ranges = of_rows(weights, summed.values[text][:, there], word, asked)
             top = int(asked[0])
             low[text, asked], high[text, asked] = ranges.low[asked].cpu(), ranges.high[asked].cpu()
             others = torch.cat([ranges.lowest[asked], ranges.highest[asked]])[:, content]
@@ -97,7 +94,7 @@ class Identifiable(Probe):
                 "unique": ranges.unique,
                 "freedom": ranges.freedom,
                 "parts": int(there.sum()),
-                "top_weight": float(ranges.own[top]),
+                "top_weight": float(weights.double().mean(0)[word == top].sum()),
                 "top_low": float(ranges.low[top]),
                 "top_high": float(ranges.high[top]),
                 "top_can_vanish": float(ranges.low[top]) <= NOTHING,
@@ -111,44 +108,25 @@ class Identifiable(Probe):
         yield Note("largest_change_of_output", moved, max)
 
 
-class Ranges(NamedTuple):
-    """Ranges of words over several rows; see `WeightRanges`. `own` is the weight of each word as recorded."""
-
-    own: Float[Tensor, "seq"]
-    low: Float[Tensor, "seq"]
-    high: Float[Tensor, "seq"]
-    lowest: Float[Tensor, "seq seq"]
-    highest: Float[Tensor, "seq seq"]
-    unique: bool
-    freedom: int
-    moved: float
-
-
 def of_rows(
     weights: Float[Tensor, "rows parts"],
     values: Float[Tensor, "rows parts size"],
     word: Int[Tensor, "parts"],
     asked: Int[Tensor, "asked"],
-    seq: int,
-) -> Ranges:
+) -> WeightRanges:
     """The ranges of the mean of rows whose sums are kept one by one: each row is a polytope by itself, so the ends of the
     mean are the means of the ends."""
-    own = torch.zeros(seq, dtype=torch.float64, device=word.device)
-    own.index_add_(0, word[word >= 0], weights.double().mean(0)[word >= 0])
-    several: list[WeightRanges] = [
+    several = [
         weight_ranges(row.unsqueeze(0), value.unsqueeze(0), positions=asked, words=word)
         for row, value in zip(weights, values, strict=True)
     ]
-
-    def mean(name: str, *shape: int) -> Tensor:
-        parts = torch.stack([getattr(one, name) for one in several]).mean(0)
-        result = torch.full(shape, math.nan, dtype=torch.float64, device=word.device)
-        result[tuple(slice(0, size) for size in parts.shape)] = parts
-        return result
-
-    return Ranges(
-        own, mean("low", seq), mean("high", seq), mean("lowest", seq, seq), mean("highest", seq, seq),
-        all(one.unique for one in several), sum(one.freedom for one in several), max(one.moved for one in several),
+    means = {
+        name: torch.stack([getattr(one, name) for one in several]).mean(0)
+        for name in ("low", "high", "lowest", "highest")
+    }
+    return WeightRanges(
+        **means, unique=all(one.unique for one in several), freedom=sum(one.freedom for one in several),
+        farthest=float(np.mean([one.farthest for one in several])), moved=max(one.moved for one in several),
     )  # fmt: skip
 
 

@@ -1,13 +1,32 @@
-"""Tables of numbers by hand, for the readings of probes."""
+"""What a probe measures on a toy, and tables of numbers by hand for its reading."""
 
 import matplotlib as mpl
 import numpy as np
 
+from attnprobe.core.randomness import Draws
 from attnprobe.evidence.reading import readings
+from attnprobe.importance.base import Subject
 from attnprobe.plots.style import paper_style
+from attnprobe.probes.base import Measurement
 from attnprobe.results.table import Rows
+from tests.toys import toy_readout
 
 NAN = float("nan")
+
+
+def subject_of(classifier, batch, *words_and_importances):
+    """A batch as this classifier reads it."""
+    return Subject(classifier, batch, *toy_readout(classifier, batch), *words_and_importances)
+
+
+def measured(probe, subject):
+    """Metric → what the probe measures on a subject, or on a readout."""
+    return {one.metric: one for one in probe.measure(subject, Draws(0, probe.name)) if isinstance(one, Measurement)}
+
+
+def values(probe, subject):
+    """Metric → its values."""
+    return {name: one.value for name, one in measured(probe, subject).items()}
 
 
 def table(probe, metrics, *, data="yelp", model="hanconv"):

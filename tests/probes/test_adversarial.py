@@ -9,12 +9,13 @@ from attnprobe.core.batch import Task
 from attnprobe.core.randomness import Draws
 from attnprobe.measures import jensen_shannon
 from attnprobe.probes.adversarial import Adversarial, shares_along, unconstrained_maximum
+from tests.probes.tables import values
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def measured(readout, **settings):
-    found = Adversarial(**{"steps": 60, "restarts": 3} | settings).measure(readout, Draws(0, "adversarial"))
-    return {m.metric: m.value.double() for m in found}
+    found = values(Adversarial(**{"steps": 60, "restarts": 3} | settings), readout)
+    return {name: value.double() for name, value in found.items()}
 
 
 def test_what_is_reported_is_true_of_the_attentions_that_are_reported():

@@ -8,13 +8,8 @@ from attnprobe.importance.gradients import gradients
 from attnprobe.importance.nulls import aligned, gradients_under, removals_under
 from attnprobe.measures import kendall_tau
 from attnprobe.probes.agreement import Agreement
+from tests.probes.tables import values
 from tests.toys import toy_batch, toy_classifier, toy_readout
-
-
-def measured(classifier, batch, **settings):
-    outputs, readout = toy_readout(classifier, batch)
-    subject = Subject(classifier, batch, outputs, readout)
-    return {m.metric: m.value for m in Agreement(**settings).examine(subject, Draws(0, "agreement"))}
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -78,9 +73,7 @@ def test_a_meaningless_attention_agrees_with_its_own_gradient_and_its_null_says_
     attention = (2 * random).softmax(-1)
     meaningless = type(outputs)(**{**vars(outputs), "attention": attention})
     subject = Subject(classifier, batch, meaningless, classifier.readout(batch, meaningless))
-    found = {
-        m.metric: m.value.double().mean() for m in Agreement(removals=False).examine(subject, Draws(0, "agreement"))
-    }
+    found = {name: value.double().mean() for name, value in values(Agreement(removals=False), subject).items()}
     assert found["tau_gradient_own"] > 0.4
     own, null, best = (found[f"tau_gradient_{kind}"] for kind in ("own", "null", "best"))
     assert abs((own - null) / (best - null)) < 0.1

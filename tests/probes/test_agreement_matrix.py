@@ -3,23 +3,17 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.core.randomness import Draws
 from attnprobe.measures import rank_biased_overlap
 from attnprobe.probes.agreement_matrix import KINDS, AgreementMatrix, agreement_table, clustered
 from tests.importance.subjects import subject_of
-from tests.probes.tables import table
+from tests.probes.tables import table, values
 
 NAMES = ["attention", "gradient_input", "random"]
 
 
-def measured(subject, **settings):
-    found = AgreementMatrix(importances=NAMES, **settings).measure(subject, Draws(0, "agreement_matrix"))
-    return {one.metric: one.value for one in found if hasattr(one, "metric")}
-
-
 def test_every_pair_is_compared_as_scipy_does():
     subject = subject_of(lengths=[6, 9, 1], padding=2)
-    found = measured(subject, top=3)
+    found = values(AgreementMatrix(NAMES, top=3), subject)
     for first, second in (("attention", "gradient_input"), ("attention", "random"), ("gradient_input", "random")):
         for row in range(2):
             a, b = (
@@ -48,7 +42,7 @@ def test_rank_biased_overlap_is_that_of_its_definition():
 
 
 def test_a_method_that_draws_nothing_has_a_ceiling_of_1_and_one_that_does_has_not():
-    found = measured(subject_of(lengths=[30] * 40))
+    found = values(AgreementMatrix(NAMES), subject_of(lengths=[30] * 40))
     for metric in ("tau", "weighted_tau", "rbo", "top_overlap"):
         torch.testing.assert_close(found[f"{metric}_ceiling_attention"], torch.ones(40).double())
     # 40 rows of 30: the standard error of the mean τ is 0.02

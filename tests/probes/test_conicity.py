@@ -4,22 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
-from attnprobe.importance.base import Subject
-from attnprobe.probes.base import Measurement
 from attnprobe.probes.conicity import Conicity, conicity
+from tests.probes.tables import subject_of, values
 from tests.toys import toy_batch, toy_classifier
 
 
 def test_numpy_text_by_text():
     model, batch = toy_classifier(), toy_batch([4, 9, 1], padding=2)
-    with torch.no_grad():
-        outputs = model(batch)
-    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
-    found = Conicity().examine(subject, Draws(0, "conicity"))
-    found = {one.metric: one.value for one in found if isinstance(one, Measurement)}
+    subject = subject_of(model, batch)
+    found = values(Conicity(), subject)
     for row in range(3):
-        states = outputs.hidden[row, outputs.content[row]].double().numpy()
+        states = subject.outputs.hidden[row, batch.content[row]].double().numpy()
         middle = states.mean(0)
         cosines = [state @ middle / (np.linalg.norm(state) * np.linalg.norm(middle)) for state in states]
         assert found["conicity"][row] == pytest.approx(np.mean(cosines))

@@ -7,37 +7,26 @@ import torch
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.core.randomness import Draws
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import discovered
 from attnprobe.importance.baselines import is_function_word
-from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.correlation import CEILINGS, READING, Correlation, significant
 from attnprobe.results.table import Rows
-from tests.probes.tables import draw
-from tests.toys import VOCABULARY, toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import draw, subject_of, values
+from tests.toys import VOCABULARY, toy_batch, toy_classifier
 
 WORDS = ["<PAD>", "<UNK>", "<SOS>", "<EOS>", *(w for w in ("the", "film", "not", "--", "good") for _ in range(6))]
 
 
-def subject_of(batch, importances=None, **facts):
-    classifier = toy_classifier(spread=3, **facts)
-    return Subject(classifier, batch, *toy_readout(classifier, batch), WORDS[:VOCABULARY], importances or {})
-
-
-def measured(subject, **settings):
-    return {
-        m.metric: m.value
-        for m in Correlation(**settings).measure(subject, Draws(0, "correlation"))
-        if isinstance(m, Measurement)
-    }
+def read(batch, **facts):
+    return subject_of(toy_classifier(spread=3, **facts), batch, WORDS[:VOCABULARY])
 
 
 @pytest.mark.parametrize("question", [False, True])
 def test_every_pair_equals_scipy_on_each_text_alone(question):
     batch = toy_batch([9, 14, 6, 11], question=question, classes=3)
-    subject = subject_of(batch, question=question, classes=3)
-    found = measured(subject)
+    subject = read(batch, question=question, classes=3)
+    found = values(Correlation(), subject)
     scores = {name: subject.scores(name) for name in Correlation.published}
     pairs = [*(("attention", name) for name in Correlation.published[1:]), *CEILINGS]
     for (left, right), row in ((pair, row) for pair in pairs for row in range(4)):
@@ -66,7 +55,7 @@ def test_every_pair_equals_scipy_on_each_text_alone(question):
 
 def test_the_shuffled_attention_says_nothing():
     batch = toy_batch([12] * 400)
-    found = measured(subject_of(batch))
+    found = values(Correlation(), read(batch))
     for name in ("gradient", "gradient_through_attention", "leave_one_out"):
         tau = found[f"tau_shuffled_{name}"]
         # standard deviation of τ of 12 exchangeable entries is 0.22, so of this mean 0.011
@@ -75,7 +64,7 @@ def test_the_shuffled_attention_says_nothing():
 
 
 def test_one_word_is_undefined_everywhere_and_two_words_are_not():
-    found = measured(subject_of(toy_batch([1, 2])))
+    found = values(Correlation(), read(toy_batch([1, 2])))
     for metric, value in found.items():
         if metric.startswith(("tau_attention", "p_", "spearman", "top_tau", "tau_shuffled", "attention_evenness")):
             assert value.isnan().tolist() == [True, False], metric
@@ -88,7 +77,7 @@ def test_even_attention_has_no_rank_correlation_and_is_called_even():
     classifier = toy_classifier()
     with torch.no_grad():
         classifier.attention.score.weight.zero_()
-    found = measured(Subject(classifier, batch, *toy_readout(classifier, batch), None))
+    found = values(Correlation(), subject_of(classifier, batch))
     assert found["attention_evenness"].item() == pytest.approx(1)
     assert found["tau_attention_gradient"].isnan().all()
     assert not found["tau_gradient_leave_one_out"].isnan().any()
@@ -96,8 +85,9 @@ def test_even_attention_has_no_rank_correlation_and_is_called_even():
 
 
 def test_the_size_is_compared_of_the_pairs_with_attention_and_the_ceilings_that_are_declared():
-    subject = subject_of(toy_batch([9, 7]))
-    found = measured(subject, importances=["random", "attention_gradient"], ceilings=[["attention_gradient", "random"]])
+    subject = read(toy_batch([9, 7]))
+    probe = Correlation(["random", "attention_gradient"], ceilings=[["attention_gradient", "random"]])
+    found = values(probe, subject)
     pairs = [metric.removeprefix("spearman_") for metric in found if metric.startswith("spearman_")]
     assert pairs == ["attention_random", "attention_attention_gradient", "attention_gradient_random"]
     assert {"tau_shuffled_random", "tau_shuffled_attention_gradient"} <= set(found)

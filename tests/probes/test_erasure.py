@@ -4,25 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.evidence.published import compare
 from attnprobe.evidence.statistics import rank_biserial
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.probes.base import Subject
 from attnprobe.probes.erasure import PAIRS, Erasure, pair_table
 from benchmarks import reference
-from tests.probes.tables import NAN, drawn, erased, table
-from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
+from tests.probes.tables import NAN, drawn, erased, measured, subject_of, table, values
+from tests.toys import toy_batch, toy_classifier, undecided
 
 LENGTHS = [9, 4, 1, 2, 12, 7, 15, 3]
 RANKINGS = ("attention", "ascending", "gradient", "gradient_attention", "value_norm", "random")
 
 
-def examined(batch, *, classes=3, question=False, classifier=None, **settings):
-    classifier = classifier or undecided(toy_classifier(classes=classes, spread=8, question=question), batch)
-    outputs, readout = toy_readout(classifier, batch)
-    subject = Subject(classifier, batch, outputs, readout)
-    return subject, {m.metric: m.value for m in Erasure(**settings).measure(subject, Draws(0, "erasure"))}
+def examined(batch, *, classes=3, question=False, **settings):
+    subject = subject_of(undecided(toy_classifier(classes=classes, spread=8, question=question), batch), batch)
+    return subject, values(Erasure(**settings), subject)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -42,10 +38,10 @@ def test_equals_the_published_loop(classes, question):
     if not question:
         assert (found["removed_count_optimal"] > 1).any()
     assert (found["removed_count_gradient"] > 0).any()
-    for name, values in scores.items():
+    for name, own in scores.items():
         for row, length in enumerate(LENGTHS):
             query = None if outputs.query is None else outputs.query[[row]]
-            order = (values[row, 1 : length + 1].argsort(descending=True) + 1).tolist()
+            order = (own[row, 1 : length + 1].argsort(descending=True) + 1).tolist()
             count = reference.erase_until_flip(
                 lambda attended, query=query: subject.classifier.decoder(attended[None], query)[0],
                 outputs.hidden[row], attention[row], order,
@@ -59,9 +55,8 @@ def test_equals_the_published_loop(classes, question):
 
 def test_the_smallest_set_is_filed_by_position_and_flips():
     batch = toy_batch(LENGTHS, padding=1)
-    classifier = undecided(toy_classifier(classes=3, spread=8), batch)
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    rows = {m.metric: m for m in Erasure().measure(subject, Draws(0, "erasure"))}
+    subject = subject_of(undecided(toy_classifier(classes=3, spread=8), batch), batch)
+    rows = measured(Erasure(), subject)
     sizes, members = rows["removed_count_optimal"].value, rows["smallest_set"]
     flips = (sizes > 0).nonzero().flatten().tolist()
     assert 0 < len(flips) < len(LENGTHS)
@@ -132,8 +127,7 @@ def test_towards_each_class():
     # whoever flips the decision first wins outright: nobody else is ahead of the decision by then
     smallest = found["wins_size"].nan_to_num(99).where(others, torch.tensor(99.0).double()).amin(-1)
     assert smallest.equal(found["removed_count_optimal"].nan_to_num(99))
-    steps = {m.metric: m.step for m in Erasure().measure(subject, Draws(0, "erasure"))}
-    assert steps["overtake_size"].isnan().equal(~others)
+    assert measured(Erasure(), subject)["overtake_size"].step.isnan().equal(~others)
 
 
 def test_a_decoder_that_is_not_linear_leaves_out_what_needs_position_logits():

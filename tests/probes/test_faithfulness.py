@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.data.vocabulary import UNKNOWN
 from attnprobe.evidence.reading import readings
 from attnprobe.importance.base import Importance
@@ -14,15 +13,10 @@ from attnprobe.importance.word_removal import OPERATORS, predictions_keeping, to
 from attnprobe.probes.faithfulness import GRID, Faithfulness, faithfulness_table
 from attnprobe.probes.faithfulness import measured as measured_in
 from tests.importance.subjects import subject_of
-from tests.probes.tables import table
+from tests.probes.tables import measured, table
 from tests.toys import toy_batch
 
 THRESHOLDS = (0.01, 0.05, 0.1, 0.2, 0.5)
-
-
-def measured(subject, **settings):
-    found = Faithfulness(**settings).measure(subject, Draws(0, "faithfulness"))
-    return {one.metric: one for one in found if hasattr(one, "metric")}
 
 
 def single(subject, row, words):
@@ -68,7 +62,7 @@ def p_of(subject, row, places, operator):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_numbers_are_those_of_a_loop_over_texts(operator):
     subject = subject_of(lengths=[7, 11, 1], padding=2)
-    found = measured(subject, operators=[operator], importances=["attention", "gradient_input"])
+    found = measured(Faithfulness(operators=[operator], importances=["attention", "gradient_input"]), subject)
     shares = sorted({*THRESHOLDS, *GRID})
     for name in ("attention", "gradient_input"):
         for row, length in enumerate([7, 11, 1]):
@@ -108,7 +102,9 @@ def test_texts_without_a_word_are_undefined_where_one_is_needed():
 
 def test_the_gap_is_that_of_the_importances_which_should_add_up():
     subject = subject_of()
-    found = measured(subject, importances=["attention", "integrated_gradients", "kernel_shap"], operators=["zeros"])
+    found = measured(
+        Faithfulness(importances=["attention", "integrated_gradients", "kernel_shap"], operators=["zeros"]), subject
+    )
     gaps = {name for name in found if name.startswith("completeness_gap_")}
     assert gaps == {"completeness_gap_integrated_gradients", "completeness_gap_kernel_shap"}
     one = subject.importance("integrated_gradients")
@@ -123,7 +119,9 @@ def test_an_undefined_importance_has_no_numbers():
         def scores(self, subject):
             return torch.full_like(subject.readout.attention, torch.nan)
 
-    found = measured(subject_of(importances={"nowhere": Nowhere()}), importances=["nowhere"], operators=["zeros"])
+    found = measured(
+        Faithfulness(importances=["nowhere"], operators=["zeros"]), subject_of(importances={"nowhere": Nowhere()})
+    )
     assert all(one.value.isnan().all() for name, one in found.items() if "nowhere" in name)
 
 

@@ -1,16 +1,14 @@
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.importance.gradients import gradients
-from attnprobe.probes.base import Subject
 from attnprobe.probes.gradient import Gradient
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import measured, subject_of
+from tests.toys import toy_batch, toy_classifier
 
 
 def test_shares_of_every_text_sum_to_one_over_its_content_positions():
     classifier, batch = toy_classifier(spread=3), toy_batch([5, 1, 3])
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    found = {m.metric: m for m in Gradient().measure(subject, Draws(0, "gradient"))}
+    found = measured(Gradient(), subject_of(classifier, batch))
     raw = gradients(classifier, batch)
     torch.testing.assert_close(found["gradient"].value, raw.embedding / raw.embedding.sum(-1, keepdim=True))
     for metric in ("gradient", "gradient_through_attention", "hidden_gradient", "hidden_gradient_through_attention"):
@@ -25,7 +23,6 @@ def test_a_prediction_that_does_not_react_has_undefined_shares():
     classifier, batch = toy_classifier(), toy_batch([4])
     with torch.no_grad():
         classifier.decoder.output.weight.zero_()
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    found = {m.metric: m for m in Gradient().measure(subject, Draws(0, "gradient"))}
+    found = measured(Gradient(), subject_of(classifier, batch))
     assert found["gradient"].value[batch.content].isnan().all()
     assert found["max_gradient"].value.isnan().all()

@@ -9,7 +9,6 @@ from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score
 
 from attnprobe.core.batch import Batch
-from attnprobe.core.randomness import Draws
 from attnprobe.data.prepare import KINDS
 from attnprobe.exact import farthest_attention
 from attnprobe.models.controls import FirstAttention, RationaleAttention, RelayEncoder
@@ -18,8 +17,9 @@ from attnprobe.probes.known_answer import KnownAnswer, kept
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
 from tests.models.pretrained.families import TEXTS, batch_of, classifier
+from tests.probes.tables import subject_of, values
 from tests.runs import small_run
-from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier, toy_readout
+from tests.toys import ATTENTIONS, ENCODERS, toy_batch, toy_classifier
 
 
 def marked(lengths, padding=0):
@@ -33,8 +33,8 @@ def marked(lengths, padding=0):
 
 
 def measured(classifier, batch):
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    return subject, {m.metric: m.value for m in KnownAnswer().measure(subject, Draws(0, "known_answer"))}
+    subject = subject_of(classifier, batch)
+    return subject, values(KnownAnswer(), subject)
 
 
 def text_of(words):
@@ -142,7 +142,7 @@ def test_what_is_not_known_is_no_number():
     batch.rationale[2] = batch.content[2]
     batch.counterfactual[0] = 0
     _, found = measured(classifier, batch)
-    assert all(values[1].isnan() for values in found.values())
+    assert all(value[1].isnan() for value in found.values())
     assert found["correct_contradicted"][0].isnan()
     assert not found["correct_without"][0].isnan()
     assert found["correct_without"][2].isnan()  # nothing is left
@@ -169,9 +169,9 @@ def test_a_model_that_reads_pieces_is_given_those_of_the_words_that_are_left():
     with torch.no_grad():
         outputs = model(batch)
     subject = Subject(model, batch, outputs, model.readout(batch, outputs))
-    measured = [one.metric for one in KnownAnswer().measure(subject, Draws(0, "known_answer"))]
-    assert "correct_without" in measured
-    assert "correct_contradicted" not in measured  # its words are not cut into pieces
+    found = values(KnownAnswer(), subject)
+    assert "correct_without" in found
+    assert "correct_contradicted" not in found  # its words are not cut into pieces
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,23 +2,21 @@ import pytest
 import torch
 from lightning import Trainer
 
-from attnprobe.core.randomness import Draws
 from attnprobe.importance.leave_one_out import Check, Removals, leave_one_out
 from attnprobe.importance.leave_one_out.removal import LeaveOneOut as Removal
-from attnprobe.probes.base import Measurement, ProbeRunner, Subject
+from attnprobe.probes.base import ProbeRunner
 from attnprobe.probes.correlation import Correlation
 from attnprobe.probes.leave_one_out import LeaveOneOut
 from attnprobe.probes.plausibility import Plausibility
+from tests.probes.tables import measured, subject_of
 from tests.toys import toy_batch, toy_classifier, toy_readout
 
 
 def test_yields_every_token_its_largest_and_the_share_that_decides():
     classifier, batch = toy_classifier("average", spread=6), toy_batch([5, 1, 8, 6, 7, 3, 4])
-    outputs, readout = toy_readout(classifier, batch)
-    subject = Subject(classifier, batch, outputs, readout)
-    yielded = LeaveOneOut().measure(subject, Draws(0, "leave_one_out"))
-    found = {m.metric: m for m in yielded if isinstance(m, Measurement)}
-    expected = leave_one_out(classifier, batch, outputs)
+    subject = subject_of(classifier, batch)
+    found = measured(LeaveOneOut(), subject)
+    expected = leave_one_out(classifier, batch, subject.outputs)
     torch.testing.assert_close(found["leave_one_out"].value, expected.distance, equal_nan=True)
     assert torch.equal(~found["leave_one_out"].step.isnan(), batch.content)
     for row in (0, 2, 3, 4, 5, 6):
@@ -37,11 +35,11 @@ def test_notes_say_how_exact_the_table_is(probe, monkeypatch):
     batch.rationale = batch.content.clone()
     checks = [Check(8, 2e-7, None, False), Check(64, 3e-9, 0.25, False), Check(0, 0.0, 0.5, True)]
     outputs, _ = toy_readout(classifier, batch)
-    measured = leave_one_out(classifier, batch, outputs)
+    removed = leave_one_out(classifier, batch, outputs)
     runner = ProbeRunner([probe()], seed=0)
     noted = []
     for check in checks:
-        found = Removals(measured.distance, measured.flips, check)
+        found = Removals(removed.distance, removed.flips, check)
         monkeypatch.setattr(Removal, "removals", lambda self, subject, found=found: found)
         runner.on_test_batch_end(Trainer.__new__(Trainer), classifier, {"outputs": outputs}, batch, 0)
         noted.append(dict(runner.notes[probe.name]))

@@ -5,10 +5,9 @@ from itertools import combinations
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
-from attnprobe.probes.base import Measurement
 from attnprobe.probes.near_ties import NearTies, ties
+from tests.probes.tables import values
 
 
 def readout_of(*weights):
@@ -16,11 +15,6 @@ def readout_of(*weights):
     content = attention >= 0
     logits = torch.zeros(*attention.shape, 2, dtype=torch.float64)
     return Readout(attention.clamp(min=0), content, torch.arange(len(attention)), position_logits=logits)
-
-
-def measured(readout, **settings):
-    found = NearTies(**settings).measure(readout, Draws(0, "near_ties"))
-    return {one.metric: one.value for one in found if isinstance(one, Measurement)}
 
 
 def test_all_pairs_one_by_one():
@@ -39,7 +33,7 @@ def test_all_pairs_one_by_one():
 
 
 def test_equal_weights_are_all_level_and_far_ones_never():
-    found = measured(readout_of([0.25, 0.25, 0.25, 0.25], [0.8, 0.15, 0.04, 0.01]), samples=200)
+    found = values(NearTies(samples=200), readout_of([0.25, 0.25, 0.25, 0.25], [0.8, 0.15, 0.04, 0.01]))
     assert found["near_ties"].tolist() == [1, 0]
     assert found["top_gap"].tolist() == pytest.approx([0, 0.8125])
     assert found["tau_moved"][0].isnan()
@@ -49,14 +43,14 @@ def test_equal_weights_are_all_level_and_far_ones_never():
 
 
 def test_two_of_three_weights_that_noise_exchanges_half_of_the_time():
-    found = measured(readout_of([0.4, 0.4 * (1 - 1e-7), 0.2]), samples=2000)
+    found = values(NearTies(samples=2000), readout_of([0.4, 0.4 * (1 - 1e-7), 0.2]))
     # τ is 1 in one order of the two and 1/3 in the other
     assert float(found["tau_moved"]) == pytest.approx(2 / 3, abs=0.03)
     assert float(found["top_stays"]) == pytest.approx(0.5, abs=0.05)
 
 
 def test_weights_of_nothing_are_level_and_a_text_of_one_word_has_no_pairs():
-    found = measured(readout_of([0.5, 0.5, 0, 0], [1.0, -1, -1, -1]))
+    found = values(NearTies(), readout_of([0.5, 0.5, 0, 0], [1.0, -1, -1, -1]))
     assert found["near_ties"][0] == pytest.approx(2 / 6)
     assert found["near_ties"][1].isnan()
     assert found["top_gap"][1].isnan()

@@ -9,7 +9,7 @@ from attnprobe.importance.base import Subject
 from attnprobe.probes.novelty import Known, Novelty, novelty_table
 from tests.importance.subjects import subject_of
 from tests.importance.trained import batch_of, small_data
-from tests.probes.tables import NAN, table
+from tests.probes.tables import NAN, table, values
 from tests.toys import toy_batch, toy_readout
 
 
@@ -51,7 +51,7 @@ class Split:
 def measured(**settings):
     probe, subject = Novelty(importances=["attention"], **settings), subject_of(lengths=[5, 7, 1])
     probe._held_out = Split()
-    return {one.metric: one.value for one in probe.measure(subject, Draws(0, "novelty")) if hasattr(one, "metric")}
+    return values(probe, subject)
 
 
 def test_texts_without_words_and_whole_ones():

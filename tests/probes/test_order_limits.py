@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.exact.removal_orders import mean_fall, order_limits
 from attnprobe.probes.order_limits import READING, OrderLimits
 from tests.importance.subjects import subject_of
+from tests.probes.tables import values
 
 
 def random_case(count, texts=12, seed=0):
@@ -75,8 +75,7 @@ def test_of_an_even_attention_the_limits_are_exact_and_by_hand():
 @pytest.fixture(scope="module")
 def found():
     subject = subject_of(lengths=[6, 9, 1, 40], classes=3)
-    probe = OrderLimits(importances=["attention", "random", "contribution"])
-    return {one.metric: one.value for one in probe.measure(subject, Draws(0, "order_limits")) if hasattr(one, "metric")}
+    return values(OrderLimits(["attention", "random", "contribution"]), subject)
 
 
 def test_the_probe_places_every_order_between_the_limits(found):

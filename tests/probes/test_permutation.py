@@ -8,11 +8,8 @@ from attnprobe.core.randomness import Draws
 from attnprobe.exact.nulls import permute_attention
 from attnprobe.probes.permutation import Permutation
 from benchmarks import reference
+from tests.probes.tables import values
 from tests.toys import toy_batch, toy_classifier, toy_readout
-
-
-def measured(readout, **settings):
-    return {m.metric: m.value for m in Permutation(**settings).measure(readout, Draws(0, "permutation"))}
 
 
 def test_every_permutation_of_the_content_comes_up_equally_often():
@@ -40,7 +37,7 @@ def test_median_over_all_permutations_of_a_short_text_by_hand():
         distances.append(float((other - original).abs().sum().detach()) / 2)
     # 6 equally likely outcomes: with 999 samples the sample median is one of the middle two
     middle = sorted(distances)[2:4]
-    assert middle[0] - 1e-12 <= float(measured(readout, samples=999)["median_tvd"]) <= middle[1] + 1e-12
+    assert middle[0] - 1e-12 <= float(values(Permutation(999), readout)["median_tvd"]) <= middle[1] + 1e-12
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -48,12 +45,12 @@ def test_agrees_with_the_published_loop_in_distribution(question):
     classifier = toy_classifier(spread=4, question=question, classes=3)
     batch = toy_batch([6, 9, 4, 7], question=question)
     outputs, readout = toy_readout(classifier, batch)
-    ours = measured(readout, samples=2000)["median_tvd"]
+    ours = values(Permutation(2000), readout)["median_tvd"]
     torch.manual_seed(0)
     theirs = reference.permutation(classifier, outputs.hidden, batch.content, samples=2000, query=outputs.query)
     np.testing.assert_allclose(ours, theirs, rtol=0.12)
 
 
 def test_one_word_leaves_nothing_to_permute():
-    result = measured(toy_readout(toy_classifier(), toy_batch([1]))[1])
+    result = values(Permutation(), toy_readout(toy_classifier(), toy_batch([1]))[1])
     assert float(result["median_tvd"]) == 0

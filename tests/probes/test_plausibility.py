@@ -3,25 +3,19 @@ import pandas as pd
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.data.columns import packed
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.base import Measurement, Subject
 from attnprobe.probes.plausibility import Plausibility, plausibility_table, points
 from attnprobe.results.table import read_results
 from attnprobe.runs.run import run
+from tests.probes.tables import subject_of, values
 from tests.runs import small_run
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.toys import toy_batch, toy_classifier
 
 
 def measured(batch):
-    classifier = toy_classifier(spread=4)
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    return subject, {
-        m.metric: m.value
-        for m in Plausibility().measure(subject, Draws(0, "plausibility"))
-        if isinstance(m, Measurement)
-    }
+    subject = subject_of(toy_classifier(spread=4), batch)
+    return subject, values(Plausibility(), subject)
 
 
 def test_each_importance_is_compared_with_the_rationale():
@@ -73,9 +67,8 @@ def test_alignment_error_and_mass_are_those_of_a_plain_loop_over_links():
     batch.rationale = torch.zeros_like(batch.content)
     for row, place in enumerate([1, 3, 5]):  # the first and the last word have a neighbour on one side only
         batch.rationale[row, place] = True
-    classifier = toy_classifier(spread=6, question="additive", classes=3)
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    found = {m.metric: m.value for m in Plausibility().measure(subject, Draws(0, "")) if isinstance(m, Measurement)}
+    subject = subject_of(toy_classifier(spread=6, question="additive", classes=3), batch)
+    found = values(Plausibility(), subject)
     for prefix, places in {"": 0, "left_": -1, "right_": 1}.items():
         for row, place in enumerate([1, 3, 5]):
             weights = subject.readout.attention[row].tolist()

@@ -7,22 +7,21 @@ import torch
 from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.findings.studies.base import read_study
-from attnprobe.importance.base import Subject
 from attnprobe.measures import spearman
 from attnprobe.probes.base import Measurement
 from attnprobe.probes.sanity import Sanity, depth, lines_down, random_parts, sanity_table, shuffled
 from attnprobe.results.table import Rows, read_results
 from attnprobe.runs.studies import carry_out_study
+from tests.probes.tables import subject_of
 from tests.runs import SMALL, composed
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.toys import toy_batch, toy_classifier
 
 NAMES = ("attention", "position", "gradient", "random")
 
 
 def of(classifier, batch, probe, seed=0):
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    draws = Draws(seed, "sanity")
-    return {one.metric: one.value for one in probe.measure(subject, draws) if isinstance(one, Measurement)}
+    found = probe.measure(subject_of(classifier, batch), Draws(seed, "sanity"))
+    return {one.metric: one.value for one in found if isinstance(one, Measurement)}
 
 
 def test_what_ignores_the_parameters_stays_and_the_model_is_left_as_it_was():

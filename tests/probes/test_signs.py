@@ -9,28 +9,17 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.exact.nulls import permute_attention
-from attnprobe.importance.base import Subject
 from attnprobe.importance.baselines import Contribution
-from attnprobe.probes.base import Measurement
 from attnprobe.probes.signs import READING, Signs
+from tests.probes.tables import subject_of, values
 from tests.toys import toy_batch, toy_classifier
 
-
-def subject_of(lengths=(5, 1, 8), padding=0):
-    model, batch = toy_classifier(), toy_batch(list(lengths), padding=padding)
-    with torch.no_grad():
-        outputs = model(batch)
-    return Subject(model, batch, outputs, model.readout(batch, outputs))
-
-
-def measured(subject, importances=("contribution",)):
-    found = Signs(importances).examine(subject, Draws(0, "signs"))
-    return {one.metric: one.value for one in found if isinstance(one, Measurement)}
+SIGNS = Signs(["contribution"])
 
 
 def test_every_number_is_the_one_counted_by_hand():
-    subject = subject_of()
-    found = measured(subject)
+    subject = subject_of(toy_classifier(), toy_batch([5, 1, 8]))
+    found = values(SIGNS, subject)
     scores, attention = subject.scores("contribution"), subject.readout.attention
     for row, content in enumerate(subject.readout.content):
         own = [(float(attention[row, at]), float(scores[row, at])) for at in content.nonzero()[:, 0]]
@@ -41,12 +30,12 @@ def test_every_number_is_the_one_counted_by_hand():
 
 
 def test_chance_is_the_mean_over_random_orders():
-    subject = subject_of([6])
+    subject = subject_of(toy_classifier(), toy_batch([6]))
     readout = subject.readout
     noise = Draws(1, "null").uniform(4000, readout.content, readout.example_id)
     orders = permute_attention(readout.attention, readout.content, noise)
     against = (orders * (subject.scores("contribution") < 0)).sum(-1)
-    assert float(against.mean()) == pytest.approx(float(measured(subject)["chance_contribution"]), abs=0.02)
+    assert float(against.mean()) == pytest.approx(float(values(SIGNS, subject)["chance_contribution"]), abs=0.02)
 
 
 def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
@@ -56,7 +45,7 @@ def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
     logits = torch.randn(500, 8, 2, generator=generator, dtype=torch.float64)
     number = torch.arange(500)
     readout = Readout(attention, torch.ones_like(attention).bool(), number, position_logits=logits)
-    found = measured(replace(subject_of([8] * 500), readout=readout))
+    found = values(SIGNS, replace(subject_of(toy_classifier(), toy_batch([8] * 500)), readout=readout))
     assert (found["chance_contribution"] - found["against_contribution"]).mean() > 0.1
     assert READING.claims == ()
 
@@ -64,4 +53,4 @@ def test_weights_without_meaning_lie_below_chance_so_that_nothing_is_claimed():
 def test_an_importance_without_a_sign_is_refused():
     assert Contribution.signed
     with pytest.raises(UserError, match="attention has no sign: expected importances whose score below 0"):
-        measured(subject_of(), ("attention",))
+        values(Signs(["attention"]), subject_of(toy_classifier(), toy_batch([5, 1, 8])))

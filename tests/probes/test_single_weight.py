@@ -3,22 +3,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.evidence.reading import Facts
 from attnprobe.measures import jensen_shannon, kendall_tau
 from attnprobe.probes.base import Subject
 from attnprobe.probes.single_weight import SingleWeight, flip_table
-from tests.probes.tables import NAN, drawn, table
-from tests.toys import toy_batch, toy_classifier, toy_readout, undecided
+from tests.probes.tables import NAN, drawn, subject_of, table, values
+from tests.toys import toy_batch, toy_classifier, undecided
 
 LENGTHS = [9, 4, 1, 2, 12]
 
 
-def examined(batch, *, classes=3, question=False, classifier=None):
-    classifier = classifier or undecided(toy_classifier(classes=classes, spread=8, question=question), batch)
-    outputs, readout = toy_readout(classifier, batch)
-    subject = Subject(classifier, batch, outputs, readout)
-    return subject, {m.metric: m.value for m in SingleWeight().measure(subject, Draws(0, "single_weight"))}
+def examined(batch, *, question=False):
+    subject = subject_of(undecided(toy_classifier(classes=3, spread=8, question=question), batch), batch)
+    return subject, values(SingleWeight(), subject)
 
 
 @pytest.mark.parametrize("question", [False, True])
@@ -93,7 +90,7 @@ def test_all_weight_on_one_item_leaves_what_needs_its_erasure_undefined():
     one[0, 2] = 1
     outputs = replace(subject.outputs, attention=one)
     subject = Subject(subject.classifier, batch, outputs, subject.classifier.readout(batch, outputs))
-    found = {m.metric: m.value for m in SingleWeight().measure(subject, Draws(0, "single_weight"))}
+    found = values(SingleWeight(), subject)
     assert found["undefined_erasure"].item() == 1
     assert found["js_top_attention"].isnan().all()
     assert found["delta_js_negative_attention"].isnan().all()

@@ -4,20 +4,14 @@ import torch
 from attnprobe.core.batch import Task
 from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
-from attnprobe.importance.base import Subject
 from attnprobe.importance.leave_one_out.removal import leave_one_out
 from attnprobe.probes.skill import Skill
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import subject_of, values
+from tests.toys import toy_batch, toy_classifier
 
 
 def of_states(readout, **settings):
     return {m.metric: m.value for m in Skill(**settings)._of_states(readout, Draws(0, "skill"))}
-
-
-def measured(classifier, batch, **settings):
-    outputs, readout = toy_readout(classifier, batch)
-    found = Skill(**settings).examine(Subject(classifier, batch, outputs, readout), Draws(0, "skill"))
-    return {m.metric: m.value for m in found if hasattr(m, "metric")}
 
 
 def deciding(attention_at, mass=0.9, texts=200, words=10):
@@ -56,9 +50,9 @@ def test_an_even_attention_has_no_top_and_no_skill():
 
 def test_the_word_level_is_the_arithmetic_of_leave_one_out():
     classifier, batch = toy_classifier(spread=4), toy_batch([7, 4, 5])
-    found = measured(classifier, batch)
-    outputs, readout = toy_readout(classifier, batch)
-    removed = leave_one_out(classifier, batch, outputs)
+    subject = subject_of(classifier, batch)
+    found, readout = values(Skill(), subject), subject.readout
+    removed = leave_one_out(classifier, batch, subject.outputs)
     for row in range(3):
         at = batch.content[row]
         distance, attention = removed.distance[row, at].numpy(), readout.attention[row, at].numpy()
@@ -71,6 +65,6 @@ def test_the_word_level_is_the_arithmetic_of_leave_one_out():
 
 
 def test_nothing_is_left_of_a_text_of_one_word():
-    found = measured(toy_classifier(spread=4), toy_batch([6, 3, 1]))
+    found = values(Skill(), subject_of(toy_classifier(spread=4), toy_batch([6, 3, 1])))
     for name in ("state_drop_own", "word_distance_own"):
         assert found[name].isnan().tolist() == [False, False, True]

@@ -10,6 +10,7 @@ from attnprobe.core.randomness import Draws
 from attnprobe.importance.base import Importance
 from attnprobe.probes.soft_erasure import SoftErasure, places_in_order
 from tests.importance.subjects import LENGTHS, subject_of
+from tests.probes.tables import values
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,9 @@ class Alike(Importance):
         return subject.batch.content.double()
 
 
-def measured(subject, **settings):
-    probe = SoftErasure(**settings)
-    return {one.metric: one.value for one in probe.measure(subject, Draws(0, "soft_erasure")) if hasattr(one, "metric")}
-
-
 def test_one_draw_by_a_plain_loop():
     subject = subject_of()
-    found = measured(subject, importances=["attention"], samples=1)
+    found = values(SoftErasure(["attention"], samples=1), subject)
     model, batch = subject.classifier, subject.batch
 
     def predicted(row, kept):
@@ -58,7 +54,7 @@ def test_one_draw_by_a_plain_loop():
 def test_scores_that_are_all_alike_say_nothing():
     """Then each number goes as often as it stays, so that the two metrics add up to 1 on average."""
     subject = subject_of(importances={"fixed": Alike()})
-    found = measured(subject, importances=["fixed"], samples=400)
+    found = values(SoftErasure(["fixed"], samples=400), subject)
     both = found["soft_comprehensiveness_fixed"] + found["soft_sufficiency_fixed"]
     defined = ~both.isnan()
     assert defined.any()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.core.randomness import Draws
 from attnprobe.importance.perturbation import ShapleySampling
 from attnprobe.probes.subsets import Subsets, against
 from tests.importance.subjects import subject_of
+from tests.probes.tables import measured, values
 
 LENGTHS = [5, 4, 1, 7]
 NAMES = ["attention", "gradient_input", "shapley_sampling"]
@@ -23,8 +23,7 @@ def subject():
 
 @pytest.fixture(scope="module")
 def found(subject):
-    probe = Subsets(importances=NAMES, most_words=5)
-    return {one.metric: one for one in probe.measure(subject, Draws(0, "subsets")) if hasattr(one, "metric")}
+    return measured(Subsets(NAMES, most_words=5), subject)
 
 
 def outcome(subject, row, kept):
@@ -125,10 +124,10 @@ def test_the_shapley_values_are_shaps_exact_ones(subject, found):
         warnings.simplefilter("ignore")
         shap = pytest.importorskip("shap")
 
-        def values(kept):
+        def explained(kept):
             return np.array([outcome(subject, row, set(np.flatnonzero(one)))[0] for one in kept])
 
-        explainer = shap.explainers.Exact(values, shap.maskers.Independent(np.zeros((1, words))))
+        explainer = shap.explainers.Exact(explained, shap.maskers.Independent(np.zeros((1, words))))
         expected = explainer(np.ones((1, words))).values[0]
     np.testing.assert_allclose(of_content(subject, found, row), expected, atol=1e-9)
 
@@ -138,9 +137,7 @@ def test_no_method_is_asked_about_longer_texts(lengths, monkeypatch):
     asked = []
     of_text = ShapleySampling.of_text
     monkeypatch.setattr(ShapleySampling, "of_text", lambda one, *rest: asked.append(rest[1]) or of_text(one, *rest))
-    probe = Subsets(importances=NAMES, most_words=5)
-    found = {one.metric: one.value for one in probe.measure(subject_of(lengths=lengths), Draws(0, "subsets"))
-             if hasattr(one, "metric")}  # fmt: skip
+    found = values(Subsets(NAMES, most_words=5), subject_of(lengths=lengths))
     assert asked == [length for length in lengths if length <= 5]
     for metric in ("aopc_upper", "shapley_tau_attention", "shapley_error_shapley_sampling"):
         assert found[metric].isfinite().tolist() == [length <= 5 for length in lengths]

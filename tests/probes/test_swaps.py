@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from attnprobe.core.batch import Outputs, Task
-from attnprobe.core.randomness import Draws
 from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.examples import Ragged
@@ -18,7 +17,8 @@ from attnprobe.importance.base import Subject
 from attnprobe.importance.word_swaps import Donors, Swapper, drawn_by, effects, in_single, prefixes, rearranged
 from attnprobe.models.base import Model
 from attnprobe.probes.swaps import LEAST_BOUND, READING, Swaps, placement_of
-from tests.toys import rows_of, toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import subject_of, values
+from tests.toys import rows_of, toy_batch, toy_classifier
 
 
 def split_of(texts, **columns):
@@ -62,8 +62,7 @@ def measured(split, model, **settings):
     probe.prepare({"test": split})
     batch = split[range(len(split))]
     outputs = model(batch)
-    subject = Subject(model, batch, outputs, model.readout(batch, outputs))
-    return {one.metric: one.value for one in probe.examine(subject, Draws(0, "swaps"))}
+    return values(probe, Subject(model, batch, outputs, model.readout(batch, outputs)))
 
 
 def test_words_change_places_with_those_of_the_other_text_from_both_ends():
@@ -249,16 +248,12 @@ def test_a_text_alone_has_the_same_numbers_and_one_word_has_none():
     probe.prepare({"test": split})
     probe._donors = Donors(split, np.arange(7) % 2)
 
-    def numbers(some):
-        outputs, readout = toy_readout(classifier, some)
-        examined = probe.examine(Subject(classifier, some, outputs, readout), Draws(0, "swaps"))
-        return {one.metric: one.value for one in examined}
-
-    together, alone = numbers(batch), [numbers(rows_of(batch, [row])) for row in range(4)]
-    for name, values in together.items():
-        if values.ndim == 1:
+    together = values(probe, subject_of(classifier, batch))
+    alone = [values(probe, subject_of(classifier, rows_of(batch, [row]))) for row in range(4)]
+    for name, own in together.items():
+        if own.ndim == 1:
             expected = [float(one[name][0]) for one in alone]
-            assert values.tolist() == pytest.approx(expected, abs=1e-6, nan_ok=True), name
+            assert own.tolist() == pytest.approx(expected, abs=1e-6, nan_ok=True), name
     assert together["swap_gain"][:3].isfinite().all()
     assert together["swap_gain"][3].isnan()
 

@@ -2,15 +2,14 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from attnprobe.core.randomness import Draws
-from attnprobe.probes.base import Subject
 from attnprobe.probes.teacher import AgainstTeacher
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import subject_of, values
+from tests.toys import toy_batch, toy_classifier
 
 
 def measured(batch, classifier):
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    return subject, {m.metric: m.value for m in AgainstTeacher("other").measure(subject, Draws(0, "teacher"))}
+    subject = subject_of(classifier, batch)
+    return subject, values(AgainstTeacher("other"), subject)
 
 
 def test_distances_to_the_teacher_are_those_of_scipy():

@@ -11,14 +11,12 @@ import torch
 from scipy import stats
 
 from attnprobe.core.errors import UserError
-from attnprobe.core.randomness import Draws
-from attnprobe.importance.base import Subject
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.probes.base import Measurement
 from attnprobe.probes.words import HIDDEN, IDLE, Words, leaning, word_table
 from attnprobe.report.tables import word_tables
 from attnprobe.results.numbers import numbers_of
-from tests.toys import toy_batch, toy_classifier, toy_readout
+from tests.probes.tables import subject_of, values
+from tests.toys import toy_batch, toy_classifier
 
 TEXTS = 60
 
@@ -82,10 +80,8 @@ def test_noise_names_nothing():
 
 def test_the_probe_by_hand():
     classifier, batch = toy_classifier(spread=4), toy_batch([4, 6])
-    subject = Subject(classifier, batch, *toy_readout(classifier, batch))
-    found = {
-        one.metric: one.value for one in Words().measure(subject, Draws(0, "words")) if isinstance(one, Measurement)
-    }
+    subject = subject_of(classifier, batch)
+    found = values(Words(), subject)
     torch.testing.assert_close(found["relative_attention"].sum(-1), torch.tensor([4.0, 6.0], dtype=torch.float64))
     distance = leave_one_out(classifier, batch, subject.outputs).distance
     torch.testing.assert_close(found["effect"], distance, equal_nan=True)
