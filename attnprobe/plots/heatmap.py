@@ -154,19 +154,23 @@ class _Block:
             picked.append(-1)
         words = [ELLIPSIS if t < 0 else drawable(shorten(str(tokens[t]))) for t in picked]
         parts = [reason, f"example {number}", f"label {label_text(example['label'], names)}"]
-        parts.append(f"predicted {prediction_text(example, names)}")
+        predicted, probability, asked = example["prediction"], example["probability"], example.get("question")
+        sure = "" if np.ndim(predicted) else f" ({sureness(probability, float(probability[int(predicted)]))})"
+        parts.append(f"predicted {label_text(predicted, names)}{sure}")
         parts.append(f"largest weight {attention.max():.2f}" if len(attention) else "no tokens")
         shown = sum(t >= 0 for t in picked)
         if shown < len(tokens):
             parts.append(f"{shown} of {len(tokens):,} tokens shown")
         proof = ", exact" if row["is_exact"] else f"; at most {row['upper_bound']:.3f}"
+        asked = asked if isinstance(asked, str) or asked is None else " ".join(map(str, asked))
         captions = [""]
         for kind, weights in others.items():
             tvd = "" if np.isnan(row[f"{kind}_tvd"]) else f", TVD {row[f'{kind}_tvd']:.4f}"
             found = f"JSD {row[f'{kind}_jsd']:.3f}{tvd}{proof if kind == 'optimum' else ''}"
             captions.append("none found" if weights is None else found)
         return cls(
-            header=cut(DOT.join(parts)), question=question_text(example), exact=bool(row["is_exact"]), captions=captions,
+            header=cut(DOT.join(parts)), exact=bool(row["is_exact"]), captions=captions,
+            question="" if asked is None else cut(f"read with: {asked}"),
             words=words, places=wrap([width_of(word) for word in words], COLUMN),
             weights=[None if w is None else np.array([np.nan if t < 0 else w[t] for t in picked]) for w in maps],
         )  # fmt: skip
@@ -219,22 +223,6 @@ def label_text(label: object, names: Sequence[str]) -> str:
     if isinstance(label, (list, np.ndarray)):
         return ", ".join(label_text(number, names) for number, on in enumerate(label) if on) or "none"
     return names[int(str(label))] if names else str(label)
-
-
-def prediction_text(example: pd.Series, names: Sequence[str]) -> str:
-    """The predicted class with its probability, or the predicted classes of a multi-label example."""
-    if isinstance(example["prediction"], (list, np.ndarray)):
-        return label_text(example["prediction"], names)
-    predicted, probability = int(example["prediction"]), example["probability"]
-    return f"{label_text(predicted, names)} ({sureness(probability, float(probability[predicted]))})"
-
-
-def question_text(example: pd.Series) -> str:
-    """The question or hypothesis that the text was read with, in one line; empty where there is none."""
-    asked = example.get("question")
-    if asked is None:
-        return ""
-    return cut("read with: " + (asked if isinstance(asked, str) else " ".join(map(str, asked))))
 
 
 def cut(text: str) -> str:

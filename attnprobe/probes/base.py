@@ -48,6 +48,7 @@ class Probe(metaclass=Checked):
     Attributes:
         metrics: what it yields, with units and ranges; a run warns of numbers that do not fit. Empty: nothing is checked.
         one_decision: it asks when one decision flips, so that it cannot examine several labels.
+        of_readout: it measures a `Readout` and never sees the model.
         of_words: it removes, differentiates or compares single words, so that it cannot examine attention to sentences.
         filed: importance → what its metrics end in, where that is not its name.
         slow: it takes so long that a run forecasts its time.
@@ -61,6 +62,7 @@ class Probe(metaclass=Checked):
     buffers_per_sample: ClassVar[int] = 0
     one_decision: ClassVar[bool] = False
     of_words: ClassVar[bool] = False
+    of_readout: ClassVar[bool] = False
     filed: ClassVar[Mapping[str, str]] = {}
 
     @property
@@ -98,18 +100,15 @@ class Probe(metaclass=Checked):
     def prepare(self, splits: Mapping[str, TextSplit]) -> None:
         """Called once before training, with the splits that are set up, for a probe that compares with other texts."""
 
+    @final
     def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
         """Yield the measurements of one batch, and the `DESCRIPTION` where it is declared; what `ProbeRunner` calls."""
-        yield from self._described(self.measure(subject, draws), subject.readout)
-
-    @final
-    def _described(self, measured: Iterator[Measurement | Note], readout: Readout) -> Iterator[Measurement | Note]:
         own = set()
-        for one in measured:
+        for one in self.measure(subject.readout if self.of_readout else subject, draws):
             own.add(one[0])
             yield one
         if set(DESCRIPTION) <= set(self.metrics):
-            yield from (one for one in description(readout) if one.metric not in own)
+            yield from (one for one in description(subject.readout) if one.metric not in own)
 
     @abstractmethod
     def measure(self, subject: Any, draws: Draws) -> Iterator[Measurement | Note]:
@@ -119,9 +118,7 @@ class Probe(metaclass=Checked):
 class ReadoutProbe(Probe):
     """A probe that changes nothing but the attention; it never sees the model."""
 
-    @final
-    def examine(self, subject: Subject, draws: Draws) -> Iterator[Measurement | Note]:
-        yield from self._described(self.measure(subject.readout, draws), subject.readout)
+    of_readout = True
 
     @abstractmethod
     def measure(self, readout: Readout, draws: Draws) -> Iterator[Measurement | Note]:
