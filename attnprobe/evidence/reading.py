@@ -1,8 +1,7 @@
 """How a probe is read: its headline numbers and its figures, declared in one file per probe.
 
-A probe's module holds a `READING`; it is found by being there. An installed package brings readings of
-its own probes by entry points of the group `attnprobe.readings` (docs/extending.md). The summary, the comparison with
-published numbers, W&B and the figures all go through the readings, so a new probe costs a new file and no edits.
+A probe's module holds a `READING`; it is found by being there. An installed package brings readings of its own probes by
+entry points of the group `attnprobe.readings` (docs/extending.md).
 """
 
 import importlib
@@ -23,14 +22,11 @@ from attnprobe.core.errors import UserError
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.results.directory import WHOLE_SPLIT
-from attnprobe.results.numbers import EVERY, Numbers, numbers_of
+from attnprobe.results.numbers import EVERY, Numbers
 from attnprobe.results.pivot import facets, metrics_there, per_example
 from attnprobe.results.table import IMPORTANCES, RANGES
 
-# What the report knows of importances: their titles, colours and signs, as the manifests of the runs say them.
-#
-# So one that an outside package brings appears in tables and figures under its own title, and nothing of that package, nor
-# torch, is imported.
+# What the manifests of the runs say of importances, so that nothing of an outside package, nor torch, is imported.
 
 
 COLOURS = ("#882255", "#44AA99", "#332288", "#117733", "#AA4499", "#661100")
@@ -129,22 +125,20 @@ def means_by_importance(results: pd.DataFrame, probe: str, mark: str, kinds: Map
     return mean_table(results, probe, lines)
 
 
-Draw = Callable[[Any, pd.DataFrame | None], Figure]
-"""A long table and the examples' table → a figure."""
-
-
 @dataclass(frozen=True)
 class Headline:
     """One number that stands for a probe: the mean of a metric over the examples, or a number of the whole split.
 
-    The number is filed under `metric`, or under `name` where a metric has several. `transform` maps the examples'
-    values `[examples]` to those that are averaged (1 for significant, 0 for not; NaN stays NaN). `spread`: the
-    population standard deviation over the examples instead of their mean. `at_most`: (another metric, bound), to take
-    only the examples where it is no larger.
-    `title` is plain ASCII (it is printed into log files). `published` names the published metric that it is compared with
-    (`attnprobe.evidence.published`). `by_class` adds a row per predicted class. `proportion_of` names the metric
-    that holds the number of examples where a whole-split number is a share of them: such a number
-    gets Wilson's interval; any other whole-split number has none.
+    Attributes:
+        title: plain ASCII (it is printed into log files).
+        published: the published metric that it is compared with (`attnprobe.evidence.published`).
+        by_class: adds a row per predicted class.
+        proportion_of: the metric with the number of examples, where a whole-split number is a share of them: it then has
+            Wilson's interval, and any other whole-split number none.
+        name: what the number is filed under, where a metric has several.
+        transform: values `[examples]` → those that are averaged; NaN stays NaN.
+        spread: the population standard deviation instead of the mean.
+        at_most: (another metric, bound): only the examples where it is no larger.
     """
 
     metric: str
@@ -173,14 +167,12 @@ class Headline:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that it is made of."""
         others = [self.at_most[0]] if self.at_most is not None else []
         others += ["predicted_class"] if self.by_class else []
         return (self.metric, *others, self.proportion_of or "examples")
 
     def values(self, run: pd.DataFrame) -> "pd.Series[float]":
-        """The examples' values of this number, by example id, NaN where it is undefined; or the one of the whole split, where
-        there is such (`WHOLE_SPLIT` is its id).
+        """The examples' values, by example id, NaN where undefined; or the one of the whole split (`WHOLE_SPLIT` is its id).
 
         Args:
             run: rows without steps of one run and probe.
@@ -206,18 +198,18 @@ class Headline:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: `draw(results, examples)` → Figure, with the tables that it needs.
+    """A figure: `draw(results, examples)` → Figure. It is given the rows of `metrics`, and of `optional` ones.
 
-    `metrics` lists (probe, metric) pairs without which it cannot be drawn. `words`: it shows the texts, so it needs the
-    examples' table, is drawn for each run by itself, and is left out where texts must not leave the machine.
-
-    It is given the rows of these metrics and of the `optional` ones that are there (None: of every metric without steps of
-    its probes; `("erasure", "regret_*")`: of all that begin so), not those of whole tables. `examples(results)` → ids:
-    those whose texts and rows with steps it shows, chosen by the rows without steps; None: of all examples.
+    Attributes:
+        metrics: (probe, metric) pairs without which it cannot be drawn.
+        words: it shows the texts, so it needs the examples' table, is drawn for each run by itself, and is left out where
+            texts must not leave the machine.
+        optional: pairs, patterns such as `("erasure", "regret_*")` among them; None: every metric without steps.
+        examples: rows without steps → ids of the examples whose texts and rows with steps it shows; None: of all.
     """
 
     name: str
-    draw: Draw
+    draw: Callable[[Any, pd.DataFrame | None], Figure]
     metrics: tuple[tuple[str, str], ...]
     words: bool = False
     optional: tuple[tuple[str, str], ...] | None = None
@@ -225,16 +217,13 @@ class Drawing:
 
     @property
     def probes(self) -> list[str]:
-        """The probes whose tables it needs."""
         return sorted({probe for probe, _ in self.metrics})
 
 
 @dataclass(frozen=True)
 class Tabulation:
-    """A table for a paper: `build(results)` → DataFrame, one row per line, its columns headed as they are to be read;
-    no rows where the results lack its numbers. `name` is the file's, `caption` plain text that says what is counted,
-    in which unit. `metrics`: names, or patterns such as `regret_*`, of those of its probe's metrics without steps that it
-    is made of.
+    """A table for a paper: `build(results)` → DataFrame with its final headings, without rows where the results lack its
+    numbers. `name` is the file's, `caption` plain text with the unit. `metrics` without steps: names or patterns.
     """
 
     name: str
@@ -242,18 +231,11 @@ class Tabulation:
     build: Callable[[Any], pd.DataFrame]
     metrics: tuple[str, ...] = EVERY
 
-    def built(self, numbers: Numbers, probe: str) -> pd.DataFrame:
-        """The table of a probe's numbers."""
-        return self.build(numbers.rows(probe, self.metrics))
-
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A metric with a number per position, 0 to 1, that the page's browser and W&B show over the texts.
-
-    `about` says in a few words what the number is. `relative`: shaded relative to the text's largest number, where the
-    numbers do not share out a whole.
-    """
+    """A metric with a number per position, 0 to 1, that the page's browser and W&B show over the texts. `relative`: shaded
+    relative to the text's largest number, where the numbers do not share out a whole."""
 
     metric: str
     title: str
@@ -281,10 +263,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that the report knows of one probe. `order` sorts the probes in the summary, small first; `title` heads the
-    probe's part of the report, and `about` says in a few sentences what it measures and how to read it. `noted` makes one
-    or two sentences of what the probe noted of its own working, run by run (`notes` of the manifest). `of_importance`,
-    `mark` and `closing`: see `headlines_of`. `maps` and `columns` are shown with the single examples."""
+    """All that the report knows of one probe.
+
+    Attributes:
+        title, about: of the probe's part of the report: what it measures and how to read it.
+        order: of the probes in the summary, small first.
+        noted: what the probe noted of its own working, run by run (`notes` of the manifest) → one or two sentences.
+        of_importance, mark, closing: see `headlines_of`.
+        maps, columns: shown with the single examples.
+    """
 
     probe: str
     headlines: tuple[Headline, ...] = ()
@@ -332,28 +319,20 @@ def readings() -> dict[str, Reading]:
     return {reading.probe: reading for reading in ordered}
 
 
-def present(results: pd.DataFrame | Numbers) -> list[Reading]:
+def present(numbers: Numbers) -> list[Reading]:
     """The readings of those probes that there are numbers of."""
-    probes = set(numbers_of(results).probes)
+    probes = set(numbers.probes)
     return [reading for reading in readings().values() if reading.probe in probes]
 
 
 def maps_in(numbers: Numbers) -> list[tuple[str, HeatMap]]:
     """The heat maps that there are numbers of, with their probes."""
-    return [
-        (reading.probe, one)
-        for reading in readings().values()
-        for one in reading.maps
-        if one.metric in numbers.metrics(reading.probe)
-    ]
+    every = ((reading.probe, one) for reading in readings().values() for one in reading.maps)
+    return [(probe, one) for probe, one in every if one.metric in numbers.metrics(probe)]
 
 
 def columns_in(numbers: Numbers) -> list[tuple[str, Column]]:
     """The columns that there are numbers of, with their probes: first those to sort by, leading ones before all."""
-    shown = [
-        (reading.probe, one)
-        for reading in readings().values()
-        for one in reading.columns
-        if one.metric in numbers.metrics(reading.probe)
-    ]
+    every = ((reading.probe, one) for reading in readings().values() for one in reading.columns)
+    shown = [(probe, one) for probe, one in every if one.metric in numbers.metrics(probe)]
     return sorted(shown, key=lambda pair: (not pair[1].sorts, not pair[1].leads))

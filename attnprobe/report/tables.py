@@ -82,7 +82,7 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) ->
     """
     for reading in present(numbers):
         for one in reading.tables:
-            rows = one.built(numbers, reading.probe)
+            rows = one.build(numbers.rows(reading.probe, one.metrics))
             if len(rows):
                 yield Table(one.name, one.caption, rows)
     headlines = compared[COMPARED]

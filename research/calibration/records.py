@@ -21,6 +21,7 @@ from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
 from attnprobe.results.files import damaged, write_atomically
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.pivot import per_example
 from attnprobe.results.saved_settings import read_members
 from attnprobe.results.table import read_results
@@ -199,7 +200,7 @@ def answers(directory: Path) -> pd.DataFrame:
         }
         for one in PUBLISHED
     ]
-    for reading in present(numbers):
+    for reading in present(numbers_of(numbers)):
         for finding in put_to_test(reading.claims, numbers[numbers["probe"] == reading.probe]):
             if finding.claim.speaks == "for":
                 rows.append({"version": "current", **current(finding)})

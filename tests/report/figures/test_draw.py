@@ -17,6 +17,7 @@ from attnprobe.evidence.reading import present, readings
 from attnprobe.plots.grid import TITLE_WIDTH, around, from_zero, grid, title
 from attnprobe.plots.style import LETTERS, drawable, new_figure, paper_style, text_width
 from attnprobe.report import figures as draw
+from attnprobe.results.numbers import numbers_of
 from attnprobe.results.pivot import CLASSES, facets, per_example, split_by_class
 from attnprobe.results.table import read_results
 from tests.probes import tables
@@ -123,7 +124,10 @@ def test_readings_are_found_by_being_there():
     assert set(readings()) == {path.stem for path in files}
     probes = pd.DataFrame({"probe": ["adversarial", "unheard_of", "performance"], "metric": "a"})
     identity = {"run_id": "r", "experiment": "e", "data": "d", "model": "m", "seed": 0, "split": "test"}
-    assert [reading.probe for reading in present(probes.assign(**identity))] == ["performance", "adversarial"]
+    assert [reading.probe for reading in present(numbers_of(probes.assign(**identity)))] == [
+        "performance",
+        "adversarial",
+    ]
 
 
 def test_titles_of_data_are_not_interpreted(make_run):
