@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from attnprobe.core.errors import UserError
 from attnprobe.core.metrics import SCORE, TRUTH
 from attnprobe.evidence.reading import facts_of, importances_in
-from attnprobe.evidence.statistics import student_of_groups
+from attnprobe.evidence.statistics import student
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import Done, Member, Study, StudyReading
 from attnprobe.importance.base import class_of
@@ -217,7 +217,7 @@ def numbers(by_data: Sequence[pd.DataFrame]) -> dict[str, float]:
     """Means over the data sets of the means over their models, with intervals over the models."""
     found: dict[str, float] = {}
     for column in MEASURES:
-        mean, low, high = student_of_groups([cell[column].to_numpy() for cell in by_data], low=0, high=1)
+        mean, low, high = student(*(cell[column].to_numpy() for cell in by_data), low=0, high=1)
         found |= {column: mean, f"{column} low": low, f"{column} high": high}
     return found | {"ms per text": float(np.mean([cell["ms"].mean() for cell in by_data]))}
 

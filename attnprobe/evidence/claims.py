@@ -1,21 +1,20 @@
 """What the papers claim, put to the test on one's own numbers.
 
-A probe's reading lists its claims. A claim turns a table into one number with an interval, and compares the *whole*
-interval with a threshold and a smallest difference of interest, so that no verdict is ever stronger than its interval.
+A claim turns a table into one number with an interval, and compares the *whole* interval with a threshold and a smallest
+difference of interest, so that no verdict is ever stronger than its interval.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import scipy
-from jaxtyping import Float
 
-from attnprobe.evidence.evidence import Evidence, metrics_of
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.evidence.statistics import over_pairs, parts_of
-from attnprobe.results.numbers import Numbers
+from attnprobe.results.numbers import EVERY, Numbers
 
 CRITERIA = {
     "necessity": "is attention needed at all?",
@@ -45,9 +44,9 @@ class Claim:
         criterion: one of `CRITERIA`.
         statement: the sentence, plain text, such as "A random order needs more items than attention's".
         source: paper and section that make the claim, or define the test.
-        measure: the long table of one data set and model, of this probe (all seeds) → the number, oriented so that
-            the claim holds where it is *above* `threshold`; None where the table does not have what it needs. A function
-            that is not a `Measure` is given every metric without steps.
+        measure: the long table of one data set, model and probe (all seeds) → the number, oriented so that the claim holds
+            where it is *above* `threshold`; None where the table lacks what it needs, or the number is of several runs. A
+            function that is not a `Measure` is given every metric without steps.
         threshold: in the number's own unit.
         quantity: what the number is, with its unit, such as "difference of the fractions removed, 0 to 1".
         speaks: `for` reading attention as an explanation where the claim holds, or `neither` (a claim about the test
@@ -57,7 +56,7 @@ class Claim:
             only beyond it, and within it there is no relevant difference.
         primary: the verdict on its criterion and level goes by this claim; others are shown as detail.
         against: the measure of importance that attention is compared with; the claim is not asked where that measure does
-            not agree with itself over seeds (`attnprobe.evidence.claims`).
+            not agree with itself over seeds (`with_ceilings`).
     """
 
     name: str
@@ -89,8 +88,8 @@ class Claim:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that its number is made of, names or patterns."""
-        return metrics_of(self.measure)
+        """What its number is made of, names or patterns."""
+        return getattr(self.measure, "metrics", EVERY)
 
 
 @dataclass(frozen=True)
@@ -109,18 +108,15 @@ class Finding:
 
     @property
     def p(self) -> float:
-        """See `Evidence.p`."""
         return self.evidence.p(self.claim.threshold, self.claim.smallest)
 
 
-def put_to_test(claims: tuple[Claim, ...], table: pd.DataFrame) -> list[Finding]:
-    """Test claims on each data set and model of one probe's long table. Claims whose numbers are not there are left out."""
+def put_to_test(claims: Iterable[Claim], table: pd.DataFrame) -> list[Finding]:
+    """Test claims on each data set and model of one probe's long table; those whose numbers are not there are left out."""
     tested = []
     for (data, model), rows in table.groupby(["data", "model"], observed=True):
-        for claim in claims:
-            evidence = claim.measure(rows)
-            if evidence is not None:
-                tested.append(Finding(claim, evidence, str(data), str(model)))
+        measured = ((claim, claim.measure(rows)) for claim in claims)
+        tested += [Finding(claim, found, str(data), str(model)) for claim, found in measured if found is not None]
     return tested
 
 
@@ -134,15 +130,6 @@ TEXTS = 300
 """Texts that are compared, evenly spread over those that all seeds have: beyond them the seeds are what varies."""
 MEASURES = {"leave_one_out": "leave-one-out", "gradient": "the gradient"}
 """Probes that store a number for every word, under their own name."""
-
-Scores = dict[int, Float[np.ndarray, " words"]]
-
-
-def scores(numbers: Numbers, measure: str, examples: Sequence[int]) -> Scores:
-    """The measure of every word of some examples of one run."""
-    rows = numbers.rows(measure, (), stepped=(measure,), example_ids=examples).sort_values(["example_id", "step"])
-    parts = (part for _, part in rows.groupby("example_id"))
-    return {int(part["example_id"].iloc[0]): part["value"].to_numpy(np.float64) for part in parts}
 
 
 def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
@@ -162,7 +149,10 @@ def reliability(runs: Sequence[Numbers], measure: str) -> Evidence | None:
     theirs = (set(run.rows(measure, ("predicted_class",))["example_id"].astype(int)) for run in having)
     shared = sorted(set.intersection(*theirs))
     examples = shared[:: max(1, -(-len(shared) // TEXTS))]
-    of_runs = [scores(run, measure, examples) for run in having]
+    of_runs = []
+    for run in having:
+        rows = run.rows(measure, (), stepped=(measure,), example_ids=examples).sort_values(["example_id", "step"])
+        of_runs.append({example: own.to_numpy(np.float64) for example, own in rows.groupby("example_id")["value"]})
     taus = np.full((len(having), len(having), len(examples)), np.nan)
     for (base, one), (other, two) in combinations(enumerate(of_runs), 2):
         for place, example in enumerate(examples):
@@ -193,19 +183,17 @@ CLAIMS = {
 
 
 def with_ceilings(findings: Sequence[Finding], runs: Sequence[Numbers]) -> list[Finding]:
-    """The findings of one model, with how reliable each measure is that they compare attention with; those against a measure
+    """The findings of one model, and how reliable each measure is that they compare attention with; those against a measure
     that does not agree with itself are not asked."""
     result = list(findings)
     for measure in dict.fromkeys(one.claim.against for one in findings if one.claim.against):
         evidence = reliability(runs, measure)
         if evidence is None:
             continue
-        first = next(one for one in findings if one.claim.against == measure)
         if evidence.value < CEILING:
             why = f"{MEASURES[measure]} hardly agrees with itself over seeds (τ = {evidence.value:.2f})"
-            result = [
-                replace(one, evidence=replace(one.evidence, unasked=why)) if one.claim.against == measure else one
-                for one in result
-            ]
-        result.append(Finding(CLAIMS[measure], evidence, first.data, first.model))
+            for place, one in enumerate(result):
+                if one.claim.against == measure:
+                    result[place] = replace(one, evidence=replace(one.evidence, unasked=why))
+        result.append(Finding(CLAIMS[measure], evidence, findings[0].data, findings[0].model))
     return result

@@ -13,7 +13,6 @@ from attnprobe.evidence.statistics import (
     bernstein,
     clopper_pearson,
     is_too_rare,
-    mean_of_parts,
     p_value,
     paired_difference,
     parts_of,
@@ -22,22 +21,18 @@ from attnprobe.evidence.statistics import (
     resampled_runs,
     wilson,
 )
-from attnprobe.results.numbers import EVERY
 from attnprobe.results.pivot import ASKED, per_example, runs_in, text_of
 from attnprobe.results.table import RANGES
 
-MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = VERDICTS = (
-    "meets",
-    "fails",
-    "no relevant difference",
-    "cannot decide",
-    "too rare to say",
-    "not informative",
-    "not meaningful",
-    "not tested",
-)
-"""Every verdict that there is, of a claim as of a criterion. The first six follow from a number alone; a criterion is also
-`not meaningful` where the model guesses, and `not tested` without a number."""
+MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE = "meets", "fails", "no relevant difference", "cannot decide"
+TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED = (
+    "too rare to say", "not informative", "not meaningful", "not tested",
+)  # fmt: skip
+VERDICTS = (
+    MEETS, FAILS, NO_DIFFERENCE, CANNOT_DECIDE, TOO_RARE, NOT_INFORMATIVE, NOT_MEANINGFUL, NOT_TESTED,
+)  # fmt: skip
+"""Every verdict, of a claim as of a criterion. The first six follow from a number alone; a criterion is also `not meaningful`
+where the model guesses, and `not tested` without a number."""
 DECIDED = (MEETS, FAILS, NO_DIFFERENCE)
 
 
@@ -78,17 +73,13 @@ class Evidence:
         sample = np.nanmean(values[:, known], 0) if known.any() else np.zeros(0)
         if np.isinf(sample).any():
             raise ValueError("values hold an infinite number: expected finite ones, or NaN")
-        evidence = cls(*resampled_runs(parts_of(values), mean_of_parts), n=int(known.sum()))
-        return evidence.judged(sample, reach if len(values) == 1 else None)
-
-    def judged(self, sample: Float[np.ndarray, " n"], reach: float | None) -> "Evidence":
-        """The same, marked as too rare or with an interval for skewed values where the sample asks for it."""
+        evidence = cls(*resampled_runs(parts_of(values), ratio_of), n=int(known.sum()))
         if not is_too_rare(sample):
-            return self
-        bounded = None if reach is None else bernstein(sample, reach)
+            return evidence
+        bounded = None if reach is None or len(values) > 1 else bernstein(sample, reach)
         if bounded is None:
-            return replace(self, rare=True)
-        return replace(self, low=bounded[1], high=bounded[2])
+            return replace(evidence, rare=True)
+        return replace(evidence, low=bounded[1], high=bounded[2])
 
     @classmethod
     def of_share(cls, values: Any) -> "Evidence":
@@ -165,11 +156,6 @@ class Measure:
         return self.number(table)
 
 
-def metrics_of(measure: Callable[[pd.DataFrame], Evidence | None]) -> tuple[str, ...]:
-    """What a number is made of, names or patterns; every metric without steps where it does not say."""
-    return measure.metrics if isinstance(measure, Measure) else EVERY
-
-
 def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
     """One row per run and example, one column per metric, of a table of one probe; None where it lacks one of them."""
     if table.empty or not set(metrics) <= set(table["metric"].unique()):
@@ -178,38 +164,25 @@ def values_of(table: pd.DataFrame, *metrics: str) -> pd.DataFrame | None:
 
 
 def over_seeds(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> "pd.Series[float]":
-    """Each text's mean over the runs and questions, by split and example: several seeds are no further examples.
-
-    Args:
-        rows: as `values_of` gives them.
-        values: one for each row.
-    """
+    """Each text's mean over the runs and questions, by split and example: several seeds are no further examples. `rows` are
+    as `values_of` gives them, with a value for each."""
     return pd.Series(values).groupby([rows["split"].astype(str), text_of(rows)]).mean()
 
 
 def by_run(rows: pd.DataFrame, values: Float[np.ndarray, " rows"]) -> Float[np.ndarray, "runs texts"]:
     """The values of every run and text, by split and text (of several questions about one their mean); NaN where a run does
-    not have a text.
-
-    Args:
-        rows: as `values_of` gives them.
-        values: one for each row.
-    """
+    not have a text. `rows` are as `values_of` gives them, with a value for each."""
     if len(runs_in(rows)) <= 1 and not rows.attrs.get(ASKED):
         return values[None]  # they are in order
     texts = pd.Series(values).groupby([rows["run_id"].astype(str), rows["split"].astype(str), text_of(rows)]).mean()
     return texts.unstack([1, 2]).to_numpy(np.float64)
 
 
-Ends = tuple[float, float]
-"""The least and the greatest that a number can be; no interval goes beyond them."""
-
-
 def mean_of(
     *metrics: str,
     value: Callable[..., np.ndarray] | None = None,
     reach: float | None = None,
-    ends: Ends = (-np.inf, np.inf),
+    ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Measure:
     """A measure: the mean over examples of `value(*columns)`, or of the one metric; bootstrap interval.
 
@@ -218,6 +191,7 @@ def mean_of(
 
     Args:
         reach: see `Evidence.of`.
+        ends: the least and the greatest that the number can be; no interval goes beyond them.
     """
 
     def reduce(rows: pd.DataFrame, values: np.ndarray) -> Evidence:
@@ -241,16 +215,12 @@ def as_truth(test: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray],
 
 def share_of(*metrics: str, value: Callable[..., np.ndarray] | None = None) -> Measure:
     """As `mean_of` for values that are 1 or 0 (true or false): their share, with Wilson's interval."""
-    return _over_examples(metrics, value, lambda rows, values: Evidence.of_share(_pooled(rows, values)))
+    return _over_examples(metrics, value, lambda rows, values: Evidence.of_share(over_seeds(rows, values)))
 
 
 def flips_of(*metrics: str, value: Callable[..., np.ndarray]) -> Measure:
     """As `mean_of` for paired differences of two things that are 1 or 0, with a score interval."""
-    return _over_examples(metrics, value, lambda rows, values: Evidence.of_flips(_pooled(rows, values)))
-
-
-def _pooled(rows: pd.DataFrame, values: np.ndarray) -> Any:
-    return values if len(runs_in(rows)) <= 1 and not rows.attrs.get(ASKED) else over_seeds(rows, values)
+    return _over_examples(metrics, value, lambda rows, values: Evidence.of_flips(over_seeds(rows, values)))
 
 
 def _over_examples(
@@ -269,7 +239,7 @@ def _over_examples(
     return Measure(metrics, measure)
 
 
-def least(*measures: Callable[[pd.DataFrame], Evidence | None]) -> Measure:
+def least(*measures: Measure) -> Measure:
     """A measure: the smallest of several numbers, for claims about all of them at once.
 
     The interval reaches from the smallest lower to the smallest upper end: all exceed a threshold exactly when the
@@ -277,22 +247,22 @@ def least(*measures: Callable[[pd.DataFrame], Evidence | None]) -> Measure:
     """
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        each_evidence = [evidence for evidence in (each(table) for each in measures) if evidence is not None]
-        if len(each_evidence) < len(measures):
+        several = [each(table) for each in measures]
+        known = [one for one in several if one is not None]
+        if len(known) < len(several):
             return None
-        low, high = (float(np.min([getattr(evidence, end) for evidence in each_evidence])) for end in ("low", "high"))
-        smallest, fewest = min(one.value for one in each_evidence), min(one.n for one in each_evidence)
-        return Evidence(smallest, low, high, fewest, any(one.rare for one in each_evidence))
+        value, low, high = np.min([(one.value, one.low, one.high) for one in known], axis=0).tolist()
+        return Evidence(value, low, high, min(one.n for one in known), any(one.rare for one in known))
 
-    return Measure(tuple(metric for each in measures for metric in metrics_of(each)), measure)
+    return Measure(tuple(metric for each in measures for metric in each.metrics), measure)
 
 
 # Skill: where a number stands between that of an attention without meaning and the best there can be.
 
 
 LEAST_GAIN = 0.02
-"""Probability (or distance) by which the best possible attention must be ahead of a meaningless one, before skill is asked
-for: where nothing that attention could point at makes a difference, no pointing can be right or wrong."""
+"""Probability (or distance) by which the best possible attention must be ahead of a meaningless one: where nothing that
+attention could point at makes a difference, no pointing can be right or wrong."""
 
 
 def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -> Measure:
@@ -300,13 +270,12 @@ def skill_of(statistic: str, *, least: float = LEAST_GAIN, reach: float = 1.0) -
     without meaning, 1 for the best there is.
 
     Not asked where the best is not ahead of the null by `least`; where it may or may not be, by the interval of that
-    difference, nothing is decided. The interval ends at 1.
+    difference, nothing is decided.
 
     Args:
-        reach: largest minus smallest value that the statistic can have, for the interval of a skill that is (nearly) the same
-            in all texts.
+        reach: largest minus smallest value of the statistic, for the interval of a skill that is (nearly) the same in all
+            texts.
     """
-
     metrics = tuple(f"{statistic}_{kind}" for kind in ("own", "null", "best"))
 
     def measure(table: pd.DataFrame) -> Evidence | None:

@@ -18,12 +18,10 @@ REMARKS = {
     "Jain & Wallace 2019": "pretrained word vectors; largest JSD among those with TVD <= 0.05",
     "Serrano & Smith 2019": "other word vectors and splits; a ranking that never flips is counted as needing more",
 }
-"""What a reader must know before comparing, in a line of plain ASCII (the summary shows it)."""
+"""What a reader must know before comparing, in plain ASCII."""
 COLUMNS = [
     *RUN, "probe", "metric", "title", "group", "n", "mean", "low", "high", "published", "difference", "source",
 ]  # fmt: skip
-
-
 NUMBERS = Path(__file__).parent / "published_numbers"
 
 
@@ -55,11 +53,10 @@ def compare(results: pd.DataFrame | Numbers) -> pd.DataFrame:
         results: the numbers of one run or several; a long table (`attnprobe.results.table.read_results`) will do.
 
     Returns:
-        One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted class where the
-        headline asks for it). `mean`, with its 95 % interval `low`, `high` over the `n` examples: bootstrap for means
-        of per-example numbers, Wilson's for shares of the whole split (accuracy), NaN for other whole-split numbers
-        (macro F1, areas), which one run cannot give an interval for. `difference` = mean − published; NaN where
-        nothing is published.
+        One row per run, probe, headline metric and group (`overall`, and `class_0`, … by predicted class where the headline
+        asks for it). `mean`, with its 95 % interval `low`, `high` over the `n` examples: bootstrap for means of per-example
+        numbers, Wilson's for shares of the whole split (accuracy), NaN for its other numbers (macro F1, areas).
+        `difference` = mean − published; NaN where nothing is published.
     """
     numbers = numbers_of(results)
     rows: list[dict[str, Any]] = []
@@ -105,22 +102,16 @@ def _aggregates(run: pd.DataFrame, headline: Headline) -> list[tuple[str, int, t
         texts = texts[~texts.index.duplicated()]
         groups = [(group, part.groupby(texts.reindex(part.index)).mean()) for group, part in groups]
     low, high = ends_of(run, str(run["probe"].iloc[0]), headline.metric)
-    if headline.transform is not None:
-        bounded = bool(np.isfinite([low, high]).all())
-        ends = (
-            headline.transform(np.array([low, np.clip(0, low, high), high], np.float64))
-            if bounded
-            else [-np.inf, np.inf]
-        )
+    if headline.transform is not None and np.isfinite([low, high]).all():
+        ends = headline.transform(np.array([low, np.clip(0, low, high), high], np.float64))
         low, high = float(np.min(ends)), float(np.max(ends))
-    return [
-        (
-            group,
-            int(part.notna().sum()),
-            (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else interval(part, low=low, high=high),
-        )
-        for group, part in groups
-    ]
+    elif headline.transform is not None:
+        low, high = -np.inf, np.inf
+    found = []
+    for group, part in groups:
+        spread = (float(part.std(ddof=0)), np.nan, np.nan) if headline.spread else None
+        found.append((group, int(part.notna().sum()), spread or interval(part, low=low, high=high)))
+    return found
 
 
 def of_study(file: str, data: str) -> dict[str, float]:

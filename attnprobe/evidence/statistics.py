@@ -1,10 +1,6 @@
-"""Intervals, and what may be decided by them: everything statistical of the report is in this room.
+"""Intervals, and what may be decided by them: everything statistical of the report.
 
-`interval` and `resampled_runs`: means, F1 and other numbers made of sums over texts, by the bootstrap over
-texts, and over seeds as well where there are several. `over_pairs`: numbers of two runs each, every run a base in turn.
-`wilson`, `clopper_pearson`, `paired_difference`: shares. `p_value`, `holm`, `discovered`: many decisions at a time.
-`rank_biserial`: ranks. `is_too_rare`: when nothing may be said. How often their intervals hold the truth:
-tests/results/statistics/test_coverage.py.
+How often the intervals hold the truth: tests/results/statistics/test_coverage.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +14,6 @@ CONFIDENCE = 0.95
 """Of every interval."""
 Interval = tuple[float, float, float]
 """Number, low, high; NaN ends where there is no interval."""
-
-# Several decisions at once: p-values out of intervals, Holm's correction of them, and the rate of false discoveries.
 
 
 def p_value(value: float, low: float, high: float, against: float) -> float:
@@ -67,9 +61,6 @@ def discovered(p: Float[np.ndarray, " examples"]) -> Float[np.ndarray, " example
     return result
 
 
-# When a sample is too rare or too skewed for any interval of its mean to be trusted.
-
-
 FEWEST_NONZERO = 20
 """Values other than 0 below which the mean of a mostly zero sample is carried by too few texts: of an event in 1 % of the
 texts, 20 texts show none four times out of five, and a bootstrap then knows nothing of it."""
@@ -91,24 +82,16 @@ def is_too_rare(values: Float[np.ndarray, " n"], *, any_skewness: bool = False) 
     sample = values[~np.isnan(values)]
     if np.count_nonzero(sample) < FEWEST_NONZERO or is_constant(sample):
         return True
-    return not any_skewness and len(sample) < FEWEST_PER_SKEWNESS * most_skewness(sample) ** 2
+    if any_skewness:
+        return False
+    n = len(sample)
+    error = float(np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3))))  # Joanes & Gill 1998
+    return n < FEWEST_PER_SKEWNESS * (abs(float(scipy.stats.skew(sample, bias=False))) + error) ** 2
 
 
 def is_constant(sample: Float[np.ndarray, " n"]) -> bool:
     """Whether all values are equal up to rounding (twelve digits)."""
     return len(sample) == 0 or bool(np.ptp(sample) <= 1e-12 * np.abs(sample).max())
-
-
-def most_skewness(sample: Float[np.ndarray, " n"]) -> float:
-    """How skewed the values may well be: the sample's skewness (Fisher's G₁, corrected for its size), and its standard error
-    under normality (Joanes & Gill 1998).
-
-    >>> round(most_skewness(np.r_[-np.arange(1.0, 11), np.arange(1.0, 11)]), 3)  # n = 20: the error alone
-    0.512
-    """
-    n = len(sample)
-    error = np.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
-    return abs(float(scipy.stats.skew(sample, bias=False))) + float(error)
 
 
 def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
@@ -129,16 +112,15 @@ def bernstein(values: Float[np.ndarray, " n"], reach: float) -> Interval | None:
 
 # Bootstrap intervals of numbers that are made of sums over texts: means, ratios of means, F1.
 #
-# One engine for all: a text brings a few summands, a statistic makes a number of their sums, and the sums of a resample are
-# one row of a matrix product. One run: the studentised bootstrap over texts (Efron & Tibshirani 1993, section 12.5), which
-# holds better than BCa where values are skewed. Several runs on the same texts: texts and runs are both drawn at random in
-# what the number is about, so both add to the interval (crossed random effects, as readers and cases in Hillis 2007). Runs
-# are few, and a bootstrap over three of them is far too narrow: their part is Student's.
+# A text brings a few summands, a statistic makes a number of their sums, and the sums of a resample are one row of a matrix
+# product. One run: the studentised bootstrap over texts (Efron & Tibshirani 1993, section 12.5), which holds better than BCa
+# where values are skewed. Several runs on the same texts: texts and runs are crossed random effects (as readers and cases in
+# Hillis 2007). Runs are few, and a bootstrap over three of them is far too narrow: their part is Student's.
 
 
 RESAMPLES = 2000
 AT_ONCE = 1 << 18
-"""Resampling weights that are held at a time, three times over: 6 MB, whatever the number of texts."""
+"""Resampling weights that are held at a time, whatever the number of texts."""
 KEPT = 10_000_000
 """Resampling weights that are kept, a byte each: of up to 5,000 texts."""
 
@@ -146,14 +128,10 @@ Statistic = Callable[[Float[np.ndarray, "*any parts"]], Float[np.ndarray, "*any"
 """From sums over texts (last axis: the summands) to the number."""
 
 
-def mean_of_parts(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
-    """Sum of the values by their count."""
+def ratio_of(sums: Float[np.ndarray, "*any 2"]) -> Float[np.ndarray, "*any"]:
+    """Sum of the first by sum of the second: the ratio of two means, or a mean where the second is the count."""
     count = sums[..., 1]
     return np.where(count != 0, sums[..., 0] / np.where(count != 0, count, 1), np.nan)
-
-
-ratio_of = mean_of_parts
-"""Sum of the first by sum of the second: the ratio of two means."""
 
 
 def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
@@ -164,7 +142,7 @@ def f1_of(sums: Float[np.ndarray, "*any 3"]) -> Float[np.ndarray, "*any"]:
 
 
 def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean and its bootstrap interval over examples, which ends where the values' scale does; NaN values are left out.
+    """Mean and its bootstrap interval over examples, within the ends of the values' scale; NaN values are left out.
 
     Raises:
         ValueError: an infinite value, which has no mean.
@@ -173,31 +151,23 @@ def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.
         (mean, low, high); all NaN where there is no value. One value, or equal ones (to twelve digits), have no interval:
         they do not say how others would spread.
     """
-    sample = values if isinstance(values, np.ndarray) else np.array(list(values))
-    sample = sample.astype(np.float64, copy=False)
+    sample = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
     sample = sample[~np.isnan(sample)]
     if np.isinf(sample).any():
         raise ValueError(f"values hold {int(np.isinf(sample).sum())} infinite number(s): expected finite ones, or NaN")
-    return resampled_runs(parts_of(sample)[None], mean_of_parts, low=low, high=high)
+    return resampled_runs(parts_of(sample)[None], ratio_of, low=low, high=high)
 
 
 def mean_in_columns(name: str, values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> dict[str, float]:
-    """The examples' mean and its 95 % bootstrap interval between the ends of its scale, as three columns of a table: `name`,
-    `name, low`, `name, high`."""
+    """`interval` as three columns of a table: `name`, `name, low`, `name, high`."""
     numbers = interval(values, low=low, high=high)
     return dict(zip((name, f"{name}, low", f"{name}, high"), numbers, strict=True))
 
 
-def student(values: Float[np.ndarray, " runs"], *, low: float = -np.inf, high: float = np.inf) -> Interval:
-    """Mean over runs with Student's interval, cut to what the number can be; one run, or equal ones, give none."""
-    return student_of_groups([values], low=low, high=high)
-
-
-def student_of_groups(
-    groups: Sequence[Float[np.ndarray, " runs"]], *, low: float = -np.inf, high: float = np.inf
-) -> Interval:
-    """Mean of the groups' means, each group counting once however many runs it has, with Welch's interval over the runs of
-    each (Satterthwaite's degrees of freedom). A group of one run tells no spread, so that there is no interval."""
+def student(*groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf) -> Interval:
+    """Mean of the groups' means, each group counting once however many runs it has, with Student's interval over the runs,
+    of several groups Welch's (Satterthwaite's degrees of freedom), cut to what the number can be. A group of one run, or of
+    equal ones alone, tells no spread: no interval then."""
     if not groups or not all(len(group) for group in groups):
         return np.nan, np.nan, np.nan
     mean = float(np.mean([group.mean() for group in groups]))
@@ -268,47 +238,38 @@ def _over_texts(
         return 0.0, 0.0
     together = np.concatenate([influence[:, None], influence[:, None] ** 2, *parts], 1)
     deviations = []
-    for weights in _resamples(n):
-        sums = weights @ together
+    for weights in _resamples(n) if n * RESAMPLES > KEPT else _kept_resamples(n):
+        sums = weights.astype(np.float64) @ together
         mean, square, of_runs = sums[:, 0] / n, sums[:, 1] / n, sums[:, 2:].reshape(len(sums), len(parts), -1)
         spread = np.sqrt(np.maximum(square - mean**2, 0) / (n - 1))
         deviations.append(np.where(spread > 1e-9 * error, (statistic(of_runs).mean(1) - value) / spread, np.nan))
-    studentised = np.concatenate(deviations)
-    ends = np.nanquantile(studentised, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    ends = np.nanquantile(np.concatenate(deviations), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(max(ends[1] * error, 0.0)), float(max(-ends[0] * error, 0.0))
 
 
-def _resamples(n: int) -> Iterator[Float[np.ndarray, "size n"]]:
-    """How often each text is in each resample, in parts. Those of moderate sample sizes are kept from one number to the next:
-    a report has hundreds of intervals of the same texts, and drawing takes most of the time."""
-    if n * RESAMPLES > KEPT:
-        yield from _drawn(n)
-    else:
-        yield from (part.astype(np.float64) for part in _kept(n))
-
-
-@lru_cache(maxsize=2)
-def _kept(n: int) -> list[UInt8[np.ndarray, "size n"]]:
-    return [part.astype(np.uint8) for part in _drawn(n)]  # a text is some ten times in a resample at most
-
-
-def _drawn(n: int) -> Iterator[Float[np.ndarray, "size n"]]:
-    """The draws do not depend on how many are made at a time: an even number, because BLAS adds up a row that is left over in
-    another order than a pair."""
+def _resamples(n: int) -> Iterator[UInt8[np.ndarray, "size n"]]:
+    """How often each text is in each resample (some ten times at most), an even number of resamples at a time: BLAS adds up a
+    row that is left over in another order than a pair."""
     generator, at_once = np.random.default_rng(0), max(2, AT_ONCE // n // 2 * 2)
     for start in range(0, RESAMPLES, at_once):
         size = min(at_once, RESAMPLES - start)
         places = generator.integers(0, n, (size, n)) + np.arange(size)[:, None] * n
-        yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+        yield np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.uint8)
+
+
+@lru_cache(maxsize=2)
+def _kept_resamples(n: int) -> list[UInt8[np.ndarray, "size n"]]:
+    return list(
+        _resamples(n)
+    )  # hundreds of intervals of a report are of the same texts, and drawing takes most of the time
 
 
 def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float]:
     """What of the spread belongs to the texts and what to the runs, by the mean squares of a two-way layout.
 
     Returns:
-        the factor for the reach of the interval over texts, 0 to 1, without the part that is each run's own (it is in the
-        runs' spread already); and the standard error of the mean over runs, which is never taken for less than what each
-        run's own part makes it.
+        the factor for the reach of the interval over texts, 0 to 1, without each run's own part (it is in the runs' spread
+        already); and the standard error of the mean over runs, at least what each run's own part makes it.
     """
     runs, texts = influence.shape
     of_run, of_text = influence.mean(1), influence.mean(0)
@@ -319,21 +280,18 @@ def components(influence: Float[np.ndarray, "runs texts"]) -> tuple[float, float
     return float(np.sqrt(kept)), float(np.sqrt(max(of_run.var(ddof=1), residual / texts) / runs))
 
 
-# Numbers that belong to two runs each, such as the distance of two seeds' attention: every run is a base in turn.
-
-
 def over_pairs(
     parts: Float[np.ndarray, "runs runs texts parts"],
-    statistic: Statistic = mean_of_parts,
+    statistic: Statistic = ratio_of,
     *,
     low: float = -np.inf,
     high: float = np.inf,
 ) -> Interval:
-    """The number of all ordered pairs of different runs together, with an interval over texts and runs.
+    """The number of all ordered pairs of different runs together (such as the distance of two seeds' attention), with an
+    interval over texts and runs.
 
-    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's quantile: a base is in
-    many pairs, and its luck must not count as many observations. The texts' part is the bootstrap's over texts of the
-    pairs' mean summands.
+    The runs' part is the jackknife's over runs (each is left out with all its pairs) with Student's quantile: the luck of a
+    base, which is in many pairs, must not count as many observations. The texts' part is the bootstrap's.
 
     Args:
         parts: the summands of every text for each base and each other run; the diagonal is not used.
@@ -357,9 +315,6 @@ def over_pairs(
     return value, max(low, value - float(np.hypot(below, half))), min(high, value + float(np.hypot(above, half)))
 
 
-# Statistics of ranks.
-
-
 def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
     """Matched-pairs rank-biserial correlation of differences, −1 to 1; those of 0 are left out.
 
@@ -371,9 +326,6 @@ def rank_biserial(difference: Float[np.ndarray, " examples"]) -> float:
         return float("nan")
     ranks = scipy.stats.rankdata(np.abs(difference))
     return float((ranks * np.sign(difference)).sum() / ranks.sum())
-
-
-# Intervals of shares, and of the difference of two shares of the same texts.
 
 
 def wilson(count: float, n: int) -> Interval:
@@ -422,21 +374,16 @@ def paired_difference(more: int, less: int, n: int) -> Interval:
     estimate, limit = (more - less) / n, float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2))
 
     def excess(difference: float, side: int) -> float:
-        return side * _score(difference, more, less, n) - limit
+        b = -more - less + (2 * n - more + less) * difference
+        c = -less * difference * (1 - difference)
+        discordant = (np.sqrt(max(b * b - 8 * n * c, 0.0)) - b) / (4 * n)
+        variance = n * (2 * discordant + difference * (1 - difference))
+        gap = more - less - n * difference
+        if variance <= 0:
+            return side * (float(np.sign(gap)) * np.inf if gap else 0.0) - limit
+        return side * float(gap / np.sqrt(variance)) - limit
 
     # the score falls from +∞ to −∞ between the ends of what a difference can be
     low = -1.0 if more == 0 and less == n else float(scipy.optimize.brentq(excess, -1 + 1e-12, estimate, (1,)))
     high = 1.0 if less == 0 and more == n else float(scipy.optimize.brentq(excess, estimate, 1 - 1e-12, (-1,)))
     return estimate, low, high
-
-
-def _score(difference: float, more: int, less: int, n: int) -> float:
-    """Tango's score statistic of this difference."""
-    b = -more - less + (2 * n - more + less) * difference
-    c = -less * difference * (1 - difference)
-    discordant = (np.sqrt(max(b * b - 8 * n * c, 0.0)) - b) / (4 * n)
-    variance = n * (2 * discordant + difference * (1 - difference))
-    gap = more - less - n * difference
-    if variance <= 0:
-        return 0.0 if gap == 0 else float(np.sign(gap)) * np.inf
-    return float(gap / np.sqrt(variance))

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from attnprobe.evidence.claims import Claim, put_to_test
-from attnprobe.evidence.evidence import Evidence, least, mean_of, share_of, skill_of
+from attnprobe.evidence.evidence import Evidence, Measure, least, mean_of, share_of, skill_of
 from attnprobe.evidence.statistics import paired_difference, wilson
 from attnprobe.results.table import Rows
 
@@ -137,11 +137,11 @@ def test_few_examples_decide_nothing_and_none_have_no_number():
 
 def test_the_least_of_several_holds_only_where_all_do():
     def just(low, high):
-        return lambda rows: Evidence((low + high) / 2, low, high, 20)
+        return Measure((), lambda rows: Evidence((low + high) / 2, low, high, 20))
 
     nothing = pd.DataFrame()
     assert least(just(1, 2), just(3, 4))(nothing) == Evidence(1.5, 1, 2, 20)
     assert least(just(1, 2), just(-3, 9))(nothing).exceeds(0) == "cannot decide"
     assert least(just(-3, 9), just(-2, -1))(nothing).exceeds(0) == "fails"
     assert least(just(1, 2), just(np.nan, np.nan))(nothing).exceeds(0) == "cannot decide"
-    assert least(just(1, 2), lambda rows: None)(nothing) is None
+    assert least(just(1, 2), Measure((), lambda rows: None))(nothing) is None

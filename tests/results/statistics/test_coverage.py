@@ -18,10 +18,10 @@ from attnprobe.evidence.statistics import (
     f1_of,
     interval,
     is_too_rare,
-    mean_of_parts,
     over_pairs,
     paired_difference,
     parts_of,
+    ratio_of,
     resampled_runs,
 )
 from attnprobe.results.pivot import REPEATS
@@ -151,7 +151,7 @@ def seeds(count, n, of_seed, of_text, own, failing=0.0):
     def said(generator):
         values = generator.normal(0, of_text, n) + generator.normal(0, own, (count, n))
         values += generator.normal(0, of_seed, (count, 1)) - 0.3 * (generator.random((count, 1)) < failing)
-        return resampled_runs(parts_of(values), mean_of_parts)[1:]
+        return resampled_runs(parts_of(values), ratio_of)[1:]
 
     return said
 

@@ -15,7 +15,6 @@ from attnprobe.evidence.statistics import (
     holm,
     interval,
     is_too_rare,
-    mean_of_parts,
     over_pairs,
     p_value,
     paired_difference,
@@ -24,7 +23,6 @@ from attnprobe.evidence.statistics import (
     ratio_of,
     resampled_runs,
     student,
-    student_of_groups,
     wilson,
 )
 
@@ -41,12 +39,12 @@ def test_one_groups_interval_is_students_and_two_groups_welchs():
     """The mean of two groups is half the difference of one and the other's negative, which scipy knows."""
     first, second = np.array([0.4, 0.5, 0.9, 0.7]), np.array([0.1, 0.15, 0.2])
     assert student(first)[1:] == pytest.approx(stats.ttest_1samp(first, 0).confidence_interval())
-    value, low, high = student_of_groups([first, second])
+    value, low, high = student(first, second)
     assert value == pytest.approx((0.625 + 0.15) / 2)
     welch = stats.ttest_ind(first, -second, equal_var=False).confidence_interval()
     assert (low, high) == pytest.approx((welch.low / 2, welch.high / 2))
-    assert np.isnan(student_of_groups([first, second[:1]])[1:]).all()
-    assert student_of_groups([first, np.ones(3)])[0] == pytest.approx(0.8125)
+    assert np.isnan(student(first, second[:1])[1:]).all()
+    assert student(first, np.ones(3))[0] == pytest.approx(0.8125)
 
 
 @pytest.mark.parametrize("at_once", [1, 700, 1 << 22])
@@ -88,7 +86,7 @@ def test_the_jackknifes_values_of_a_mean_are_the_values_and_of_f1_those_of_a_loo
     generator = np.random.default_rng(0)
     values = generator.normal(size=30)
     parts = parts_of(values)[None]
-    np.testing.assert_allclose(pseudovalues(parts, parts.sum(1), mean_of_parts)[0], values)
+    np.testing.assert_allclose(pseudovalues(parts, parts.sum(1), ratio_of)[0], values)
     label, said = generator.random(40) < 0.5, generator.random(40) < 0.5
     parts = np.stack([label & said, ~label & said, label & ~said], -1)[None].astype(float)
     assert f1_of(parts.sum(1))[0] == pytest.approx(f1_score(label, said))
@@ -118,9 +116,9 @@ def test_the_mean_squares_are_those_of_a_table_of_variance():
 def test_few_runs_that_differ_leave_much_open_and_equal_runs_no_more_than_one():
     texts = np.random.default_rng(0).normal(0.1, 0.2, 500)
     alike = np.tile(parts_of(texts), (3, 1, 1))
-    assert resampled_runs(alike, mean_of_parts) == pytest.approx(interval(texts), abs=1e-9)
+    assert resampled_runs(alike, ratio_of) == pytest.approx(interval(texts), abs=1e-9)
     apart = np.stack([parts_of(texts + shift) for shift in (-0.05, 0.0, 0.05)])
-    value, low, high = resampled_runs(apart, mean_of_parts)
+    value, low, high = resampled_runs(apart, ratio_of)
     half = stats.t.ppf(0.975, 2) * 0.05 / np.sqrt(3)
     assert high - value == pytest.approx(np.hypot(half, interval(texts)[2] - value), rel=1e-6)
     assert low < value - half
