@@ -158,10 +158,14 @@ def interval(values: Iterable[float], *, low: float = -np.inf, high: float = np.
     return resampled_runs(parts_of(sample)[None], ratio_of, low=low, high=high)
 
 
+def in_columns(name: str, numbers: Interval, mark: str = " ") -> dict[str, float]:
+    """A number and its interval as three columns of a table: `name`, `name low`, `name high`."""
+    return dict(zip((name, f"{name}{mark}low", f"{name}{mark}high"), numbers, strict=True))
+
+
 def mean_in_columns(name: str, values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> dict[str, float]:
     """`interval` as three columns of a table: `name`, `name, low`, `name, high`."""
-    numbers = interval(values, low=low, high=high)
-    return dict(zip((name, f"{name}, low", f"{name}, high"), numbers, strict=True))
+    return in_columns(name, interval(values, low=low, high=high), ", ")
 
 
 def student(*groups: Float[np.ndarray, " runs"], low: float = -np.inf, high: float = np.inf) -> Interval:

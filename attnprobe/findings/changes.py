@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +22,9 @@ from attnprobe.results.directory import WHOLE_SPLIT
 from attnprobe.results.table import repeats_of
 
 CORRECT = "correct"
-"""Share of right decisions, 0 to 1, of the texts that both runs have: unlike `accuracy` it has a value for each text."""
+"""Share of right decisions, 0 to 1, of the texts that both runs have."""
 SAME = {"accuracy", "exact_match"}
-"""What the tables call the same share, of all texts of each run and without an interval: not shown a second time."""
+"""The same share, of all texts of each run and without an interval: not shown a second time."""
 MOST_WORDS = 25
 """Words of a text that a table shows."""
 
@@ -33,15 +34,15 @@ class Changes:
     """What changed from one run to another.
 
     Attributes:
-        numbers: one row per headline number that both have: `probe metric title n first second change low high`; `change`
-            = second − first over the texts that both have, with its 95 % interval (paired bootstrap over the texts; NaN
-            for numbers of a whole split, which one run cannot give an interval for).
-        verdicts: one row per criterion that either was tested on: `criterion first second`, the answers, `change` (changed,
+        numbers: a row per headline number that both have: `probe metric title n first second change low high`; `change` =
+            second − first over the texts that both have, with its 95 % interval (paired bootstrap over the texts; NaN for
+            numbers of a whole split).
+        verdicts: a row per criterion that either was tested on: `criterion first second`, the answers, `change` (changed,
             only in A, only in B, or empty), and the numbers that they go by: `first_value second_value`.
         sentences: what each run's own page says first of its attention.
-        examples: one row per text that both have: `example_id text label first second attention`, the classes that were
-            predicted, and the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over
-            different units); other predictions first, then the largest divergence.
+        examples: a row per text that both have: `example_id text label first second attention`, the predicted classes, and
+            the Jensen-Shannon divergence of the attentions in nats (0 to ln 2, NaN where they are over different units);
+            other predictions first, then the largest divergence.
         shared, first_only, second_only: numbers of texts.
     """
 
@@ -116,13 +117,10 @@ def examples_of(run: Run) -> pd.DataFrame:
 
 def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Every headline number that both runs have, and how it changed."""
-    rows = []
-    words = [
-        [table[side].map(lambda one: label_text(one, ())) for side in ("prediction", "label")] for table in (one, other)
-    ]
     ids = one["example_id"].to_numpy()
-    right = [(said == given).astype(float) for said, given in words]
-    rows.append(row("performance", CORRECT, "accuracy (same texts)", *right))
+    words = [table[["prediction", "label"]].map(lambda cell: label_text(cell, ())) for table in (one, other)]
+    right = [(table["prediction"] == table["label"]).astype(float) for table in words]
+    rows = [row("performance", CORRECT, "accuracy (same texts)", *right)]
     for reading in present(first.numbers):
         for number in reading.headlines_of(first.numbers.outline(reading.probe)):
             if number.spread or (reading.probe == "performance" and number.metric in SAME):
@@ -137,18 +135,14 @@ def numbers_of(first: Run, second: Run, one: pd.DataFrame, other: pd.DataFrame) 
 
 def row(
     probe: str, metric: str, title: str, first: "pd.Series[float]", second: "pd.Series[float]", *, whole: bool = False
-) -> dict[str, object]:
+) -> dict[Any, Any]:
     """One number of both runs and the mean of its paired differences, without an interval where it is of the whole split;
     texts where either is undefined are left out."""
-    a, b = first.to_numpy(float), second.to_numpy(float)
-    there = ~np.isnan(a) & ~np.isnan(b)
-    change, low, high = interval(b[there] - a[there])
-    means = [float(side[there].mean()) if there.any() else np.nan for side in (a, b)]
-    return {
-        "probe": probe, "metric": metric, "title": title, "n": 0 if whole else int(there.sum()),
-        "first": means[0], "second": means[1], "change": change,
-        "low": np.nan if whole else low, "high": np.nan if whole else high,
-    }  # fmt: skip
+    both = pd.DataFrame({"first": first.to_numpy(float), "second": second.to_numpy(float)}).dropna()
+    change, low, high = interval((both["second"] - both["first"]).to_numpy())
+    spread = {"low": np.nan, "high": np.nan} if whole else {"low": low, "high": high}
+    about = {"probe": probe, "metric": metric, "title": title, "n": 0 if whole else len(both)}
+    return about | {name: both[name].mean() for name in both} | {"change": change} | spread
 
 
 def compared_verdicts(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -175,8 +169,7 @@ def compared_examples(one: pd.DataFrame, other: pd.DataFrame, classes: tuple[str
             "label": [label_text(label, classes) for label in one["label"]],
             "first": [label_text(label, classes) for label in one["prediction"]],
             "second": [label_text(label, classes) for label in other["prediction"]],
-            # scipy gives the root, and NaN for a rounding below 0
-            "attention": [
+            "attention": [  # scipy gives the root, and NaN for a rounding below 0
                 float(np.nan_to_num(jensenshannon(a, b)) ** 2) if len(a) == len(b) else np.nan
                 for a, b in zip(one["attention"], other["attention"], strict=True)
             ],

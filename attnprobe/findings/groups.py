@@ -28,8 +28,8 @@ OF_THE_SEED = ("seed", "teacher")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, as the first of its numbers is filed. `numbers` are read when they are asked for; `split` is the one
-    whose examples were probed: training curves are of another one."""
+    """A finished run, as the first of its numbers is filed. `numbers` are read when they are asked for; `split` is that of
+    the probed examples."""
 
     directory: Path
     manifest: Mapping[str, Any]
@@ -43,12 +43,10 @@ class Run:
 
     @property
     def probes(self) -> list[str]:
-        """The probes that it has numbers of."""
         return self.numbers.probes
 
     @property
     def files(self) -> RunDirectory:
-        """What is in its directory."""
         return RunDirectory(self.directory)
 
     @cached_property
@@ -63,12 +61,10 @@ class Run:
 
     @property
     def attention_on(self) -> str:
-        """Where the rows behind the attention have their weight, where that must be known before a heat map is read: of a
-        pair, or if most is on no word of the text, or most of the rest on its first word; mostly empty."""
-        told = self.manifest.get("attention_on", {})
-        shares = (
-            {name: value for name, value in told.items() if isinstance(value, float)} if isinstance(told, dict) else {}
-        )
+        """Where the rows behind the attention have their weight, if a reader must know it before a heat map: of a pair, or if
+        most is on no word of the text, or most of the rest on its first word; mostly empty."""
+        told = self.manifest.get("attention_on")
+        shares = {name: one for name, one in told.items() if isinstance(one, float)} if isinstance(told, dict) else {}
         special, on_words = shares.get("special_mass", 0.0), 1 - shares.get("special_mass", 0.0)
         said = []
         if special >= MOSTLY:
@@ -95,17 +91,14 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Data set, model and note."""
         return DOT.join(part for part in (self.data, self.model, self.note) if part)
 
     @property
     def seeds(self) -> list[int]:
-        """Small first."""
         return sorted(run.seed for run in self.runs)
 
     @property
     def numbers(self) -> Numbers:
-        """The runs' numbers together."""
         return together(self.runs)
 
 
@@ -122,14 +115,13 @@ def read_runs(places: Any) -> list[Run]:
 
 def read_sound_runs(places: Any) -> tuple[list[Run], list[DamagedRun]]:
     """As `read_runs`: the sound runs, and what is wrong with those that were left out."""
-    read: dict[Path, Run] = {}
+    runs: list[Run] = []
 
-    def check(run: RunDirectory) -> None:
+    def read(run: RunDirectory) -> None:
         run.verify(run.shown_files())
-        read[run.path] = read_run(run.path)
+        runs.append(read_run(run.path))
 
-    sound, skipped = sound_runs(places, check)
-    runs = [read[directory] for directory in sound]
+    _, skipped = sound_runs(places, read)
     seen: dict[str, Run] = {}
     for run in runs:
         other = seen.setdefault(run.run_id, run)
@@ -146,7 +138,7 @@ def read_run(directory: Path) -> Run:
 
     Raises:
         UserError: its tables hold no number.
-        DamagedRun: its tables or examples hold what no run writes.
+        DamagedRun: they, or its examples, hold what no run writes.
     """
     run = RunDirectory(directory)
     for split in {*run.splits()}.difference(UNTESTED):

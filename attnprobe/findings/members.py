@@ -1,12 +1,13 @@
 """The runs of a study side by side: their numbers text by text, F1 over texts and seeds, and whether seeds attend alike."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
+from scipy.special import rel_entr
 
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import Evidence
@@ -22,7 +23,7 @@ def measured(run: Path, probe: str, metrics: Iterable[str] = ()) -> pd.DataFrame
     """One row per text, by `example_id`, a column per metric (all if none is named); no row where the run was not asked.
 
     Raises:
-        DamagedRun: the table lacks one of the metrics, or has two numbers of a text.
+        DamagedRun: the table lacks a metric, or has two numbers of a text.
     """
     names = list(metrics)
     if probe not in RunDirectory(run).probes():
@@ -95,25 +96,22 @@ def decisions(run: Path) -> tuple[Bool[np.ndarray, "texts classes"], Bool[np.nda
     classes = np.arange(len(directory.manifest().get("classes", [])))
     if len(classes) < 2:
         raise damaged(directory / MANIFEST, "it does not say which classes there are")
-
-    def membership(column: "pd.Series[Any]") -> Bool[np.ndarray, "texts classes"]:
-        if len(column) and isinstance(
-            column.iloc[0], list | np.ndarray
-        ):  # several labels: the numbers of their classes
-            return np.array([np.isin(classes, one) for one in column])
-        return column.to_numpy()[:, None] == classes
-
-    several = len(table) and isinstance(table["label"].iloc[0], list | np.ndarray)
-    return membership(table["label"]), membership(table["prediction"]), not several
+    several = len(table) and isinstance(
+        table["label"].iloc[0], list | np.ndarray
+    )  # labels: the numbers of their classes
+    if several:
+        given, said = (np.array([np.isin(classes, one) for one in table[name]]) for name in ("label", "prediction"))
+    else:
+        given, said = (table[name].to_numpy()[:, None] == classes for name in ("label", "prediction"))
+    return given, said, not several
 
 
 def confusion(run: Path) -> Float[np.ndarray, "texts parts"]:
     """True positives, false positives and false negatives of every text: of class 1, or of each class in turn where these are
     not two."""
     given, said, _ = decisions(run)
-    parts = np.stack([given & said, ~given & said, given & ~said], -1).astype(np.float64)
-    parts = parts[:, 1:] if given.shape[1] == 2 else parts
-    return by_text(run, parts.reshape(len(parts), -1))
+    parts = np.stack([given & said, ~given & said, given & ~said], -1)
+    return by_text(run, parts[:, 1:] if given.shape[1] == 2 else parts)
 
 
 def recalls(run: Path) -> Float[np.ndarray, "texts parts"]:
@@ -121,16 +119,15 @@ def recalls(run: Path) -> Float[np.ndarray, "texts parts"]:
     labels per text then the same of not having the label."""
     given, said, exclusive = decisions(run)
     pairs = [(given, said)] if exclusive else [(given, said), (~given, ~said)]
-    parts = np.concatenate([np.stack([of & found, of], -1) for of, found in pairs], 1)
-    return by_text(run, parts.astype(np.float64).reshape(len(parts), -1))
+    return by_text(run, np.concatenate([np.stack([of & found, of], -1) for of, found in pairs], 1))
 
 
-def by_text(run: Path, parts: Float[np.ndarray, "examples parts"]) -> Float[np.ndarray, "texts parts"]:
+def by_text(run: Path, parts: Float[np.ndarray, "examples classes parts"]) -> Float[np.ndarray, "texts parts"]:
     """Sums over the questions about one text, which are drawn together."""
     directory = RunDirectory(run)
     first = first_of_text(directory)
     texts = distinct_examples(directory)["example_id"].map(lambda one: first.get(one, one)).to_numpy()
-    return pd.DataFrame(parts).groupby(texts).sum().to_numpy()
+    return pd.DataFrame(parts.reshape(len(parts), -1).astype(np.float64)).groupby(texts).sum().to_numpy()
 
 
 def balanced_accuracy(sums: Float[np.ndarray, "*any parts"]) -> Float[np.ndarray, "*any"]:
@@ -177,15 +174,12 @@ SMALLEST = 0.1
 """Smallest relevant difference, as a share of the way from a shuffled attention to the same one."""
 LEAST = 0.01
 """Nats of JSD that a shuffled attention must be away for the question to be asked: shuffling an even one changes nothing."""
-
 Attentions = Sequence[Float[np.ndarray, " words"]]
 
 
 def halves(p: Float[np.ndarray, "*any"], q: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
     """½ [p ln(2p/(p+q)) + q ln(2q/(p+q))]: the summands of the Jensen-Shannon divergence, in nats."""
-    total = np.where(p + q > 0, p + q, 1)
-    p_part, q_part = (x * np.log(np.where(x > 0, 2 * x / total, 1)) for x in (p, q))
-    return (p_part + q_part) / 2
+    return (rel_entr(p, (p + q) / 2) + rel_entr(q, (p + q) / 2)) / 2
 
 
 def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]:
@@ -199,10 +193,7 @@ def compared(one: Attentions, other: Attentions) -> Float[np.ndarray, "texts 4"]
 
 
 def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`compared`, for every run as the base of every other one; zeros on the diagonal.
-
-    Args:
-        runs: directories of runs on the same texts.
+    """`pairwise` of the attentions of runs on the same texts, by their directories.
 
     Raises:
         DamagedRun: a text does not have as many weights in one run as in another.
@@ -219,11 +210,10 @@ def of_pairs(runs: Sequence[Path]) -> Float[np.ndarray, "runs runs texts 4"]:
 
 
 def pairwise(runs: Sequence[Attentions]) -> Float[np.ndarray, "runs runs texts 4"]:
-    """`compared`, for every run's attentions with those of every other one; zeros on the diagonal."""
+    """`compared`, for every run's attentions as the base of every other one; zeros on the diagonal."""
     result = np.zeros((len(runs), len(runs), len(runs[0]), 4))
-    for base in range(len(runs)):
-        for other in range(base):
-            result[base, other] = result[other, base] = compared(runs[base], runs[other])
+    for base, other in combinations(range(len(runs)), 2):
+        result[base, other] = result[other, base] = compared(runs[other], runs[base])
     return result
 
 

@@ -1,9 +1,9 @@
 """Decide once: every claim about every model of some runs, as one table that page, terminal, trackers and CI only show.
 
 One row per group of runs (data set × model × settings, seeds pooled) and claim, and one for each criterion and level that
-nothing was tested for. `columns`:
+nothing was tested for. Its columns:
 
-data, model, group    whose; `group` is the title, unique in a table: data, model and what sets the settings apart
+data, model, group    whose; `group` is unique in a table: data, model and what sets the settings apart
 chip, sentence        may this group's attention be read, and why, in one sentence; the same in all of its rows
 criterion, level      what is asked, and of what
 claim, statement      the claim's name and sentence; empty where nothing was tested
@@ -21,6 +21,7 @@ speaks, quantity, source, section   of the claim, and the part of the page that 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -103,35 +104,25 @@ def findings(
 
 
 def tested_claims(group: Group) -> list[tuple[str, Finding]]:
-    """Every claim of every probe on one group, each with the part of the page that shows it.
-
-    Claims about agreement with a measure that does not agree with itself over the group's seeds are not asked.
-    """
-    tested = []
-    for reading in present(group.numbers):
-        own = [
-            finding
-            for claim in reading.claims
-            for finding in put_to_test((claim,), group.numbers.rows(reading.probe, claim.metrics))
-        ]
+    """Every claim of every probe on one group, each with the part of the page that shows it."""
+    tested, numbers = [], group.numbers
+    for reading in present(numbers):
+        own = []
+        for claim in reading.claims:
+            own += put_to_test((claim,), numbers.rows(reading.probe, claim.metrics))
         own = with_ceilings(own, [run.numbers for run in group.runs])
         tested += [(f"test-{reading.probe}", finding) for finding in own]
     return tested
 
 
 def group_of(study: StudyReading, groups: Sequence[Group]) -> Group | None:
-    """The group with the first of a study's own runs, which the others refer to; None where it is not there.
-
-    Names would not do: two studies of one data set and model may differ in their settings.
-    """
+    """The group with the first of a study's own runs, which the others refer to; None where it is not there."""
     bases = {Path(run).resolve() for run in study.runs[:1]}
     return next((group for group in groups if any(run.directory.resolve() in bases for run in group.runs)), None)
 
 
-# Claims that need two models of one data set: does context, or the kind of encoder, change what attention is worth?
-#
-# The same examples went through both models, so each claim compares them within the example. Such findings say something
-# about models; they speak neither for nor against reading one model's attention as an explanation.
+# Claims that need two models of one data set: does context, or the kind of encoder, change what attention is worth? The
+# models are compared within the example. Such findings speak neither for nor against reading one model's attention.
 
 
 CONTEXT_FREE = {
@@ -143,26 +134,20 @@ CONTEXT_FREE = {
 """Model whose encoder sees one word (or sentence) at a time → the same model with an encoder that sees the others."""
 CONVOLUTIONAL = {"flanconv": "flanrnn", "hanconv": "hanrnn"}
 """Convolutional model → its recurrent counterpart."""
-Comparison = tuple[str, str, str, Claim]
-"""A probe, two models as the results' column `model` calls them, and a claim about its long table of both."""
 
 
 def difference(first: str, second: str, *metrics: str, value: Callable[..., np.ndarray]) -> Measure:
-    """A measure: mean over the examples that both models have of the first one's `value(*columns)` minus the second's.
-
-    Bootstrap interval over the examples; each model's value is its mean over seeds. Examples in which the value is
-    undefined (NaN) for either model are left out.
-    """
+    """A measure: mean over the examples that both models have of the first one's `value(*columns)` minus the second's,
+    each the mean over its seeds; bootstrap interval over the examples. Examples where either is NaN are left out."""
 
     def measure(table: pd.DataFrame) -> Evidence | None:
-        of_model = {}
+        of_model = []
         for model in (first, second):
             rows = values_of(table[table["model"] == model], *metrics)
             if rows is None:
                 return None
-            values = np.asarray(value(*(rows[metric].to_numpy() for metric in metrics)), np.float64)
-            of_model[model] = over_seeds(rows, values)
-        evidence = Evidence.of((of_model[first] - of_model[second]).dropna())
+            of_model.append(over_seeds(rows, np.asarray(value(*(rows[one].to_numpy() for one in metrics)), np.float64)))
+        evidence = Evidence.of((of_model[0] - of_model[1]).dropna())
         return evidence if evidence.n else None
 
     return Measure(metrics, measure)
@@ -173,70 +158,77 @@ def beyond_optimum(attention: np.ndarray, optimal: np.ndarray, never_flips: np.n
     return removal_share(attention, never_flips) - removal_share(optimal, never_flips)
 
 
-def comparisons(importances: Mapping[str, str]) -> Iterator[Comparison]:
-    """All claims about two models, with one about the agreement of attention and each of the importances, name → title."""
-    for second, contextual in CONTEXT_FREE.items():
-        for first in contextual:
-            yield "erasure", first, second, Claim(
-                name=f"order_worse_{first}_{second}",
-                criterion="erasure",
-                statement=f"Attention's order is farther from the smallest set with {first} than with {second}",
-                source="Serrano & Smith 2019, section 5: attention is a worse order with contextual encoders",
-                measure=difference(first, second, "removed_fraction_attention", "removed_fraction_optimal", "never_flips",
-                                   value=beyond_optimum),
-                quantity="share of the items removed beyond the optimum, difference of the models, mean of the examples "
-                "that both can flip, −1 to 1",
-            )  # fmt: skip
-            yield "single_weight", first, second, Claim(
+def comparisons(importances: Mapping[str, str]) -> Iterator[tuple[str, str, str, Claim]]:
+    """A probe, two models as the results' column `model` calls them, and a claim about its long table of both; with one about
+    the agreement of attention and each of the importances, name → title."""
+    for first, second in ((first, second) for second, several in CONTEXT_FREE.items() for first in several):
+        yield "erasure", first, second, Claim(
+            name=f"order_worse_{first}_{second}",
+            criterion="erasure",
+            statement=f"Attention's order is farther from the smallest set with {first} than with {second}",
+            source="Serrano & Smith 2019, section 5: attention is a worse order with contextual encoders",
+            measure=difference(first, second, "removed_fraction_attention", "removed_fraction_optimal", "never_flips",
+                               value=beyond_optimum),
+            quantity="share of the items removed beyond the optimum, difference of the models, mean of the examples "
+            "that both can flip, −1 to 1",
+        )  # fmt: skip
+        yield (
+            "single_weight",
+            first,
+            second,
+            Claim(
                 name=f"effects_follow_less_{first}_{second}",
                 criterion="erasure",
                 statement=f"What erasing each item does follows the weights less closely with {first} than with {second}",
                 source="Serrano & Smith 2019, section 4, asked of every item",
                 measure=difference(first, second, "tau_attention_effect", value=np.negative),
                 quantity="Kendall's τ-b of weight and effect, the second model's minus the first's, mean of the examples",
-            )  # fmt: skip
-            for importance, title in importances.items():
-                yield "correlation", first, second, Claim(
+            ),
+        )
+        for importance, title in importances.items():
+            yield (
+                "correlation",
+                first,
+                second,
+                Claim(
                     name=f"{importance}_agrees_less_{first}_{second}",
                     criterion="agreement",
                     statement=f"Attention agrees less with the importance “{title}” in {first} than in {second}",
                     source="Jain & Wallace 2019, section 4.1: agreement is higher where the encoder sees no context",
                     measure=difference(first, second, f"tau_attention_{importance}", value=np.negative),
                     quantity="Kendall's τ-b, the second model's minus the first's, mean of the examples, −2 to 2",
-                )  # fmt: skip
+                ),
+            )
     for first, second in CONVOLUTIONAL.items():
-        yield "erasure", first, second, Claim(
-            name=f"needs_more_{first}_{second}",
-            criterion="erasure",
-            statement=f"By attention's order {first} needs more items removed than {second}",
-            source="Serrano & Smith 2019, section 5: convolutional models need more removals than recurrent ones",
-            measure=difference(first, second, "removed_fraction_attention", "never_flips", value=removal_share),
-            quantity="difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
-        )  # fmt: skip
+        yield (
+            "erasure",
+            first,
+            second,
+            Claim(
+                name=f"needs_more_{first}_{second}",
+                criterion="erasure",
+                statement=f"By attention's order {first} needs more items removed than {second}",
+                source="Serrano & Smith 2019, section 5: convolutional models need more removals than recurrent ones",
+                measure=difference(first, second, "removed_fraction_attention", "never_flips", value=removal_share),
+                quantity="difference of the shares of the items removed, mean of the examples that both can flip, −1 to 1",
+            ),
+        )
 
 
 def compare_models(results: pd.DataFrame | Numbers) -> list[Finding]:
-    """Test `comparisons` on each data set of which both models are there; seeds are pooled.
-
-    Args:
-        results: the numbers of several runs; a long table (`attnprobe.results.table.read_results`) will do.
-
-    Returns:
-        Findings whose `model` names both, such as "flanrnn, flannoenc".
-    """
+    """Test `comparisons` on each data set of which both models are there; seeds are pooled. The findings' `model` names both,
+    such as "flanrnn, flannoenc"."""
     numbers = numbers_of(results)
     models = {(str(one["data"]), str(one["model"])) for one in numbers.runs}
-    findings = []
     outline = numbers.outline("correlation")
-    there = importances_in(outline, "correlation", "tau_attention_")
+    there, findings = importances_in(outline, "correlation", "tau_attention_"), []
     every = [*comparisons({name: facts.title for name, facts in there.items()})]
-    for data in sorted({data for data, _ in models}):
-        for probe, first, second, claim in every:
-            if {(data, first), (data, second)} <= models:
-                rows = numbers.rows(probe, claim.metrics)
-                evidence = claim.measure(rows[rows["data"] == data])
-                if evidence is not None:
-                    findings.append(Finding(claim, evidence, data, f"{first}, {second}"))
+    for data, (probe, first, second, claim) in product(sorted({data for data, _ in models}), every):
+        if {(data, first), (data, second)} <= models:
+            rows = numbers.rows(probe, claim.metrics)
+            evidence = claim.measure(rows[rows["data"] == data])
+            if evidence is not None:
+                findings.append(Finding(claim, evidence, data, f"{first}, {second}"))
     return findings
 
 
@@ -257,19 +249,16 @@ def kept_findings(
     Args:
         again: compute it whatever is stored.
     """
-    here = folder / FINDINGS
+    here, own = folder / FINDINGS, _identity(runs, studies)
     places = [here.parent, *(study.directory for study in studies), *(run.directory for run in runs[:1])]
-    own = _identity(runs, studies)
-    found = (
-        None if again else next((one for place in places if (one := _stored(place / FINDINGS, own)) is not None), None)
-    )
-    table = findings(runs, studies, tell=tell) if found is None else found
+    found = (_stored(place / FINDINGS, own) for place in ([] if again else places))
+    table = next((one for one in found if one is not None), None)
+    if table is None:
+        table = findings(runs, studies, tell=tell)
     stored = pa.Table.from_pandas(table, preserve_index=False)
-    stored = stored.replace_schema_metadata(
-        {DERIVED: str(VERSION).encode(), OF: f"{own} {_digest(stored.to_pandas())}".encode()}
-    )
+    of = f"{own} {_digest(stored.to_pandas())}".encode()
     if not os.path.lexists(here) or is_derived(here):
-        write_table(stored, here)
+        write_table(stored.replace_schema_metadata({DERIVED: str(VERSION).encode(), OF: of}), here)
     return table
 
 
@@ -311,13 +300,10 @@ def _identity(runs: Sequence[Run], studies: Sequence[StudyReading]) -> str:
     known = record_of(CALIBRATION)["sha256"] if CALIBRATION.exists() else ""
     of_runs = [[run.run_id, run.manifest["files"], run.manifest.get("training")] for run in runs]
     places = {run.directory.resolve(): run.run_id for run in runs}
-    of_studies = [
-        [
-            [places.get(Path(run).resolve()) for run in study.runs[:1]],
-            [[one.claim.name, one.claim.smallest, asdict(one.evidence)] for one in study.findings],
-        ]
-        for study in studies
-    ]
+    of_studies = []
+    for study in studies:
+        found = [[one.claim.name, one.claim.smallest, asdict(one.evidence)] for one in study.findings]
+        of_studies.append([[places.get(Path(run).resolve()) for run in study.runs[:1]], found])
     return fingerprint([VERSION, claims, known, of_runs, of_studies])
 
 
@@ -348,7 +334,6 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """Chip and sentence."""
         return f"{self.chip}. {self.sentence}"
 
 
@@ -386,9 +371,7 @@ def card(table: pd.DataFrame) -> pd.DataFrame:
 def named_verdicts(table: pd.DataFrame) -> dict[str, tuple[float, str]]:
     """The number and the verdict of every line and claim that was tested, of a table of one group: `agreement`,
     `erasure.word`, and `criterion.claim`."""
-    tested = table[table["claim"] != ""]
-    names = tested["criterion"] + "." + tested["claim"]
-    by_claim = dict(zip(names, zip(tested["value"], tested["verdict"], strict=True), strict=True))
-    lines = card(table)
-    lines = lines[lines["claim"] != ""]
-    return by_claim | dict(zip(lines.index, zip(lines["value"], lines["verdict"], strict=True), strict=True))
+    tested, lines = table[table["claim"] != ""], card(table)
+    by_claim = tested.set_index(tested["criterion"] + "." + tested["claim"])
+    rows = pd.concat([by_claim, lines[lines["claim"] != ""]])[["value", "verdict"]]
+    return {str(name): (value, verdict) for name, value, verdict in rows.itertuples()}

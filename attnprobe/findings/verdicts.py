@@ -30,10 +30,9 @@ from attnprobe.findings.groups import Run
 
 # How often a verdict was right on models whose attention is known to be right or wrong: looked up, not computed here.
 #
-# `calibration.parquet` in this folder is what `+experiment=calibration` found, a row per criterion, level, encoder, claim and
-# kind of attention: `criterion level encoder rightness models meets claim`, where `rightness` is `right` or `wrong`, `models`
-# says how many trained models the claim decided and `meets` how many of them by "meets". It may lack a kind of model, or be
-# absent. Only the record of the very claim that decides is cited: another one's says nothing of it.
+# `calibration.parquet` is what `+experiment=calibration` found, a row per criterion, level, encoder, claim and `rightness`
+# (`right` or `wrong`): how many trained models the claim decided (`models`), and how many of them by "meets" (`meets`). Only
+# the record of the very claim that decides is cited: another one's says nothing of it.
 
 
 CALIBRATION = Path(__file__).parent / "calibration.parquet"
@@ -55,12 +54,12 @@ class TrackRecord:
     """What the study found of one claim and kind of model.
 
     Attributes:
-        words: one sentence with both rates and their exact 95 % intervals.
+        words: both rates with their exact 95 % intervals.
         yes_tells: False where it is shown, by the whole interval, that more than `FALSE_ALARMS` of the wrong attentions get a
-            yes as well, so that a yes says nothing.
+            yes, so that a yes says nothing.
         no_tells: False where it is shown that fewer than `POWER` of the right ones get a yes, so that a no says nothing.
-        shown_on: the models that these two were shown on, as they are called in a sentence.
-        supports: whether the rates on right and on wrong attention are both known, so that a yes may have a tick.
+        shown_on: the models that these two were shown on.
+        supports: whether both rates are known, so that a yes may have a tick.
     """
 
     words: str = NONE
@@ -71,9 +70,9 @@ class TrackRecord:
 
 
 @cache
-def calibration(path: Path = CALIBRATION) -> pd.DataFrame:
+def calibration() -> pd.DataFrame:
     """The shipped table; without rows where there is none."""
-    return pd.read_parquet(path, columns=COLUMNS) if path.exists() else pd.DataFrame(columns=COLUMNS)
+    return pd.read_parquet(CALIBRATION, columns=COLUMNS) if CALIBRATION.exists() else pd.DataFrame(columns=COLUMNS)
 
 
 def track_record(
@@ -92,35 +91,32 @@ def track_record(
         table: instead of the shipped one.
     """
     known = calibration() if table is None else table
-    for column, value in {"criterion": criterion, "level": level, "claim": claim}.items():
-        known = known[known[column] == value]
-    measured = _record(known[known["encoder"] == encoder], level)
-    if measured is not None and encoder in ONE_CHECKPOINT:
-        return TrackRecord(measured.words.replace("models of this kind", ONE_CHECKPOINT[encoder]))
-    if measured is not None:
-        return measured
-    known = known[~known["encoder"].isin(ONE_CHECKPOINT)]
-    groups = known.groupby("encoder", observed=True)
-    of_kind = {str(kind): own for kind, rows in groups if (own := _record(rows, level)) is not None}
-    if len(of_kind) < KINDS:
+    known = known[(known["criterion"] == criterion) & (known["level"] == level) & (known["claim"] == claim)]
+    records = {str(kind): _record(rows, level) for kind, rows in known.groupby("encoder", observed=True)}
+    of_kind = {kind: own for kind, own in records.items() if own is not None}
+    if encoder in of_kind and encoder in ONE_CHECKPOINT:
+        return TrackRecord(of_kind[encoder].words.replace("models of this kind", ONE_CHECKPOINT[encoder]))
+    if encoder in of_kind:
+        return of_kind[encoder]
+    others = {kind: own for kind, own in of_kind.items() if kind not in ONE_CHECKPOINT}
+    if len(others) < KINDS:
         return TrackRecord()
-    every = f"every kind of model that was measured ({', '.join(sorted(of_kind))})"
     return TrackRecord(
-        yes_tells=any(own.yes_tells for own in of_kind.values()),
-        no_tells=any(own.no_tells for own in of_kind.values()),
-        shown_on=every,
+        yes_tells=any(own.yes_tells for own in others.values()),
+        no_tells=any(own.no_tells for own in others.values()),
+        shown_on=f"every kind of model that was measured ({', '.join(sorted(others))})",
     )
 
 
 @cache
-def audits(path: Path = AUDITS) -> pd.DataFrame:
+def audits() -> pd.DataFrame:
     """How often audits of some seeds said yes of a claim about trained models, by the true effect (`research.models`)."""
-    return pd.read_csv(path)
+    return pd.read_csv(AUDITS)
 
 
 def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
-    """From which gain on audits of so many seeds mostly show a claim about trained models; empty where that was not measured.
-    Shown: a yes in `POWER_OF_SEEDS` of the audits, of this effect and all larger ones, in every cell."""
+    """From which gain on audits of so many seeds mostly show a claim about trained models (a yes in `POWER_OF_SEEDS` of
+    them, of this effect and all larger ones, in every cell); empty where that was not measured."""
     known = audits() if table is None else table
     known = known[known["claim"] == claim]
     if known.empty:
@@ -140,35 +136,25 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
 
 
 def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
-    """That of one claim on one kind of model; None where too little is known of it."""
-    shares = {}
+    """The record of one claim on one kind of model; None where too little is known of it."""
+    low, high, words = {}, {}, {}
     for rightness, own in known.groupby("rightness", observed=True):
         models, meets = int(own["models"].sum()), int(own["meets"].sum())
         if models:
-            shares[str(rightness)] = (*clopper_pearson(meets, models), models)
-    if "right" not in shares or ("wrong" not in shares and level == "word"):
+            share, low[rightness], high[rightness] = clopper_pearson(meets, models)
+            ends = f"[{100 * low[rightness]:.0f}, {100 * high[rightness]:.0f}]"
+            words[rightness] = f"{100 * share:.0f} % {ends} of {models}"
+    if "right" not in words or ("wrong" not in words and level == "word"):
         return None
-    right, wrong = shares["right"], shares.get("wrong")
-    of_wrong = (
-        "; on wrong attention it is unknown: a state may decide where its word does not"
-        if wrong is None
-        else f", on wrong attention in {_rate(*wrong)}"
-    )
+    of_wrong = "; on wrong attention it is unknown: a state may decide where its word does not"
+    if "wrong" in words:
+        of_wrong = f", on wrong attention in {words['wrong']}"
     return TrackRecord(
-        f"Track record on models of this kind: on right attention this test said yes in {_rate(*right)}{of_wrong}.",
-        yes_tells=wrong is None or not wrong[1] > FALSE_ALARMS,
-        no_tells=not right[2] < POWER,
-        supports=wrong is not None,
+        f"Track record on models of this kind: on right attention this test said yes in {words['right']}{of_wrong}.",
+        yes_tells=not low.get("wrong", 0) > FALSE_ALARMS,
+        no_tells=not high["right"] < POWER,
+        supports="wrong" in words,
     )
-
-
-def _rate(share: float, low: float, high: float, models: int) -> str:
-    """A share with its interval.
-
-    >>> _rate(0.95, 0.83, 0.99, 40)
-    '95 % [83, 99] of 40'
-    """
-    return f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}] of {models}"
 
 
 LEVEL = 0.05
@@ -230,19 +216,18 @@ def judge(
 ) -> pd.DataFrame:
     """The rows of one model: its card's lines, a row for each criterion and level, then all other claims.
 
-    A line is the row of its primary claim (`primary`); where none was tested it is a row without a claim, `not tested`. Only
-    primary claims are corrected for each other, and by what was asked before them; `interval_verdict` is what the number of
-    the claim says by itself.
+    A line is the row of its primary claim; where none was tested, a row without a claim, `not tested`. Only primary
+    claims are corrected for each other and by what was asked before them; `interval_verdict` is what the number says.
 
     Args:
-        findings: its claims put to the test, each with the part of the page that shows it. A criterion asked at a level of
-            its own adds a line.
+        findings: its claims put to the test, each with the part of the page that shows it. A criterion asked at a level
+            of its own adds a line.
         guessing: why the model is no better than guessing, which makes everything meaningless; empty where it is better.
         encoder: the kind of its encoder, such as `lstm`, for the track record.
         marked: whether the data say which words are the reason; without, the remedy of plausibility is to name a column.
 
-    Raises:
-        ValueError: two primary claims of one criterion and level.
+        Raises:
+            ValueError: two primary claims of one criterion and level.
     """
     primary: dict[tuple[str, str], tuple[str, Finding]] = {}
     lines = dict.fromkeys(LINES)
@@ -327,11 +312,10 @@ def _decided(finding: Finding, p: float, encoder: str) -> dict[str, Any]:
 def guessing(runs: Sequence[Run]) -> str:
     """Why these runs of one model are no better than guessing; empty where each of them is better, or it is not known."""
     for run in runs:
-        measured = run.quality
-        if measured is not None and not measured.better_than_guessing:
+        if run.quality is not None and not run.quality.better_than_guessing:
             seed = f"seed {run.seed}: " if len(runs) > 1 else ""
-            one_class = "" if measured.only is None else f"it says {measured.only} of every text, "
-            return f"{seed}{one_class}{measured.in_short}"
+            one_class = "" if run.quality.only is None else f"it says {run.quality.only} of every text, "
+            return f"{seed}{one_class}{run.quality.in_short}"
     return ""
 
 
@@ -341,22 +325,18 @@ def encoder_of(manifest: Mapping[str, object]) -> str:
     facts = manifest.get("model_facts")
     if isinstance(facts, Mapping) and facts.get("site") == "layer -1, heads all, pooled":
         return str(facts.get("family", ""))
-    return stage_class(manifest, "encoder").removesuffix("Encoder").lower()
+    return _model_setting(manifest, "encoder", "_target_").rpartition(".")[2].removesuffix("Encoder").lower()
 
 
 def mechanism_of(manifest: Mapping[str, object]) -> str:
     """What a run's attention is known to be, whatever a test finds (`MECHANISMS`); empty where it was learned."""
-    given = setting_of(manifest, "given").title().replace("_", "")  # of a whole model, by the control's name
-    return MECHANISMS.get(f"{given}Attention" if given else stage_class(manifest, "attention"), "")
+    given = _model_setting(manifest, "given").title().replace("_", "")  # of a whole model, by the control's name
+    kind = f"{given}Attention" if given else _model_setting(manifest, "attention", "_target_").rpartition(".")[2]
+    return MECHANISMS.get(kind, "")
 
 
-def stage_class(manifest: Mapping[str, object], stage: str) -> str:
-    """The class of one stage of a run's model; empty where it is not known."""
-    return setting_of(manifest, stage, "_target_").rpartition(".")[2]
-
-
-def setting_of(manifest: Mapping[str, object], *keys: str) -> str:
-    """One of a run's settings of the model; empty where it is none, or no text."""
+def _model_setting(manifest: Mapping[str, object], *keys: str) -> str:
+    """One of the settings of a run's model; empty where it is none, or no text."""
     part: object = manifest.get("training", {})
     for key in ("model", *keys):
         part = part.get(key, {}) if isinstance(part, Mapping) else {}

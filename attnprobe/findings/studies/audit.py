@@ -17,6 +17,7 @@ from attnprobe.core.settings import Positive, Seed, Whole
 from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import MEETS, Evidence
 from attnprobe.evidence.reading import facts_of, readings
+from attnprobe.evidence.statistics import in_columns
 from attnprobe.findings.quality import quality_of
 from attnprobe.findings.studies.base import (
     Compose,
@@ -28,7 +29,7 @@ from attnprobe.findings.studies.base import (
     StudyReading,
     without_learned_attention,
 )
-from attnprobe.findings.studies.wiegreffe import Members, add, cite, seeds, uniform
+from attnprobe.findings.studies.wiegreffe import Members, cite, seeds, uniform
 from attnprobe.probes.faithfulness import SOURCE, measured
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.pivot import per_example
@@ -38,15 +39,12 @@ FEWEST = {"train": 2000, "test": 400}
 """No fewer examples than these are taken, if others can be left out: fewer leave many intervals too wide to decide."""
 LEAST = 50
 """However short the time, no fewer test texts than these are taken: fewer would leave every interval too wide."""
-
 RELIABLE = ("gradient", "leave_one_out")
 """What attention is compared with: asked of the further seeds too, to see whether it agrees with itself."""
 SLOW, LATE = 0.05, 1.05
 """Share of the time from which on a probe is named; times the minutes from which on a plan is said to be too long."""
 AGAIN = 0.1
 """What these two cost, of all probes: `agreement` takes both again under ten attentions."""
-
-
 OWN_FIGURES = 4
 """Figures of the study itself, and what a page costs without any, in figures."""
 
@@ -83,12 +81,6 @@ class Audit(Study):
     def examined(self) -> str:
         """The probes of the first run as an override."""
         return f"probe=[{','.join(self.probes)}]"
-
-    @property
-    def repeated(self) -> str:
-        """The probes of the further seeds as an override: how far attention moved, and, where agreement is asked, what it is
-        compared with."""
-        return f"probe=[{','.join(['teacher', *self.again])}]"
 
     @property
     def again(self) -> list[str]:
@@ -139,13 +131,10 @@ class Audit(Study):
         if not self.epochs or (measured is not None and not measured.better_than_guessing):
             return  # of a model that may be guessing no other training says more
         base = f"teacher={quoted(str(done[0].directory))}"
-        yield [
-            *(Member("base", other, (self.repeated, base)) for other in further),
-            *(
-                Member("uniform", other, (without_learned_attention(self.model_class), "probe=[]"))
-                for other in [seed, *further]
-            ),
-        ]
+        # how far attention moved, and, where agreement is asked, what it is compared with
+        repeated, even = f"probe=[{','.join(['teacher', *self.again])}]", without_learned_attention(self.model_class)
+        members = [Member("base", other, (repeated, base)) for other in further]
+        yield members + [Member("uniform", other, (even, "probe=[]")) for other in [seed, *further]]
 
 
 def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> dict[str, int]:
@@ -176,12 +165,11 @@ def rows_within(costs: Costs, epochs: int, trainings: int, seconds: float) -> di
 
 
 SMALLEST = 0.01
-"""Probability that is worth a word."""
+"""Smallest relevant difference of probability."""
 MEANINGLESS = ("random", "position")
 """What nobody would show; random is the null."""
 TAKES_OUT = ("leave_one_out", "sufficient_subset", "occlusion")
 """Methods that take words out themselves, as the metric does."""
-NOTHING = Evidence(np.nan, np.nan, np.nan, 0)
 CAPTION = "What to show instead: fall of the prediction without each method's top words (deleted), and beside attention"
 
 CLAIM = Claim(
@@ -238,13 +226,15 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
         return
     found = chosen(frame, results, candidates, inputs)
     caution = " It takes words out itself, as this test does, which favours it." if found.name in TAKES_OUT else ""
+    unconfirmed = found.looks_better and not found.better
+    denied = "words were deleted, and no other way of removing them agrees" if unconfirmed else ""
     if found.better:
         words = (
             f"Instead of attention, show {found.title}: without its top words the predicted class loses {cite(found.own)} "
             f"of its probability, {cite(found.gain)} more than without attention's, on {found.gain.n} texts that had no "
             f"part in choosing it.{caution}"
         )
-    elif found.looks_better and not found.others:
+    elif unconfirmed and not found.others:
         words = (
             f"Nothing to show instead of attention is confirmed: without the top words of {found.title} the predicted class "
             f"loses {cite(found.gain)} more of its probability than without attention's, on {found.gain.n} texts that had "
@@ -256,11 +246,8 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
             f"Nothing to show instead of attention is shown to be better: {found.title} looked best on half of the texts, "
             f"and on the other {found.gain.n} its top words cost the prediction {cite(found.gain)} more than attention's do."
         )
-    denied = (
-        "" if found.better or not found.looks_better else "words were deleted, and no other way of removing them agrees"
-    )
     claim = replace(CLAIM, statement=f"Show {found.title}: its top words cost the prediction more")
-    add(reading, claim, replace(found.gain, unasked=denied), words)
+    reading.add(claim, replace(found.gain, unasked=denied), words)
 
 
 def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], inputs: list[str]) -> Chosen:
@@ -270,24 +257,20 @@ def chosen(frame: pd.DataFrame, results: pd.DataFrame, candidates: list[str], in
     means = {name: first[f"comprehensiveness_{name}_by_delete"].mean() for name in candidates}
     best = max(means, key=lambda name: (means[name], -candidates.index(name)))
 
+    def column(name: str, operator: str = "delete") -> np.ndarray:
+        return second[f"comprehensiveness_{name}_by_{operator}"].to_numpy()
+
     # a table that lost an operator of one of the two says nothing of it
-    paired = [
-        operator
-        for operator in inputs
-        if {f"comprehensiveness_{name}_by_{operator}" for name in (best, "attention")} <= set(frame)
+    both = [
+        one for one in inputs if {f"comprehensiveness_{name}_by_{one}" for name in (best, "attention")} <= set(frame)
     ]
-
-    def minus(other: str, operator: str = "delete") -> Evidence:
-        own = second[f"comprehensiveness_{best}_by_{operator}"] - second[f"comprehensiveness_{other}_by_{operator}"]
-        return Evidence.of(own.to_numpy(), reach=4.0)
-
     return Chosen(
         title=facts_of(best, results, "faithfulness").title,
         name=best,
-        own=Evidence.of(second[f"comprehensiveness_{best}_by_delete"].to_numpy(), reach=2.0),
-        gain=minus("attention"),
-        null=minus("random"),
-        others=[minus("attention", operator) for operator in paired],
+        own=Evidence.of(column(best), reach=2.0),
+        gain=Evidence.of(column(best) - column("attention"), reach=4.0),
+        null=Evidence.of(column(best) - column("random"), reach=4.0),
+        others=[Evidence.of(column(best, one) - column("attention", one), reach=4.0) for one in both],
     )
 
 
@@ -297,31 +280,23 @@ def beside_attention(frame: pd.DataFrame, results: pd.DataFrame, names: list[str
     rows = []
     for name in names:
         values = frame[f"comprehensiveness_{name}_by_delete"].to_numpy()
-        own, apart = Evidence.of(values, reach=2.0), Evidence.of(values - attention, reach=4.0)
+        apart = np.full(len(values), np.nan) if name == "attention" else values - attention
+        own, more = Evidence.of(values, reach=2.0), Evidence.of(apart, reach=4.0)
         row: dict[str, object] = {"method": facts_of(name, results, "faithfulness").title, "texts": own.n}
-        for heading, one in (("loss", own), ("more than attention", NOTHING if name == "attention" else apart)):
-            row |= {heading: one.value, f"{heading} low": one.low, f"{heading} high": one.high}
-        rows.append(row)
+        row |= in_columns("loss", (own.value, own.low, own.high))
+        rows.append(row | in_columns("more than attention", (more.value, more.low, more.high)))
     return pd.DataFrame(rows).sort_values("loss", ascending=False).reset_index(drop=True)
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """The questions that need several runs or several methods; the other tests are in the first run's tables."""
     members = Members(directory, content)
-    data, model = str(content["data"]), str(content["model"])
-    reading = StudyReading(
-        title=f"May this attention be read? {data} · {model}",
-        about=(
-            "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
-            "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "
-            "are over texts and seeds together, those of distances are bootstrapped over examples."
-        ),
-        data=data,
-        model=model,
-        directory=directory,
-        findings=[],
-        runs=list(members.of("base")["path"]),
-        notes=[f"Planned: {content['plan']}."] if content.get("plan") else [],
+    reading = members.reading(
+        "May this attention be read? {data} · {model}",
+        "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
+        "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "
+        "are over texts and seeds together, those of distances are bootstrapped over examples.",
+        [f"Planned: {content['plan']}."] if content.get("plan") else [],
     )
     if not members.of("uniform").empty:
         uniform(reading, members, {})

@@ -1,9 +1,9 @@
 """What a study is: several runs that refer to each other (its plan), and what they say together (its reading).
 
 A study is one file with both: a `Study` that names its members in stages, where a stage may look at the runs of the stages
-before it, and `read(directory, content)` → `StudyReading`, by which its tables, figures and statements are drawn from its
-members' tables. Every member is an ordinary run in its ordinary directory. `attnprobe.runs.studies` carries them out.
-An installed package names the `read` of a study of its own in the entry points' group `attnprobe.studies`.
+before it, and `read(directory, content)` → `StudyReading`. Every member is an ordinary run in its ordinary directory.
+`attnprobe.runs.studies` carries them out. An installed package names the `read` of a study of its own in the entry points'
+group `attnprobe.studies`.
 """
 
 import importlib
@@ -22,7 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked
-from attnprobe.evidence.claims import Finding
+from attnprobe.evidence.claims import Claim, Finding
+from attnprobe.evidence.evidence import Evidence
 from attnprobe.plots.style import paper_style
 from attnprobe.results.directory import UNTESTED, RunDirectory, directories_with, named_places
 from attnprobe.results.files import DamagedRun, damaged, records_of
@@ -85,8 +86,7 @@ class Costs:
         training: seconds per training example and epoch, validation included.
         probing: seconds per test example, all probes together.
         device: where it was measured.
-        each: seconds that a run takes to read its data and build its model.
-        figure: seconds of a figure of a page.
+        each: seconds that a run takes to read its data and build its model; figure: of a figure of a page.
         shares: of `probing`, by probe.
     """
 
@@ -99,7 +99,7 @@ class Costs:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def seconds(self, epochs: int, trainings: int, probed: int = 1) -> float:
-        """An estimate for a number of trainings, and for how many of them are probed."""
+        """An estimate for a number of trainings, of which so many are probed."""
         training = trainings * epochs * self.rows.get("train", 0) * self.training
         return self.beside(trainings) + training + probed * self.rows["test"] * self.probing
 
@@ -164,12 +164,8 @@ class Study(metaclass=Checked):
 
 
 def without_learned_attention(model_class: str | None) -> str:
-    """How a member differs that attends to everything alike.
-
-    Args:
-        model_class: of a whole model, which has no stage to exchange: the layer that is examined is made even; None: of one
-            of three stages.
-    """
+    """How a member differs that attends to everything alike. `model_class` of a whole model, which has no stage to exchange:
+    the layer that is examined is made even; None: of one of three stages."""
     return "model/attention=uniform" if model_class is None else "model.given=uniform"
 
 
@@ -178,14 +174,12 @@ class StudyReading:
     """What a finished study says.
 
     Attributes:
-        title: of its part of the report.
-        about: a few sentences on what was done.
-        data: the data set.
-        model: the base's model.
+        title, about: of its part of the report.
+        data, model: of the base.
         directory: where it was read from.
         findings: its statements, each with a number, an interval and a verdict.
         runs: directories of the runs whose own tests belong beside it, on a page about this study alone.
-        readings: two sentences in words for each finding, by the claim's name.
+        readings: each finding in words, by the claim's name.
         tables: caption → table, ready to be shown; numbers as numbers.
         figures: (name, caption, figure).
         notes: what else a reader has to know.
@@ -205,6 +199,11 @@ class StudyReading:
     notes: list[str] = field(default_factory=list)
     answer: str = ""
 
+    def add(self, claim: Claim, evidence: Evidence, words: str) -> None:
+        """File a finding and its words."""
+        self.findings.append(Finding(claim, evidence, self.data, self.model))
+        self.readings[claim.name] = words
+
 
 def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[list[StudyReading], list[UserError]]:
     """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others; none is
@@ -219,10 +218,10 @@ def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tup
 
 
 def with_members(places: Sequence[str]) -> list[str]:
-    """These places, and of a finished study's directory the runs that it lists.
+    """These places, and of a finished study's directory the runs that it lists; a damaged one of several adds nothing.
 
     Raises:
-        DamagedRun: the only place is a study that is; of several one that is adds nothing, and the report names it.
+        DamagedRun: the only place is a damaged study.
     """
     found = [*places]
     for place in places:
@@ -286,5 +285,4 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
             f"installed package: read it in a checkout"
         ) from None
     with paper_style():  # the figures are made here
-        reading: StudyReading = read(directory, content)
-    return reading
+        return read(directory, content)

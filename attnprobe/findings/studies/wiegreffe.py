@@ -1,7 +1,7 @@
 """Wiegreffe & Pinter 2019, *Attention is not not Explanation*: its four tests as one study. Is attention needed, stable, of
 use to another model, and can a trained adversary escape it?"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,9 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import quoted
 from attnprobe.core.settings import NotNegative, Seed
 from attnprobe.evidence import published
-from attnprobe.evidence.claims import Claim, Finding
+from attnprobe.evidence.claims import Claim
 from attnprobe.evidence.evidence import FAILS, MEETS, NO_DIFFERENCE, Evidence
-from attnprobe.evidence.statistics import interval, student
+from attnprobe.evidence.statistics import in_columns, interval, student
 from attnprobe.findings.members import (
     CLAIM,
     balanced_accuracy,
@@ -105,9 +105,8 @@ class Wiegreffe(Study):
         if tests & {"uniform", "seeds"}:
             members += [Member("base", other, ("probe=[teacher]", base)) for other in further]
         if "uniform" in tests:
-            members += [
-                Member("uniform", other, (without_learned_attention(self.model_class), "probe=[]")) for other in every
-            ]
+            even = (without_learned_attention(self.model_class), "probe=[]")
+            members += [Member("uniform", other, even) for other in every]
         if "guide" in tests:
             members += [self.guided("uniform", other, "model/attention=uniform") for other in every]
             members += [self.guided("trained", other) for other in every]
@@ -122,33 +121,27 @@ class Wiegreffe(Study):
             yield [self.guided("adversary", other, "model/attention=imposed", teacher) for other in every]
 
     def guided(self, by: str, seed: int, *overrides: str) -> Member:
-        """The model without context, with this attention."""
         name = f"model.name={self.guide}_guided_{by}"
         return Member(f"guide_{by}", seed, (f"model={self.guide}", *overrides, name, "probe=[]"))
 
     def adversary(self, weight: float, seed: int, model: str, base: str) -> Member:
         """The base's model, trained to predict as the base and to attend to something else."""
-        changes = (
-            "training=adversary",
-            f"training.recipe.objective.weight={weight}",
-            f"model.name={model}_adversary_{weight:g}",
-        )
-        return Member("adversary", seed, (*changes, base, "probe=[teacher]"), parameter=weight)
+        name, weighted = f"model.name={model}_adversary_{weight:g}", f"training.recipe.objective.weight={weight}"
+        return Member("adversary", seed, ("training=adversary", weighted, name, base, "probe=[teacher]"), weight)
 
 
-PAPER = "Wiegreffe & Pinter 2019"
 LN2 = float(np.log(2))
 
 
-def add(reading: StudyReading, claim: Claim, evidence: Evidence, words: str) -> None:
-    """File a finding and its words."""
-    reading.findings.append(Finding(claim, evidence, reading.data, reading.model))
-    reading.readings[claim.name] = words
-
-
 def statement(name: str, criterion: str, text: str, section: str, quantity: str, speaks: str, **settings: Any) -> Claim:
-    """A claim whose number was computed from several runs and not from one table; `settings`: further fields of it."""
-    return Claim(name, criterion, text, f"{PAPER}, {section}", lambda rows: None, quantity, speaks=speaks, **settings)
+    """A claim of the paper whose number is of several runs; `settings`: further fields of it."""
+    source = f"Wiegreffe & Pinter 2019, {section}"
+    return Claim(name, criterion, text, source, lambda rows: None, quantity, speaks=speaks, **settings)
+
+
+def told(evidence: Evidence, smallest: float, yes: str, no: str, otherwise: str, same: str = "") -> str:
+    """What an interval says, in words; `same`: of no relevant difference, instead of `no`."""
+    return {MEETS: yes, FAILS: no, NO_DIFFERENCE: same or no}.get(evidence.exceeds(0, smallest), otherwise)
 
 
 def cite(evidence: Evidence) -> str:
@@ -159,10 +152,9 @@ def cite(evidence: Evidence) -> str:
 
 def row(name: str, evidence: Evidence, paper: float) -> dict[str, Any]:
     """A line of a table of F1 values."""
-    return {
-        "model": name, "texts": evidence.n, "F1": evidence.value, "F1 low": evidence.low, "F1 high": evidence.high,
-        "published (unverified)": paper, "difference": evidence.value - paper,
-    }  # fmt: skip
+    found = in_columns("F1", (evidence.value, evidence.low, evidence.high))
+    about = {"model": name, "texts": evidence.n}
+    return about | found | {"published (unverified)": paper, "difference": evidence.value - paper}
 
 
 # The runs of a study by role, and the numbers that are read from their tables.
@@ -192,6 +184,14 @@ class Members:
             raise damaged(self.directory / STUDY, "it lists no run that the others are compared with")
         check_texts(self.directory / member["directory"] for member in self.content["members"])
 
+    def reading(self, title: str, about: str, notes: list[str]) -> StudyReading:
+        """One without findings as yet; `{data}` and `{model}` stand in the title."""
+        data, model = str(self.content["data"]), str(self.content["model"])
+        runs = list(self.of("base")["path"])
+        return StudyReading(
+            title.format(data=data, model=model), about, data, model, self.directory, [], runs=runs, notes=notes
+        )
+
     @cached_property
     def runs(self) -> pd.DataFrame:
         """`role seed parameter path f1`: F1 of class 1 on the test split (macro F1 where there are more classes)."""
@@ -209,46 +209,30 @@ class Members:
         """The runs of one role, in the order of the study."""
         return self.runs[self.runs["role"] == role]
 
-    def confusions(self, role: str) -> dict[int, np.ndarray]:
-        """By seed, what F1 is made of (`attnprobe.findings.members`)."""
-        return {int(seed): confusion(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
-
-    def recalls(self, role: str) -> dict[int, np.ndarray]:
-        """By seed, what balanced accuracy is made of."""
-        return {int(seed): recalls(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
+    def parts(self, role: str, of: Callable[[Path], np.ndarray] = confusion) -> dict[int, np.ndarray]:
+        """By seed, what F1 is made of, or balanced accuracy (`recalls`)."""
+        return {int(seed): of(path) for seed, path in self.of(role)[["seed", "path"]].to_numpy()}
 
     def by_seed(self, role: str) -> "pd.Series[float]":
         """F1 by seed."""
         return self.of(role).set_index("seed")["f1"]
 
-    @cached_property
-    def to_base(self) -> pd.DataFrame:
-        """`tvd jsd teacher_max_attention …` per `role seed parameter example_id`, of all runs compared with the base."""
-        parts = []
-        first = int(self.of("base")["seed"].iloc[0])
-        for run in self.runs[self.runs["role"].isin(["base", "adversary"])].to_dict("records"):
-            if run["role"] == "base" and run["seed"] == first:
-                continue
-            wide = measured(run["path"], "teacher", TEACHER)
-            parts.append(wide.assign(role=run["role"], seed=run["seed"], parameter=run["parameter"]))
-        return pd.concat([part for part in parts if not part.empty]) if parts else pd.DataFrame()
-
-    @property
-    def others(self) -> pd.DataFrame:
-        """The rows of `to_base` of the base's other seeds; empty where there are none."""
-        return self.to_base if self.to_base.empty else self.to_base[self.to_base["role"] == "base"]
+    def to_base(self, role: str) -> pd.DataFrame:
+        """`tvd jsd teacher_max_attention …` per `seed parameter example_id`, of the runs of a role (but the base itself) that
+        are compared with the base; empty where there are none."""
+        runs = self.of(role)[1 if role == "base" else 0 :].to_dict("records")
+        parts = [measured(run["path"], "teacher", TEACHER).assign(seed=run["seed"], parameter=run["parameter"])
+                 for run in runs]  # fmt: skip
+        there = [part for part in parts if not part.empty]
+        return pd.concat(there) if there else pd.DataFrame()
 
     @cached_property
     def single(self) -> pd.DataFrame:
         """The base's per-example adversaries: `found_jsd found_tvd optimum_jsd optimum_tvd …` by example; empty where the
         base was not searched for them, or solved only (`probe.adversarial.restarts=0`)."""
         run = RunDirectory(self.of("base")["path"].iloc[0])
-        if (
-            "adversarial" not in run.probes()
-            or "found_jsd" not in contents_of(run.file(table_file("adversarial"))).metrics
-        ):
-            return pd.DataFrame()
-        return measured(run.path, "adversarial", ADVERSARIAL)
+        searched = "adversarial" in run.probes() and contents_of(run.file(table_file("adversarial"))).metrics
+        return measured(run.path, "adversarial", ADVERSARIAL) if "found_jsd" in (searched or ()) else pd.DataFrame()
 
     @property
     def best(self) -> str:
@@ -383,16 +367,11 @@ def labels(table: pd.DataFrame) -> list[tuple[str, float, float]]:
     >>> labels(pd.DataFrame({"lambda": [0, 0.001, 0.01], "TVD": [0.05, 0.051, 0.1], "JSD": [0.03, 0.03, 0.6]}))
     [('λ = 0 to 0.001', 0.051, 0.03), ('λ = 0.01', 0.1, 0.6)]
     """
-    groups: list[list[tuple[float, float, float]]] = []
-    for weight, tvd, jsd in zip(table["lambda"], table["TVD"], table["JSD"], strict=True):
-        if not groups or np.hypot(tvd - groups[-1][-1][1], jsd - groups[-1][-1][2]) > 0.02:
-            groups.append([])
-        groups[-1].append((float(weight), float(tvd), float(jsd)))
-    words = []
-    for group in groups:
-        several = f" to {group[-1][0]:g}" if len(group) > 1 else ""
-        words.append((f"λ = {group[0][0]:g}{several}", group[-1][1], group[-1][2]))
-    return words
+    found: list[tuple[float, float, float, float]] = []  # first and last λ, TVD and JSD of the last
+    for weight, tvd, jsd in table[["lambda", "TVD", "JSD"]].to_numpy(float).tolist():
+        near = bool(found) and np.hypot(tvd - found[-1][2], jsd - found[-1][3]) <= 0.02
+        found.append((found.pop()[0] if near else weight, weight, tvd, jsd))
+    return [(f"λ = {first:g}{'' if first == last else f' to {last:g}'}", tvd, jsd) for first, last, tvd, jsd in found]
 
 
 # Can an adversary trained end to end escape? (Wiegreffe & Pinter 2019, section 4, table 4 and figure 5)
@@ -418,17 +397,12 @@ def chosen_adversary(adversaries: Sequence[Path], above: float) -> Path:
 
 def adversary(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 4 and the curve: adversaries trained end to end."""
-    compared = members.to_base[members.to_base["role"] == "adversary"]
+    compared = members.to_base("adversary")
     performance = members.of("adversary").set_index("parameter")["f1"]
     lines = []
     for weight, part in compared.groupby("parameter", sort=True):
-        (tvd, tvd_low, tvd_high), (jsd, jsd_low, jsd_high) = interval(part["tvd"]), interval(part["jsd"])
-        lines.append(
-            {
-                "lambda": weight, "F1": performance[weight], "TVD": tvd, "TVD low": tvd_low, "TVD high": tvd_high,
-                "JSD": jsd, "JSD low": jsd_low, "JSD high": jsd_high,
-            }
-        )  # fmt: skip
+        distances = in_columns("TVD", interval(part["tvd"])) | in_columns("JSD", interval(part["jsd"]))
+        lines.append({"lambda": weight, "F1": performance[weight]} | distances)
     table = pd.DataFrame(lines)
     paper = {"lambda": "adversary_lambda", "F1": "adversary_f1", "TVD": "adversary_tvd", "JSD": "adversary_jsd"}
     quoted = pd.DataFrame([{name: papers.get(metric, np.nan) for name, metric in paper.items()}]).dropna()
@@ -447,11 +421,10 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         raise damaged(members.directory / STUDY, "it does not say study.above, by which its adversary is chosen")
     weight = float(runs[chosen_adversary(list(runs), float(members.content["settings"]["above"]))])
     best = table[table["lambda"] == weight].iloc[0]
-    if best["JSD low"] > FAR:
-        values = (allowed - best["TVD"], allowed - best["TVD high"], allowed - best["TVD low"])
-    else:
-        values = (best["JSD"] - FAR, best["JSD low"] - FAR, best["JSD high"] - FAR)
-    evidence = Evidence(float(values[0]), float(values[1]), float(values[2]), n=compared.index.nunique())
+    far = best["JSD low"] > FAR
+    values = allowed - best[["TVD", "TVD high", "TVD low"]] if far else best[["JSD", "JSD low", "JSD high"]] - FAR
+    value, low, high = values.astype(float)
+    evidence = Evidence(value, low, high, n=compared.index.nunique())
     none = "No adversary was found, which does not say that there is none"
     sentence = "An adversary was found" if evidence.exceeds(0) == MEETS else none
     words = (
@@ -459,11 +432,9 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
         f"[{best['JSD low']:.3f}, {best['JSD high']:.3f}] nats while predictions move by a TVD of {best['TVD']:.3f} "
         f"[{best['TVD low']:.3f}, {best['TVD high']:.3f}]."
     )
-    add(reading, claim, evidence, words)
-    seeds_at = members.others
-    points = (
-        seeds_at.groupby("seed")[["tvd", "jsd"]].mean() if not seeds_at.empty else pd.DataFrame(columns=["tvd", "jsd"])
-    )
+    reading.add(claim, evidence, words)
+    others = members.to_base("base")
+    points = others if others.empty else others.groupby("seed")[["tvd", "jsd"]].mean()
     single: pd.Series[float] = members.single[["found_tvd", "found_jsd", "optimum_tvd", "optimum_jsd"]].mean()
     caption = (
         "How far attention moves (JSD) against how far predictions do (TVD): one point per λ, the other seeds of the base, "
@@ -478,30 +449,28 @@ def adversary(reading: StudyReading, members: Members, papers: Mapping[str, floa
 
 def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]) -> None:
     """Table 2: learned against uniform attention."""
-    base, even = members.by_seed("base"), members.by_seed("uniform")
-    table = pd.DataFrame(
-        [
-            row("learned attention", performance(members.confusions("base")), papers.get("f1_base", np.nan)),
-            row("uniform attention", performance(members.confusions("uniform")), papers.get("f1_uniform", np.nan)),
-        ]
-    )
+    groups = {"learned": members.by_seed("base"), "uniform": members.by_seed("uniform")}
+    marks = {"learned": papers.get("f1_base", np.nan), "uniform": papers.get("f1_uniform", np.nan)}
+    base, even = members.parts("base"), members.parts("uniform")
+    table = pd.DataFrame([row("learned attention", performance(base), marks["learned"]),
+                          row("uniform attention", performance(even), marks["uniform"])])  # fmt: skip
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
-    gain, margin = difference(members.confusions("base"), members.confusions("uniform")), members.margin
+    gain, margin = difference(base, even), members.margin
     claim = statement(
         "attention_is_needed", "necessity", "Learned attention classifies better than uniform attention",
         "section 3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
         "difference", "for", smallest=margin, primary=True,
     )  # fmt: skip
-    words = {
-        MEETS: "Learned attention is better by {}: on this data set attention is of use, and tests of it can inform.",
-        FAILS: "Learned attention is not better ({}): on this data set attention is not needed, and the other tests of it "
-        "are not informative.",
-        NO_DIFFERENCE: "Learned and uniform attention differ by no more than another seed makes ({}): on this data set "
-        "attention is not needed, and the other tests of it are not informative.",
-    }.get(gain.exceeds(0, margin), "The difference, {}, is not told apart from none.")
-    add(reading, claim, gain, words.format(f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"))
-    groups = {"learned": base, "uniform": even}
-    marks = {"learned": papers.get("f1_base", np.nan), "uniform": papers.get("f1_uniform", np.nan)}
+    words = told(
+        gain, margin,
+        "Learned attention is better by {}: on this data set attention is of use, and tests of it can inform.",
+        "Learned attention is not better ({}): on this data set attention is not needed, and the other tests of it are not "
+        "informative.",
+        "The difference, {}, is not told apart from none.",
+        "Learned and uniform attention differ by no more than another seed makes ({}): on this data set attention is not "
+        "needed, and the other tests of it are not informative.",
+    )  # fmt: skip
+    reading.add(claim, gain, words.format(f"{cite(gain)} F1 over {len(base)} seeds and {gain.n:,} texts"))
     caption = "F1 with learned and with uniform attention: a dot per seed, and their mean with its interval."
     reading.figures.append(("uniform", caption, performances(groups, marks, reading.data)))
 
@@ -512,7 +481,7 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
 def seeds(reading: StudyReading, members: Members) -> None:
     """Whether the seeds attend to the same words; how far their attention is from the base's, and whether adversaries of
     single predictions get farther, where these were searched for."""
-    others, single = members.others, members.single
+    others, single = members.to_base("base"), members.single
     if others.empty:
         reading.notes.append("No other seed was trained: whether attention is stable over seeds is not tested.")
         return
@@ -520,15 +489,13 @@ def seeds(reading: StudyReading, members: Members) -> None:
     evidence = stability(pairs)
     jsd, shuffled, same, chance = pairs[~np.eye(len(pairs), dtype=bool)].mean((0, 1))
     no = "Seeds attend no more alike than a shuffle of their weights"
-    verdict = {MEETS: "Seeds attend alike", FAILS: no, NO_DIFFERENCE: no}.get(
-        evidence.exceeds(0, CLAIM.smallest), "Whether seeds attend alike is open"
-    )
+    verdict = told(evidence, CLAIM.smallest, "Seeds attend alike", no, "Whether seeds attend alike is open")
     words = (
         f"{verdict}: any two of {len(pairs)} are {jsd:.3f} nats of JSD apart, and {shuffled:.3f} if the one's weights are "
         f"shuffled; on a scale from 0, a shuffle, to 1, the same attention, this is {cite(evidence)}. The most attended "
         f"word is the same in {100 * same:.0f} % of the texts ({100 * chance:.0f} % by chance)."
     )
-    add(reading, CLAIM, evidence, words)
+    reading.add(CLAIM, evidence, words)
 
     examples, names = others.groupby(level="example_id"), {"seeds": "median over seeds"}
     frame = pd.DataFrame({"seeds": examples["jsd"].median(), "farthest seed": examples["jsd"].max()})
@@ -544,8 +511,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
     for label, part in [("all", frame), *((MAX_ATTENTION_BINS[b], frame[bins == b]) for b in range(4))]:
         line: dict[str, Any] = {"largest attention weight": label, "examples": len(part)}
         for column, name in names.items():
-            mean, low, high = interval(part[column])
-            line |= {f"JSD, {name}": mean, f"JSD, {name} low": low, f"JSD, {name} high": high}
+            line |= in_columns(f"JSD, {name}", interval(part[column]))
         lines.append(line)
     beside = "" if single.empty else ", and adversaries against single predictions"
     reading.tables[f"JSD of attention to the base's: other seeds{beside}"] = pd.DataFrame(lines)
@@ -570,15 +536,16 @@ def seeds(reading: StudyReading, members: Members) -> None:
         smallest=0.01,
     )  # fmt: skip
     outside = float((frame["optimum_jsd"] > frame["farthest seed"]).mean())
-    verdict = {
-        MEETS: "The adversary is farther out, by {}: seeds do not explain what it finds.",
-        FAILS: "The adversary is no farther out ({}): what it finds is within the spread of seeds.",
-    }.get(beyond.exceeds(0, 0.01), "Whether the adversary is farther out is open ({}).")
+    is_open = "Whether the adversary is farther out is open ({})."
+    verdict = told(
+        beyond, 0.01, "The adversary is farther out, by {}: seeds do not explain what it finds.",
+        "The adversary is no farther out ({}): what it finds is within the spread of seeds.", is_open, same=is_open,
+    )  # fmt: skip
     words += (
         f" {verdict.format(cite(beyond) + ' nats')} The farthest attention known ({members.best}) is beyond the farthest "
         f"seed in {100 * outside:.0f} % of the examples."
     )
-    add(reading, claim, beyond, words)
+    reading.add(claim, beyond, words)
     caption += f", and the adversaries against single predictions (search, and {members.best})."
     reading.figures.append(("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}")))
 
@@ -598,80 +565,65 @@ def guide(reading: StudyReading, members: Members, papers: Mapping[str, float]) 
     """Table 3: a model without context under four attentions."""
     groups = {name: members.by_seed(f"guide_{name}") for name in GUIDES}
     marks = {name: papers.get(f"f1_guide_{name}", np.nan) for name in GUIDES}
-    balanced = {name: members.recalls(f"guide_{name}") for name in GUIDES}
-    parts = {name: performance(of, balanced_accuracy) for name, of in balanced.items()}
-    reading.tables["A model without context, guided by attention (the paper's table 3)"] = pd.DataFrame(
-        [row(words, performance(members.confusions(f"guide_{name}")), marks[name])
-         | {"balanced accuracy": parts[name].value, "balanced accuracy low": parts[name].low,
-            "balanced accuracy high": parts[name].high} for name, words in GUIDES.items()]
-    ).dropna(axis="columns", how="all")  # fmt: skip
+    balanced = {name: members.parts(f"guide_{name}", recalls) for name in GUIDES}
+    lines = []
+    for name, words in GUIDES.items():
+        found = performance(balanced[name], balanced_accuracy)
+        columns = in_columns("balanced accuracy", (found.value, found.low, found.high))
+        lines.append(row(words, performance(members.parts(f"guide_{name}")), marks[name]) | columns)
+    caption = "A model without context, guided by attention (the paper's table 3)"
+    reading.tables[caption] = pd.DataFrame(lines).dropna(axis="columns", how="all")
     gain, own, lost = (
         difference(balanced["base"], balanced[other], balanced_accuracy)
         for other in ("uniform", "trained", "adversary")
     )
-    margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in members.recalls("base").values()])
+    margin = margin_of([float(balanced_accuracy(one.sum(0))) for one in members.parts("base", recalls).values()])
     claim = statement(
         "attention_guides", "leak", "The base's attention tells a model without context more of the label than equal weights",
         "section 3.4", f"balanced accuracy, guided by the base − uniform; up to {margin:g} is no relevant difference", "for",
         smallest=margin, primary=True,
     )  # fmt: skip
     no = "It does not help by more than another seed makes"
-    verdict = {MEETS: "It helps", FAILS: no, NO_DIFFERENCE: no}.get(gain.exceeds(0, margin), "Whether it helps is open")
+    verdict = told(gain, margin, "It helps", no, "Whether it helps is open")
     words = (
         f"{verdict}: guided by the base the model without context gains {cite(gain)} balanced accuracy over uniform "
         f"attention, and {cite(own)} over attention of its own, over {len(groups['base'])} seeds."
     )
-    add(reading, claim, gain, words)
+    reading.add(claim, gain, words)
     claim = statement(
         "adversary_guides_worse", "leak", "The trained adversary's attention guides worse than the base's",
         "section 3.4", f"balanced accuracy, guided by the base − by the adversary; up to {margin:g} is no relevant "
         "difference", "for", smallest=margin,
     )  # fmt: skip
-    verdict = {
-        MEETS: "is worse",
-        FAILS: "is no worse",
-        NO_DIFFERENCE: "is no worse by more than another seed makes",
-    }.get(lost.exceeds(0, margin), "is not told apart")
-    add(
-        reading,
-        claim,
-        lost,
-        f"Guidance by the adversary {verdict}: the base's is ahead by {cite(lost)} balanced accuracy.",
-    )
+    no, same = "is no worse", "is no worse by more than another seed makes"
+    verdict = told(lost, margin, "is worse", no, "is not told apart", same)
+    words = f"Guidance by the adversary {verdict}: the base's is ahead by {cite(lost)} balanced accuracy."
+    reading.add(claim, lost, words)
     caption = (
         "F1 of the model without context by the attention it is given: a dot per seed, their mean with its interval."
     )
-    shown_groups = {GUIDES[name]: values for name, values in groups.items()}
-    reading.figures.append(
-        ("guide", caption, performances(shown_groups, {GUIDES[n]: v for n, v in marks.items()}, reading.data))
-    )
+    drawn = performances({GUIDES[name]: own for name, own in groups.items()},
+                         {GUIDES[name]: mark for name, mark in marks.items()}, reading.data)  # fmt: skip
+    reading.figures.append(("guide", caption, drawn))
 
 
 def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     """The four tests, as far as the study made them."""
     members = Members(directory, content)
-    data, model = str(content["data"]), str(content["model"])
-    reading = StudyReading(
-        title=f"{data}, {model}: is attention needed, stable, does it carry the label, and can it be escaped?",
-        about=(
-            "Wiegreffe & Pinter's four tests. F1 is of class 1 on the test split (macro F1 with more than two classes); "
-            "guidance is judged by balanced accuracy, as F1 of one class rewards a model that always says this class; "
-            "intervals of F1 are over texts and seeds together, paired where two models are compared; intervals of "
-            "distances are bootstrapped over examples. JSD in nats, 0 to 0.693; TVD 0 to 1. Published values are quoted from "
-            "memory and not verified; they are of models with pretrained word vectors."
-        ),
-        data=data,
-        model=model,
-        directory=directory,
-        findings=[],
-        runs=list(members.of("base")["path"]),
-        notes=[
+    reading = members.reading(
+        "{data}, {model}: is attention needed, stable, does it carry the label, and can it be escaped?",
+        "Wiegreffe & Pinter's four tests. F1 is of class 1 on the test split (macro F1 with more than two classes); "
+        "guidance is judged by balanced accuracy, as F1 of one class rewards a model that always says this class; "
+        "intervals of F1 are over texts and seeds together, paired where two models are compared; intervals of "
+        "distances are bootstrapped over examples. JSD in nats, 0 to 0.693; TVD 0 to 1. Published values are quoted from "
+        "memory and not verified; they are of models with pretrained word vectors.",
+        [
             "The released code chooses the best epoch on the test split; here the validation split alone chooses, the "
             "guiding adversary included.",
             "The published TVD of table 4 is in the released code's unit, which is half of this one for two classes.",
         ],
     )
-    tests, papers = set(content["settings"].get("tests", ())), published.of_study("wiegreffe_pinter.csv", data)
+    tests, papers = set(content["settings"].get("tests", ())), published.of_study("wiegreffe_pinter.csv", reading.data)
     if "uniform" in tests:
         uniform(reading, members, papers)
     if "seeds" in tests:
