@@ -60,12 +60,10 @@ def test_what_is_given_is_not_guessed(tmp_path):
     path.write_bytes("text#stars\nschön, gut; fein#4,5\n".encode("cp1250"))
     table, said = told(path, Reading(separator="#", encoding="cp1250", decimal="."))
     assert (table[0], said) == ({"text": "schön, gut; fein", "stars": "4,5"}, [])
-    with pytest.raises(UserError, match=r"data\.encoding=cp9999: there is no such encoding"):
+    with pytest.raises(UserError, match=r"data\.encoding=cp9999: expected .*such as utf-8"):
         Reading(encoding="cp9999")
-    with pytest.raises(UserError, match=r"data\.separator='ab': expected one ASCII character"):
+    with pytest.raises(UserError, match=r"data\.separator=ab: expected one ASCII character"):
         Reading(separator="ab")
-    with pytest.raises(UserError, match=r"data\.encoding=hex: there is no such encoding"):
-        Reading(encoding="hex")
     with pytest.raises(UserError, match=r"data\.decimal=;: expected"):
         Reading(decimal=";")
     with pytest.raises(UserError, match=r"odd\.csv is not in ascii .*: give data\.encoding"):
