@@ -52,7 +52,7 @@ class Sides:
         test = data.splits["test"]
         rows = torch.linspace(0, len(test) - 1, min(len(test), examples)).long().unique().tolist()
         rows.sort(key=lambda row: test.words.lengths[row])
-        size = data.settings.serving.eval_batch_size
+        size = data.settings.eval_batch_size
         batches = [test[rows[start : start + size]] for start in range(0, len(rows), size)]
         return cls.on(classifier, numbers_of(test, rows), batches)
 

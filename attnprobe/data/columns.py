@@ -20,6 +20,8 @@ KINDS = {
 """How a cell may say which tokens are marked (`data.rationale_kind`)."""
 MOST_ANNOTATORS = 15
 """An annotator takes two bits of a number."""
+OPTIONAL = ("question", "text2", "candidates", "rationale", "annotators", "counterfactual", "group", "token")
+"""Settings that name a column, besides the text's and the label's."""
 PLACED = ("lower", "digits")
 """Token rules after which it is still known where in the text a token was."""
 
@@ -99,10 +101,9 @@ def packed(masks: Sequence[Bool[np.ndarray, " tokens"]]) -> Int[np.ndarray, " to
     return sum((1 + 2 * mask.astype(np.int32)) << (2 * number) for number, mask in enumerate(masks))  # type: ignore[return-value]
 
 
-Words = Sequence[str]
-
-
-def paired(first: Words, second: Words, attend_to: str) -> tuple[list[str], Words | None, Int[np.ndarray, " words"]]:
+def paired(
+    first: Sequence[str], second: Sequence[str], attend_to: str
+) -> tuple[list[str], Sequence[str] | None, Int[np.ndarray, " words"]]:
     """The words of a pair that are attended to, those of the other text (None: both are), and of which text, 0 or 1, each
     of the former is."""
     there = {"both": (0, 1), "first": (0,), "second": (1,)}[attend_to]
@@ -197,17 +198,7 @@ class Columns(metaclass=Checked):
         return self.candidates is not None or self.candidates_pattern is not None
 
     @property
-    def read(self) -> list[str]:
+    def names(self) -> list[str]:
         """The names of all columns that are read."""
-        optional = (
-            self.question,
-            self.text2,
-            self.candidates,
-            self.rationale,
-            self.annotators,
-            self.counterfactual,
-            self.group,
-            self.token,
-        )
-        given = [name for name in optional if name is not None]
-        return [self.text, self.label, *given, *self.per_word.values(), *self.filters]
+        optional = [name for setting in OPTIONAL if (name := getattr(self, setting)) is not None]
+        return [self.text, self.label, *optional, *self.per_word.values(), *self.filters]

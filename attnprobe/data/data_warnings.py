@@ -1,12 +1,13 @@
 """What is wrong with a data set, found before anything is trained on it: numbers, thresholds and a sentence for each."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import regex
-from jaxtyping import Bool, Int, UInt64
+from jaxtyping import Bool
+from scipy.sparse import csr_array
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import percent, visible
@@ -19,7 +20,6 @@ Splits = Mapping[str, TextSplit]
 Counts = Mapping[str, Mapping[str, Any]]
 
 UNKNOWN_WORDS = "unknown words"
-"""Does not hold of every model."""
 EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty", "text2 is null",
          "text2 is empty")  # fmt: skip
 """Why a row has nothing to read, as the counts name it."""
@@ -36,7 +36,6 @@ SCRIPTS = {
 }
 """Scripts that leave no space between words; Japanese before Chinese, whose characters it has as well."""
 CALLED = {"train": "training", "test": "test"}
-"""The split that is looked at, in a sentence."""
 ALWAYS = ("rows", "classes", "length")
 """Checks that are printed even where nothing is wrong."""
 
@@ -59,10 +58,6 @@ class Check:
     warns: bool
     sentence: str
 
-    def as_data(self) -> dict[str, Any]:
-        """For the manifest."""
-        return asdict(self)
-
 
 HTML = regex.compile(r"<\s?/?\s?(?:p|br|div|span|li|ul|em|strong|h[1-6]|td|tr|script|img)\b[^<]*>", regex.I)
 """A tag, also where a tokenizer has put spaces into it; one letter alone may be a formula's."""
@@ -71,18 +66,10 @@ MOST_SEARCHED = 2000
 
 
 class _Checks(list[Check]):
-    def add(
-        self,
-        name: str,
-        value: float,
-        sentence: str,
-        follows: str = "",
-        *,
-        from_on: float | None = None,
-        below: float | None = None,
-    ) -> None:
-        warns = bool((from_on is not None and value >= from_on) or (below is not None and value < below))
-        threshold = below if from_on is None else from_on
+    def add(self, name: str, value: float, sentence: str, follows: str = "", **limit: float) -> None:
+        """`limit`: `from_on` or `below` warns, and `follows` says of what."""
+        (threshold,) = limit.values() or (None,)
+        warns = threshold is not None and bool(value < threshold if "below" in limit else value >= threshold)
         self.append(Check(name, value, threshold, warns, f"{sentence}: {follows}" if warns else sentence))
 
 
@@ -165,10 +152,8 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
     """Texts that come twice, and those that the test shares with the training split; a text with another question is no
     copy."""
     train, test, of = splits[read], splits["test"], CALLED[read]
-    asked, test_asked = (
-        one if isinstance(one := part.columns.get("question"), Ragged) else None for part in (train, test)
-    )
-    first = first_copies(train.words, asked)
+    keys, copies = _keys(train), dict[tuple[bytes, bytes], int]()
+    first = np.array([copies.setdefault(key, row) for row, key in enumerate(keys)])
     again = np.flatnonzero(first != np.arange(len(first)))
     share = len(again) / len(first)
     sentence = f"{len(again):,} {of} texts ({percent(share)}) repeat another one"
@@ -182,8 +167,7 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
     if read == "test":
         return
 
-    known = set(_keys(train.words, asked))
-    copied = np.fromiter((key in known for key in _keys(test.words, test_asked)), bool)
+    copied = np.array([key in copies for key in _keys(test)], bool)
     share = float(copied.mean())
     sentence = f"{int(copied.sum()):,} of {len(copied):,} test texts ({percent(share)}) are training texts as well"
     follows = (
@@ -191,7 +175,7 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
         "with data.group=COLUMN"
     )
     checks.add("texts in training and test", share, sentence, follows, from_on=LEAKED)
-    if asked is None:  # a text with several questions is its own near copy
+    if "question" not in train.columns:  # a text with several questions is its own near copy
         nearly = near_copies(train.words, test.words.select(np.flatnonzero(~copied)))
         share = float(nearly.sum()) / len(copied)
         sentence = (
@@ -199,6 +183,13 @@ def _check_copies(checks: _Checks, splits: Splits, read: str) -> None:
             f"training text"
         )
         checks.add("near copies in training and test", share, sentence, "they may be half remembered", from_on=0.05)
+
+
+def _keys(part: TextSplit) -> list[tuple[bytes, bytes]]:
+    """What two equal texts, with the same question, have in common."""
+    asked = part.columns.get("question")
+    questions = asked if isinstance(asked, Ragged) else [np.zeros(0)] * len(part)
+    return [(part.words[row].tobytes(), questions[row].tobytes()) for row in range(len(part))]
 
 
 def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str | None, read: str) -> None:
@@ -213,24 +204,21 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
     checks.add("length", middle, sentence, follows, below=3)
 
     if language not in SCRIPTS:
-        frequency = np.bincount(train.words.flat, minlength=len(train.spelling))
         for code, (script, name) in SCRIPTS.items():
-            written = sum(int(n) for n, word in zip(frequency, train.spelling, strict=True) if script.search(word))
-            share = written / len(train.words.flat)
+            written = np.array([script.search(word) is not None for word in train.spelling], bool)
+            share = float(written[train.words.flat].mean())
             if share >= SPACELESS:
                 follows = f"it is written without spaces between words: set data.language={code}"
                 checks.add("script", share, f"{percent(share)} of the words hold {name}", follows, from_on=SPACELESS)
                 break
 
-    share = sum(counts[one]["truncated"] for one in splits) / sum(map(len, splits.values()))
     cut = sum(counts[one]["truncated"] for one in splits)
+    share = cut / sum(map(len, splits.values()))
     sentence = f"{cut:,} text{'' if cut == 1 else 's'} ({percent(share)}) cut at data.max_tokens"
     checks.add("cut texts", share, sentence, "what decides a label may lie in the rest", from_on=0.05)
 
-    sample = [train.words[row] for row in range(0, len(train.words), max(1, len(train.words) // MOST_SEARCHED))]
-    share = float(
-        np.mean([HTML.search(" ".join(train.spelling[word] for word in text)) is not None for text in sample])
-    )
+    sample = range(0, len(train), max(1, len(train) // MOST_SEARCHED))
+    share = float(np.mean([HTML.search(" ".join(train.tokens_at(row))) is not None for row in sample]))
     sentence = f"{percent(share)} of the texts hold HTML tags"
     checks.add("HTML", share, sentence, "they are read as words; data.clean=[html] removes them", from_on=0.05)
 
@@ -299,105 +287,47 @@ def tell_section(name: str, section: Mapping[str, Any]) -> None:
             print(line, flush=True)
 
 
-# Copies and near copies, in time linear in the number of words: MinHash with banding (Broder 1997; Leskovec, Rajaraman &
-# Ullman, *Mining of Massive Datasets*, section 3.4), every candidate checked exactly. In numpy, because the libraries for it
-# hash one text at a time.
-
 WORDS = 3
 """Words in a row that are compared."""
 SIMILAR = 0.8
 """Jaccard's index of two texts' runs of words from which on they are near copies."""
-HASHES, BANDS = 64, 16
-"""At an index of 0.8 all of 16 bands of 4 hashes differ in 2 of 10,000 pairs: that share of near copies is overlooked."""
-AGREEING = 0.6
-"""Share of equal hashes below which a pair is not looked at; at an index of 0.8 four standard deviations below the mean."""
-CANDIDATES = 3
-"""Texts with an equal band that a text is compared with, for each band."""
-AT_ONCE = 4096
-"""Texts whose signatures are held at a time."""
-
-
-def first_copies(texts: Ragged, others: Ragged | None = None) -> Int[np.ndarray, " rows"]:
-    """For each text the first row that is word for word the same: its own where it is the first.
-
-    Args:
-        texts: word numbers.
-        others: what is asked of each text, in the same order; then both must be the same.
-    """
-    seen: dict[bytes, int] = {}
-    return np.array([seen.setdefault(key, row) for row, key in enumerate(_keys(texts, others))], np.int64)
-
-
-def _keys(texts: Ragged, others: Ragged | None) -> Iterator[bytes]:
-    for row in range(len(texts)):
-        words = texts[row].tobytes()
-        yield words if others is None else len(texts[row]).to_bytes(4, "little") + words + others[row].tobytes()
+AT_ONCE = 1024
+"""Texts, and then pairs of texts, that are compared at a time."""
 
 
 def near_copies(among: Ragged, texts: Ragged) -> Bool[np.ndarray, " texts"]:
-    """Which of `texts` have a near copy `among` others: at least `SIMILAR` of the runs of three words are shared. Texts of
-    fewer words have none but copies, and are False."""
+    """Which of `texts` have a near copy `among` others: at least `SIMILAR` of the distinct runs of three words in either are
+    in both. Texts of fewer words have none, and are False.
+
+    Exact, and fast because near copies share one of the rarest fifth of their runs: other pairs are not compared (prefix
+    filter; Chaudhuri, Ganti & Kaushik 2006).
+    """
     is_copy = np.zeros(len(texts), bool)
-    if not len(among) or not len(texts):
+    base = 1 + int(max(part.flat.max(initial=0) for part in (among, texts)))
+    owner, run = [], []
+    for before, part in ((0, among), (len(among), texts)):
+        text = np.repeat(np.arange(len(part)), part.lengths)
+        first = np.flatnonzero(text[: -WORDS + 1] == text[WORDS - 1 :])
+        owner.append(before + text[first])
+        run.append(sum(part.flat[first + place].astype(np.uint64) * np.uint64(base**place) for place in range(WORDS)))
+    runs, number = np.unique(np.concatenate(run), return_inverse=True)
+    if not len(runs):
         return is_copy
-    theirs = _runs(among)
-    their_hashes = _signatures(theirs)
-    width = HASHES // BANDS
-    bands = [slice(start, start + width) for start in range(0, HASHES, width)]
-    sorted_bands = []
-    for band in bands:
-        keys = _combined(their_hashes[:, band])
-        order = np.argsort(keys, kind="stable")
-        sorted_bands.append((keys[order], order))
+    shape = (len(among) + len(texts), len(runs))
+    every = csr_array((np.ones(len(number), np.int32), (np.concatenate(owner), number)), shape)
+    every.data[:] = 1
+    size, frequency = np.diff(every.indptr), np.bincount(every.indices)
+    text = np.repeat(np.arange(shape[0]), size)
+    rarest_first = np.lexsort((every.indices, frequency[every.indices], text))
+    place = np.arange(len(text)) - every.indptr[text]
+    kept = rarest_first[place <= size[text] - np.ceil(SIMILAR * size[text] - 1e-9)]
+    rare = csr_array((np.ones(len(kept), np.int32), (text[kept], every.indices[kept])), shape)
     for start in range(0, len(texts), AT_ONCE):
-        runs = _runs(Ragged(texts.flat, texts.offsets[start : start + AT_ONCE + 1]))
-        hashes, found = _signatures(runs), is_copy[start : start + AT_ONCE]  # a view
-        for band, (keys, order) in zip(bands, sorted_bands, strict=True):
-            own = _combined(hashes[:, band])
-            first, end = (np.searchsorted(keys, own, side) for side in ("left", "right"))
-            for step in range(CANDIDATES):
-                rows = np.flatnonzero((first + step < end) & ~found & (runs.lengths > 0))
-                partners = order[first[rows] + step]
-                alike = (hashes[rows] == their_hashes[partners]).mean(1) >= AGREEING
-                for row, partner in zip(rows[alike].tolist(), partners[alike].tolist(), strict=True):
-                    left, right = set(runs[row].tolist()), set(theirs[partner].tolist())
-                    found[row] = len(left & right) / len(left | right) >= SIMILAR
+        own = len(among) + start
+        ours, theirs = (rare[own : own + AT_ONCE] @ rare[: len(among)].T).nonzero()
+        for some in np.array_split(np.arange(len(ours)), 1 + len(ours) // AT_ONCE):
+            one, other = own + ours[some], theirs[some]
+            shared = (every[one] * every[other]).sum(1)
+            near = shared / (size[one] + size[other] - shared) >= SIMILAR
+            is_copy[one[near] - len(among)] = True
     return is_copy
-
-
-def _runs(texts: Ragged) -> Ragged:
-    """A hash of every run of `WORDS` words within a text, in order; none for a shorter text."""
-    begin = texts.offsets[0]  # of some of the texts it is not 0
-    words = texts.flat[begin : texts.offsets[-1]].astype(np.uint64)
-    kept = np.maximum(texts.lengths - (WORDS - 1), 0)
-    offsets = np.concatenate([[0], np.cumsum(kept)])
-    first = np.repeat(texts.offsets[:-1] - begin - offsets[:-1], kept) + np.arange(offsets[-1])
-    with np.errstate(over="ignore"):
-        numbers = sum(_hashed(words[first + place] + np.uint64(place << 40)) for place in range(WORDS))
-    return Ragged(np.asarray(numbers, np.uint64).reshape(-1), offsets)
-
-
-def _signatures(runs: Ragged) -> UInt64[np.ndarray, "rows hashes"]:
-    """The least value of each of `HASHES` hash functions over a text's runs; all ones for a text without any."""
-    smallest = np.full((len(runs), HASHES), np.uint64(2**64 - 1), np.uint64)
-    filled = np.flatnonzero(runs.lengths)
-    if len(filled):
-        for one in range(HASHES):
-            values = _hashed(runs.flat ^ _hashed(np.array([one + 1], np.uint64)))
-            smallest[filled, one] = np.minimum.reduceat(values, runs.offsets[filled])
-    return smallest
-
-
-def _hashed(numbers: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
-    """A fixed mixing of 64 bits, one to one (SplitMix64's last steps)."""
-    with np.errstate(over="ignore"):
-        mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
-
-
-def _combined(columns: UInt64[np.ndarray, "rows hashes"]) -> UInt64[np.ndarray, " rows"]:
-    total = np.zeros(len(columns), np.uint64)
-    for place in range(columns.shape[1]):
-        total = _hashed(total ^ columns[:, place])
-    return total

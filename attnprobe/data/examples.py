@@ -72,7 +72,7 @@ class Example:
     longest_sentence: int
     per_word: dict[str, np.ndarray]
     rationale_lost: bool
-    group: str | None
+    group: str
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`TextDataModule`: from a source of rows to batches. A data set is a YAML of these settings (attnprobe.data.settings)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,21 +15,18 @@ from torch.utils.data import DataLoader, Sampler
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Name, Seed
-from attnprobe.data import rows
 from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit
 from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
 from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.pieces import PieceReader, with_pieces
 from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.prepare import Counts, data_fingerprint, prepared_from
-from attnprobe.data.settings import DataSettings
+from attnprobe.data.reader import Reader
+from attnprobe.data.settings import DataSettings, with_settings
 from attnprobe.data.sources import FileSource, Source
 from attnprobe.data.teacher import Teacher
 from attnprobe.data.vocabulary import Vocabulary, load_vectors, random_vectors
 from attnprobe.results.directory import UNTESTED
-
-COLUMNS = ("text", "label", "question", "text2", "candidates", "rationale", "annotators", "counterfactual")
-"""Settings that name a column."""
 
 
 class TextDataModule(metaclass=Checked):
@@ -49,9 +46,6 @@ class TextDataModule(metaclass=Checked):
 
     settings_place: ClassVar[str] = "data"
 
-    flat_settings: ClassVar = DataSettings
-    """The settings that `**settings` may hold are the fields of these groups."""
-
     def __init__(
         self,
         name: Name,
@@ -62,15 +56,15 @@ class TextDataModule(metaclass=Checked):
         **settings: Any,
     ):
         self.name, self.source, self.path, self.seed = name, source, path, seed
-        self.settings = self.flat_settings.of(settings)
-        self.task = Task.MULTI_LABEL if self.settings.columns.multi_label else Task.SINGLE_LABEL
+        self.settings = DataSettings(**settings)
+        self.task = Task.MULTI_LABEL if self.settings.multi_label else Task.SINGLE_LABEL
         self.splits: dict[str, TextSplit] = {}
         self.counts: Counts = {}
         self.checks: list[Check] = []
         self.notes: tuple[str, ...] = ()
 
     # what `**settings` stands for, for everything that asks a class what it takes
-    __signature__ = DataSettings.signature(__init__)
+    __signature__ = with_settings(__init__)
     pipeline: TextPipeline
     class_weight: Tensor | None
 
@@ -92,7 +86,7 @@ class TextDataModule(metaclass=Checked):
     def section(self) -> dict[str, Any]:
         """What was guessed while reading and found before training, for the manifest: `notes`, one sentence each, and
         `checks` (`attnprobe.data.data_warnings.Check`)."""
-        return {"notes": list(self.notes), "checks": [check.as_data() for check in self.checks]}
+        return {"notes": list(self.notes), "checks": [asdict(check) for check in self.checks]}
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -110,7 +104,7 @@ class TextDataModule(metaclass=Checked):
         Raises:
             UserError: the data ask questions, which no such model reads.
         """
-        if (asked := self.settings.columns.question) is not None:
+        if (asked := self.settings.question) is not None:
             raise UserError(
                 f"data.question={asked}: that is for models that answer questions (task=qa). A pretrained model reads a "
                 f"second text as one of a pair: data.question=null data.text2={asked}"
@@ -165,7 +159,7 @@ class TextDataModule(metaclass=Checked):
             UserError: a file is not there.
         """
         files = {f"data.path ({split})": path for split, path in self.source.files().items()}
-        vectors = self.settings.words.vectors
+        vectors = self.settings.vectors
         return files if vectors is None else files | {"data.vectors": find_path(vectors)}
 
     def check_files(self) -> None:
@@ -175,20 +169,16 @@ class TextDataModule(metaclass=Checked):
             UserError: names the file or the column.
         """
         self.input_files()
-        if not isinstance(self.source, FileSource):
-            return
-        where = self.settings.columns
-        named = {f"data.{name}": getattr(where, name) for name in COLUMNS if getattr(where, name) is not None}
-        loaded = self.source.load()
-        self.settings.splitting.check(loaded)
-        for table in loaded.values():
-            for setting, name in (*named.items(), *(("data.filters column", one) for one in where.filters)):
-                rows.column(table.select([]), name, setting)
+        if isinstance(self.source, FileSource):
+            loaded = self.source.load()
+            self.settings.check_splits(loaded)
+            for table in loaded.values():
+                Reader(self.settings, self.settings.rules).check_columns(table)
 
     def embeddings(self) -> Float[Tensor, "vocabulary embed"]:
         """The word vectors to start from; row 0 (padding) is zero. Puts the share of the vocabulary that the file
         has into `counts`."""
-        words, generator = self.settings.words, torch.Generator().manual_seed(self.seed)
+        words, generator = self.settings, torch.Generator().manual_seed(self.seed)
         if words.vectors is None:
             return random_vectors(len(self.vocabulary), words.embedding_size, generator)
         matrix, found = load_vectors(words.vectors, self.vocabulary, missing=words.missing_vectors, generator=generator)
@@ -200,7 +190,7 @@ class TextDataModule(metaclass=Checked):
         share, and the trainer is constructed with `use_distributed_sampler=False`."""
         part = self.splits["train"]
         return self.loader(
-            part, BucketSampler(part.words.lengths, self.settings.serving.batch_size, self.seed, rank, processes)
+            part, BucketSampler(part.words.lengths, self.settings.batch_size, self.seed, rank, processes)
         )
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -220,7 +210,7 @@ class TextDataModule(metaclass=Checked):
     def evaluation(self, split: str) -> DataLoader[Batch]:
         """All examples of a split, shortest first."""
         part = self.splits[split]
-        return self.loader(part, SortedSampler(part.words.lengths, self.settings.serving.eval_batch_size))
+        return self.loader(part, SortedSampler(part.words.lengths, self.settings.eval_batch_size))
 
     def loader(self, part: TextSplit, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
         """The sampler hands out lists of rows, and `part[rows]` is a batch: hence `batch_size=None`."""
@@ -228,8 +218,8 @@ class TextDataModule(metaclass=Checked):
             part,
             sampler=sampler,
             batch_size=None,
-            num_workers=self.settings.serving.num_workers,
-            persistent_workers=self.settings.serving.num_workers > 0,
+            num_workers=self.settings.num_workers,
+            persistent_workers=self.settings.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator().manual_seed(self.seed),  # else each pass would advance the global generator
         )

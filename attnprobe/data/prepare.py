@@ -52,42 +52,38 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     Raises:
         UserError: the rows cannot be used as configured; the message says what to change.
     """
-    task = Task.MULTI_LABEL if settings.columns.multi_label else Task.SINGLE_LABEL
+    task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
     examples, lexicon, counts = read_splits(settings, loaded)
     divide(examples, counts, settings)
-    trains, there = settings.splitting.trains, [split for split in SPLITS if split in examples]
-    if settings.labels.plant is not None:
-        plant_everywhere(settings.labels.plant, examples, lexicon, settings)
+    trains, there = settings.trains, [split for split in SPLITS if split in examples]
+    if settings.plant is not None:
+        plant_everywhere(examples, lexicon, settings)
     spelling = list(lexicon)
     numbers, classes = class_numbers(examples, spelling, settings)
 
-    def keep(choose: Callable[[str, Examples], Kept]) -> None:
+    def keep(choose: Callable[..., Kept], *arguments: Any) -> None:
         for split in there:
-            kept = choose(split, examples[split])
+            kept = choose(split, examples[split], *arguments, settings)
             counts[split]["dropped"] |= kept.dropped
             counts[split] |= kept.facts
             examples[split] = examples[split].select(kept.mask)
 
-    limits = settings.limits
-    keep(lambda split, part: rows.with_known_labels(split, part, numbers, settings.labels))
-    keep(lambda split, part: rows.answerable(split, part, numbers, settings.labels))
-    keep(lambda split, part: rows.at_most(split, part, limits, settings.splitting.split_seed))
+    keep(rows.with_known_labels, numbers)
+    keep(rows.answerable, numbers)
+    keep(rows.at_most)
     vocabulary = vocabulary_of(known_rows(examples, settings), spelling, settings)
-    keep(lambda split, part: rows.of_length(split, part, limits))
-    keep(lambda split, part: rows.of_sentences(split, part, limits))
+    keep(rows.of_length)
+    keep(rows.of_sentences)
 
     vocabulary_id = np.array(vocabulary.encode(spelling), np.int32)
     splits = {}
     for split in there:
         part = examples[split]
-        labels: np.ndarray
-        if task is Task.SINGLE_LABEL:
-            labels = np.array([numbers[row[0]] for row in part.labels], np.int64)
-            per_class = np.bincount(labels, minlength=len(classes))
-        else:
+        chosen = Ragged.of([np.array([numbers[label] for label in row], np.int64) for row in part.labels], np.int64)
+        per_class, labels = np.bincount(chosen.flat, minlength=len(classes)), chosen.flat
+        if task is Task.MULTI_LABEL:
             labels = np.zeros((len(part), len(classes)), np.float32)
-            for number, row in enumerate(part.labels):
-                labels[number, [numbers[label] for label in row]] = 1
+            labels[np.repeat(np.arange(len(part)), chosen.lengths), chosen.flat] = 1
             per_class = labels.sum(0).astype(np.int64)
         columns: dict[str, Any] = {"labels": labels, **part.per_word}
         if part.question is not None:
@@ -114,22 +110,22 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     if trains and task is Task.SINGLE_LABEL and (per_class > 0).sum() < 2:
         raise UserError(
             f"after the length limits the training rows have one class only ({counts['train']['per class']}): "
-            f"widen data.min_length={limits.min_length} or data.max_length={limits.max_length}"
+            f"widen data.min_length={settings.min_length} or data.max_length={settings.max_length}"
         )
     pipeline = TextPipeline(
         rules=settings.rules,
         vocabulary=vocabulary,
         classes=classes,
         task=task,
-        max_tokens=limits.max_tokens,
-        question=settings.columns.question is not None,
-        attend_to=None if settings.columns.text2 is None else settings.columns.attend_to,
-        candidates_pattern=settings.columns.candidates_pattern,
-        tags=settings.columns.token is not None and not trains,
+        max_tokens=settings.max_tokens,
+        question=settings.question is not None,
+        attend_to=None if settings.text2 is None else settings.attend_to,
+        candidates_pattern=settings.candidates_pattern,
+        tags=settings.token is not None and not trains,
     )
     weight = None
     if trains:
-        weight = rows.class_weights(settings.labels.class_weight, per_class, len(splits["train"]), task)
+        weight = rows.class_weights(settings.class_weight, per_class, len(splits["train"]), task)
     language = settings.rules.language if settings.rules.tokenizer == "spacy" else None
     checks = check_data(splits, counts, language, trains=trains)
     return Prepared(splits, pipeline, counts, checks, weight)
@@ -137,14 +133,14 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
 
 def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:
     """The examples of the splits that the source has, every word in them, and what was counted."""
-    if settings.splitting.pool:
+    if settings.pool:
         # of the columns only those that are read, as others may differ in type
-        columns = {name for one in settings.columns.read for name in (one, one.split(".")[0])}
+        columns = {name for one in settings.names for name in (one, one.split(".")[0])}
         parts = [loaded[split] for split in SPLITS if split in loaded]
         parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
         loaded = {"train": datasets.concatenate_datasets(parts)}
-    settings.splitting.check(loaded)
-    reader = Reader(settings.columns, settings.rules, settings.limits.max_tokens)
+    settings.check_splits(loaded)
+    reader = Reader(settings, settings.rules, settings.max_tokens)
     lexicon = Lexicon()
     examples, counts = {}, {}
     for split in (split for split in SPLITS if split in loaded):
@@ -156,22 +152,22 @@ def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examp
 def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings) -> None:
     """Draw the splits that the source does not have from the training rows, in place. Where nothing is trained, all rows of a
     source without splits are test rows."""
-    if not settings.splitting.trains:
+    if not settings.trains:
         if "test" not in examples:
             examples["test"], counts["test"] = examples.pop("train"), counts.pop("train")
         return
-    shares = {"test": settings.splitting.test_share, "validation": settings.splitting.validation_share}
+    shares = {"test": settings.test_share, "validation": settings.validation_share}
     for order, (split, share) in enumerate(shares.items()):
         if split in examples:
             continue
         training = examples["train"]
-        generator = np.random.default_rng((settings.splitting.split_seed, order))
+        generator = np.random.default_rng((settings.split_seed, order))
         if training.groups is not None:
             names, of_row = np.unique(training.groups, return_inverse=True)
             drawn = np.isin(of_row, generator.permutation(len(names))[: round(share * len(names))])
         else:
             # a multi-label row has no one class to be stratified by
-            keys = ["" if settings.columns.multi_label else label[0] for label in training.labels]
+            keys = ["" if settings.multi_label else label[0] for label in training.labels]
             drawn = rows.divide(np.unique(keys, return_inverse=True)[1], share, generator)
         if not drawn.any() or drawn.all():
             raise UserError(
@@ -184,7 +180,7 @@ def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings
 
 
 _kept: dict[str, Any] | None = None
-"""While `read_once` lasts: the data set that was prepared last, what it was made from, and what was guessed."""
+"""While `read_once` lasts: what the last data set was made from, the data set, and what was guessed."""
 
 
 @contextmanager
@@ -212,13 +208,11 @@ def prepared_from(settings: DataSettings, source: Source) -> tuple[Prepared, tup
     made_from = settings, type(source), asked, stamps
     if _kept.get("made from") != made_from:
         _kept.clear()  # two at a time would need the memory of both
-        prepared = prepare(settings, source.load())
-        _kept.update({"made from": made_from, "prepared": prepared, "notes": source.notes})
+        _kept.update({"prepared": prepare(settings, source.load()), "notes": source.notes, "made from": made_from})
     # what a run adds to its data is not seen by the next one
-    prepared = _kept["prepared"]
-    counts = {split: dict(count) for split, count in prepared.counts.items()}
-    copy = replace(prepared, splits=dict(prepared.splits), counts=counts, checks=list(prepared.checks))
-    return copy, _kept["notes"]
+    one = _kept["prepared"]
+    counts = {split: dict(count) for split, count in one.counts.items()}
+    return replace(one, splits=dict(one.splits), counts=counts, checks=list(one.checks)), _kept["notes"]
 
 
 SPELLED = ("question", "counterfactual")
@@ -282,12 +276,13 @@ OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
 """The columns over the words that planting replaces."""
 
 
-def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
-    """Put a shortcut into every split, in place; the classes are those of the training rows' own labels.
+def plant_everywhere(examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
+    """Put the shortcut `settings.plant` into every split, in place; the classes are those of the training rows' own labels.
 
     Raises:
         UserError: there are too many classes for this kind, or a planted word is in the data.
     """
+    kind = str(settings.plant)
     numbers, names = class_numbers(examples, list(lexicon), settings)
     classes = [next(raw for raw, number in numbers.items() if number == place) for place in range(len(names))]
     most = len(WORDS) if kind == "token" else 2
@@ -299,8 +294,8 @@ def plant_everywhere(kind: str, examples: dict[str, Examples], lexicon: Lexicon,
     if there := [word for word in (*WORDS, *CONTEXT) if word in lexicon]:
         raise UserError(f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut")
     for split in examples:
-        seed = (settings.splitting.split_seed, 10 + SPLITS.index(split))
-        examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.limits.max_tokens)
+        seed = (settings.split_seed, 10 + SPLITS.index(split))
+        examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.max_tokens)
 
 
 def plant(

@@ -14,12 +14,17 @@ from tqdm import tqdm
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.columns import MOST_ANNOTATORS, Columns, marked, packed, paired, places_of
+from attnprobe.data.columns import MOST_ANNOTATORS, OPTIONAL, Columns, marked, packed, paired, places_of
 from attnprobe.data.examples import Example, Examples, Lexicon, Ragged, joined
 from attnprobe.data.text import TextRules, matching
 
 AT_ONCE = 1024
 """Rows of which every cell is an object in memory at a time: what is kept of them are a few long arrays."""
+STORED: dict[str, type] = {
+    "sentence": np.int32, "segment": np.int32, "rationale": np.bool_, "annotators": np.int32, "counterfactual": np.int32,
+    "asked": np.float64,
+}  # fmt: skip
+"""What may belong to each word, and as what it is stored."""
 PERHAPS = ("sentence", "annotators", "segment")
 """What is not there for every text is not counted as lost: of few texts there may be several annotators."""
 
@@ -38,12 +43,12 @@ class Reader:
         Raises:
             UserError: a column is not there or holds something else, or no row is left.
         """
-        self.cells(table.select(range(min(1, len(table)))))  # whether all columns are there
+        self.check_columns(table)
         passed = self.passed(split, table, count)
-        needed = [name for name in ("text", "label", "question", "text2") if getattr(self.columns, name) is not None]
-        dropped = Counter(dict.fromkeys(["text is null", "label is null", "text is empty"], 0))
-        for name in needed[2:]:
-            dropped |= Counter(dict.fromkeys([f"{name} is null", f"{name} is empty"], 0))
+        needed = ["text", "label", *(name for name in ("question", "text2") if getattr(self.columns, name) is not None)]
+        reasons = ["text is null", "label is null", "text is empty"]
+        reasons += [f"{name} is {how}" for name in needed[2:] for how in ("null", "empty")]
+        dropped = Counter(dict.fromkeys(reasons, 0))
         lost = Counter({f"{name} does not fit": 0 for name in self.kinds if name not in PERHAPS})
         if self.columns.rationale is not None:
             lost["rationale lost by truncation"] = 0
@@ -86,6 +91,12 @@ class Reader:
         count |= lost
         return joined(parts)
 
+    def check_columns(self, table: datasets.Dataset) -> None:
+        """Refuse, by a `UserError`, a table that lacks a column."""
+        self.cells(table.select(range(min(1, len(table)))))
+        for name in self.columns.filters:
+            rows.column(table.select([]), name, "data.filters column")
+
     def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
         """The columns that are asked for, by what they hold.
 
@@ -95,32 +106,19 @@ class Reader:
         where = self.columns
         cells = {"text": rows.column(table, where.text, "data.text")}
         labels = rows.column(table, where.label, "data.label")
-        delimiter = where.label_delimiter
         if where.above is not None:
             labels = rows.divided(labels, where.above)
-        cells["label"] = rows.label_lists(labels, multi_label=where.multi_label, delimiter=delimiter)
-        for setting in (
-            "question",
-            "text2",
-            "candidates",
-            "rationale",
-            "annotators",
-            "counterfactual",
-            "group",
-            "token",
-        ):
+        cells["label"] = rows.label_lists(labels, where.label_delimiter if where.multi_label else None)
+        for setting in OPTIONAL:
             if (name := getattr(where, setting)) is None:
                 continue
             try:
                 cells[setting] = rows.column(table, name, f"data.{setting}")
             except UserError as error:
                 raise UserError(f"{error}, or do without: data.{setting}=null") from None
-        if "group" in cells:
-            cells["group"] = [str(rows.canonical(value)) for value in cells["group"]]
         if "candidates" in cells:
-            cells["candidates"] = rows.label_lists(cells["candidates"], multi_label=True, delimiter=delimiter)
-        numbers = {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
-        return cells | numbers
+            cells["candidates"] = rows.label_lists(cells["candidates"], where.label_delimiter)
+        return cells | {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
 
     def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Example | str:
         """One row, or why it is left out."""
@@ -172,7 +170,7 @@ class Reader:
             longest_sentence=int(sizes.max(initial=0)),
             per_word={name: values[:limit] for name, values in per_word.items()},
             rationale_lost=rationale is not None and bool(rationale.any()) and not rationale[:limit].any(),
-            group=cells.get("group"),
+            group=str(rows.canonical(cells.get("group"))),
         )
 
     def passed(self, split: str, table: datasets.Dataset, count: dict[str, Any]) -> Bool[np.ndarray, " rows"]:
@@ -235,13 +233,10 @@ class Reader:
     @property
     def kinds(self) -> dict[str, type]:
         """What belongs to each word, by name, and as what it is stored."""
-        kinds: dict[str, type] = {} if self.rules.sentences is None else {"sentence": np.int32}
-        kinds |= {} if self.columns.text2 is None else {"segment": np.int32}
-        kinds |= {} if self.columns.rationale is None else {"rationale": np.bool_}
-        kinds |= {} if self.columns.annotators is None else {"annotators": np.int32}
-        kinds |= {} if self.columns.counterfactual is None else {"counterfactual": np.int32}
-        kinds |= {} if self.columns.token is None else {"asked": np.float64}
-        return kinds | dict.fromkeys(self.columns.per_word, np.float64)
+        settings = {"sentence": self.rules.sentences, "segment": self.columns.text2, "asked": self.columns.token}
+        settings |= {name: getattr(self.columns, name) for name in ("rationale", "annotators", "counterfactual")}
+        there = {name: kind for name, kind in STORED.items() if settings[name] is not None}
+        return there | dict.fromkeys(self.columns.per_word, np.float64)
 
     def examples(self, kept: Mapping[int, Example], lost: Counter[str]) -> Examples:
         """These rows, column by column; `lost` counts what was left out of them."""
@@ -265,5 +260,5 @@ class Reader:
                 name: Ragged.of([row.per_word.get(name, np.zeros(0, kind)) for row in every], kind)
                 for name, kind in kinds.items()
             },
-            groups=None if self.columns.group is None else [str(row.group) for row in every],
+            groups=None if self.columns.group is None else [row.group for row in every],
         )

@@ -16,7 +16,7 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import listed, nearest
 from attnprobe.data.examples import Examples, joined
 from attnprobe.data.local_files import SPLITS
-from attnprobe.data.settings import DataSettings, Labels, Limits
+from attnprobe.data.settings import DataSettings
 from attnprobe.data.vocabulary import SPECIAL, Vocabulary, build_vocabulary, document_frequency
 
 
@@ -58,7 +58,7 @@ def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
             f"The columns are {listed(known)}; {remedy}"
         )
     for value in values:
-        parts = value if isinstance(value, list) and value and isinstance(value[0], str) else [value]
+        parts = value if isinstance(value, list) else [value]
         if any("\0" in one if isinstance(one, str) else isinstance(one, float) and np.isinf(one) for one in parts):
             raise UserError(
                 f"{setting}={name}: one cell is {str(value)[:60]!r}; expected text without null characters, or finite "
@@ -107,20 +107,20 @@ def passes(rows: datasets.Dataset, filters: Mapping[str, Any]) -> Bool[np.ndarra
     return keep
 
 
-def label_lists(values: Sequence[Any], *, multi_label: bool, delimiter: str) -> list[list[str] | None]:
+def label_lists(values: Sequence[Any], delimiter: str | None) -> list[list[str] | None]:
     """The raw labels of every row as a list of texts; None where the cell is null.
 
-    A single-label row has a list of one. A multi-label cell is a list or text with a delimiter; `[]` is an example
-    with no label at all, which is legal.
+    Args:
+        values: cells.
+        delimiter: between several labels in a text; None: a cell is one label. A list holds several, or none, which is legal.
     """
-    if not multi_label:
-        return [None if (one := canonical(value)) is None else [one] for value in values]
     result: list[list[str] | None] = []
     for value in values:
-        parts = value.split(delimiter) if isinstance(value, str) and value.strip() else value
-        if parts is not None and not isinstance(parts, list | tuple):
-            parts = None if canonical(parts) is None else [parts]
-        result.append(None if parts is None else [text for part in parts if (text := canonical(part)) is not None])
+        parts = [value]
+        if delimiter is not None and isinstance(value, str | list | tuple):
+            parts = value.split(delimiter) if isinstance(value, str) else list(value)
+        texts = [text for part in parts if (text := canonical(part)) is not None]
+        result.append(texts if texts or (delimiter is not None and isinstance(value, list | tuple)) else None)
     return result
 
 
@@ -225,12 +225,12 @@ def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSet
     frequency = document_frequency(training.words.flat, training.words.offsets, len(spelling))
     if training.question is not None:
         frequency += document_frequency(training.question.flat, training.question.offsets, len(spelling))
-    return build_vocabulary(spelling, frequency, settings.words.min_df, settings.words.max_vocabulary)
+    return build_vocabulary(spelling, frequency, settings.min_df, settings.max_vocabulary)
 
 
 def known_rows(examples: dict[str, Examples], settings: DataSettings) -> Examples:
     """The rows that classes and vocabulary are taken from: what is trained on, and all where nothing is."""
-    return examples["train"] if settings.splitting.trains else joined(list(examples.values()))
+    return examples["train"] if settings.trains else joined(list(examples.values()))
 
 
 def class_numbers(
@@ -242,13 +242,13 @@ def class_numbers(
         UserError: the training rows have too few classes, or lack one that is named. Where nothing is trained the model has
             its classes already, and the rows may have only some of them.
     """
-    training, trains = known_rows(examples, settings), settings.splitting.trains
-    labels, column = settings.labels.labels, settings.columns.label
-    if settings.labels.classes_from == "labels":
+    training, trains = known_rows(examples, settings), settings.trains
+    labels, column = settings.labels, settings.label
+    if settings.classes_from == "labels":
         numbers, classes = class_map(labels, training.labels)
         seen = Counter(label for row in training.labels for label in row)
         trained = {numbers[label] for label in seen if label in numbers}
-        least = 1 if settings.columns.multi_label or not trains else 2
+        least = 1 if settings.multi_label or not trains else 2
         if len(trained) < least:
             there = ", ".join(f"{label}: {number}" for label, number in seen.most_common(8)) or "no label at all"
             expected = "" if labels is None else f" among data.labels ({', '.join(classes)})"
@@ -267,7 +267,7 @@ def class_numbers(
                 f"it another name with data.labels='{{value in the data: name, …}}'"
             )
         return numbers, classes
-    if settings.labels.classes_from == "candidates":
+    if settings.classes_from == "candidates":
         candidates = [names for names in training.candidates or [] if names is not None]
         return class_map(None, [*candidates, *training.labels])
     classes = vocabulary_of(training, spelling, settings).words[len(SPECIAL) :]
@@ -295,7 +295,7 @@ class Kept(NamedTuple):
     facts: Mapping[str, Any] = {}
 
 
-def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int], labels: Labels) -> Kept:
+def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings) -> Kept:
     """The rows all of whose labels are classes.
 
     Raises:
@@ -303,13 +303,14 @@ def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int]
     """
     known = np.array([all(label in numbers for label in one) for one in examples.labels], bool)
     if not known.all():
+        where = {
+            "labels": "was not seen in training" if settings.labels is None else "is not in data.labels",
+            "vocabulary": "is no word of the vocabulary",
+            "candidates": "was neither a label nor a candidate in training",
+        }[settings.classes_from]
         unseen = Counter(label for row in examples.labels for label in row)
         names = ", ".join(f"{label} ({count} ×)" for label, count in unseen.most_common() if label not in numbers)
-        where = {"labels": "was not seen in training", "vocabulary": "is no word of the vocabulary"}.get(
-            labels.classes_from, "was neither a label nor a candidate in training"
-        )
-        where = "is not in data.labels" if labels.labels is not None else where
-        if labels.unseen_labels == "error":
+        if settings.unseen_labels == "error":
             raise UserError(
                 f"a label of the {split} split {where}: {names[:300]}. Leave such rows out with "
                 f"data.unseen_labels=drop, or map them to a class in data.labels"
@@ -319,7 +320,7 @@ def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int]
     return Kept(known, {"label is unseen": int((~known).sum())})
 
 
-def answerable(split: str, examples: Examples, numbers: Mapping[str, int], labels: Labels) -> Kept:
+def answerable(split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings) -> Kept:
     """The rows whose label is among their candidates.
 
     Raises:
@@ -337,53 +338,50 @@ def answerable(split: str, examples: Examples, numbers: Mapping[str, int], label
             f"candidates, first in row {examples.example_id[row]}: {examples.labels[row][0]!r} is none of "
             f"{', '.join(examples.candidates[row] or ['(no candidate)'])[:200]}"
         )
-        if labels.unseen_labels == "error":
+        if settings.unseen_labels == "error":
             raise UserError(f"{message}. Leave such rows out with data.unseen_labels=drop")
         if not among.any():
             raise UserError(f"{message}. Check data.candidates and data.candidates_pattern")
     sizes = [len(one - {None}) for one, kept in zip(allowed, among, strict=True) if one is not None and kept]
-    return Kept(
-        among,
-        {"answer is no candidate": int((~among).sum())},
-        {
-            "candidates per row": {"min": min(sizes, default=0), "max": max(sizes, default=0)},
-            "any class may answer": sum(one is None for one in allowed),
-        },
-    )
+    facts = {
+        "candidates per row": {"min": min(sizes, default=0), "max": max(sizes, default=0)},
+        "any class may answer": allowed.count(None),
+    }
+    return Kept(among, {"answer is no candidate": int((~among).sum())}, facts)
 
 
-def at_most(split: str, examples: Examples, limits: Limits, seed: int) -> Kept:
+def at_most(split: str, examples: Examples, settings: DataSettings) -> Kept:
     """As many of the rows as `most` allows, drawn at random, in their order."""
-    most = (limits.most or {}).get(split)
+    most = (settings.most or {}).get(split)
     if most is None or len(examples) <= most:
         return Kept(np.ones(len(examples), bool))
-    generator = np.random.default_rng((seed, 2 + SPLITS.index(split)))
+    generator = np.random.default_rng((settings.split_seed, 2 + SPLITS.index(split)))
     kept = np.zeros(len(examples), bool)
     kept[generator.choice(len(examples), most, replace=False)] = True
     return Kept(kept, {OVER_MOST: int((~kept).sum())})
 
 
-def of_length(split: str, examples: Examples, limits: Limits) -> Kept:
+def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:
     """The rows within the length limits, which are strict.
 
     Raises:
         UserError: no row is left.
     """
-    length, extremes = examples.length, limits.drop_extremes and len(examples) > 0
-    least = length.min() if extremes and limits.min_length is None else limits.min_length
-    most = length.max() if extremes and limits.max_length is None else limits.max_length
+    length, extremes = examples.length, settings.drop_extremes and len(examples) > 0
+    least = length.min() if extremes and settings.min_length is None else settings.min_length
+    most = length.max() if extremes and settings.max_length is None else settings.max_length
     long_enough = np.ones(len(length), bool) if least is None else length > least
     short_enough = np.ones(len(length), bool) if most is None else length < most
     keep = long_enough & short_enough
     if not keep.any():
         raise UserError(
-            f"no row of the {split} split has more than data.min_length={limits.min_length} and fewer than "
-            f"data.max_length={limits.max_length} tokens; the texts have {length.min()} to {length.max()}"
+            f"no row of the {split} split has more than data.min_length={settings.min_length} and fewer than "
+            f"data.max_length={settings.max_length} tokens; the texts have {length.min()} to {length.max()}"
         )
     return Kept(keep, {"too short": int((~long_enough).sum()), "too long": int((~short_enough).sum())})
 
 
-def of_sentences(split: str, examples: Examples, limits: Limits) -> Kept:
+def of_sentences(split: str, examples: Examples, settings: DataSettings) -> Kept:
     """The rows within the limits on sentences, in the splits that they hold for.
 
     Raises:
@@ -392,9 +390,9 @@ def of_sentences(split: str, examples: Examples, limits: Limits) -> Kept:
     every = np.ones(len(examples), bool)
     if examples.sentences is None or examples.longest_sentence is None:
         return Kept(every)
-    here, most, longest = split in limits.sentence_limits_on, limits.max_sentences, limits.max_sentence_tokens
-    few = examples.sentences <= most if here and most else every
-    short = examples.longest_sentence <= longest if here and longest else every
+    applies, most, longest = split in settings.sentence_limits_on, settings.max_sentences, settings.max_sentence_tokens
+    few = examples.sentences <= most if applies and most else every
+    short = examples.longest_sentence <= longest if applies and longest else every
     keep = few & short
     if not keep.any():
         raise UserError(

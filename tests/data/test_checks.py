@@ -23,7 +23,7 @@ def checked(tmp_path, frame, name="rows.csv", **settings):
     """What the checks say of a file: name → check."""
     path = tmp_path / name
     frame.to_csv(path, index=False)
-    prepared = prepare(DataSettings.of(settings), FileSource(path).load())
+    prepared = prepare(DataSettings(**settings), FileSource(path).load())
     found = {}
     for check in prepared.checks:
         found.setdefault(check.name, check)
@@ -83,7 +83,7 @@ def test_the_share_of_leaked_texts_is_exact(tmp_path):
     (tmp_path / "data").mkdir()
     train.to_csv(tmp_path / "data" / "train.csv", index=False)
     test.to_csv(tmp_path / "data" / "test.csv", index=False)
-    settings = DataSettings.of({"validation_share": 0.01})
+    settings = DataSettings(validation_share=0.01)
     prepared = prepare(settings, FileSource(tmp_path / "data").load())
     found = {check.name: check for check in prepared.checks}
     kept = set(train["text"].iloc[prepared.splits["train"].example_id])
@@ -169,9 +169,7 @@ def test_several_labels_and_questions_are_looked_at_as_well(tmp_path):
     frame = clean()
     frame["label"] = ["good;bad" if n % 3 else "bad" for n in range(1000)]
     assert "largest class" not in checked(tmp_path, frame, multi_label=True)
-    found = prepare(
-        DataSettings.of({"text": "document", "question": "question"}), TestbedSource("stories", 200, 40, 40).load()
-    )
+    found = prepare(DataSettings(text="document", question="question"), TestbedSource("stories", 200, 40, 40).load())
     assert "near copies in training and test" not in {check.name for check in found.checks}
 
 
