@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -187,15 +187,13 @@ class FirstAvailable(Source):
 
     def load(self) -> Splits:
         """Local files before the hub."""
-        local = self.local()
-        if local is not None:
+        if (local := self.local()) is not None:
             splits = local.load()
             self.notes = local.notes
             return splits
         base = os.environ.get(DATA_DIR)
-        here = f"{base}/{self.folder}" if base else f"${DATA_DIR}/{self.folder}"
-        unset = "" if base else f" ({DATA_DIR} is not set)"
-        files = f"no local files at {here}{unset}: put train.jsonl, validation.jsonl and test.jsonl there"
+        here = f"{base}/{self.folder}" if base else f"${DATA_DIR}/{self.folder} ({DATA_DIR} is not set)"
+        files = f"no local files at {here}: put train.jsonl, validation.jsonl and test.jsonl there"
         if self.hub is None:
             obtain = f" {self.obtain}" if self.obtain else ""
             raise UserError(f"{files}.{obtain} This data set is on no hub; data=testbed needs neither")
@@ -212,7 +210,7 @@ class TestbedSource(Source):
         kind: `reviews` (columns `text`, `label` 0/1, `rationale`, one bool per token, and `counterfactual`, the text with
             the other label) or `stories` (columns `document`, `question`, `label`, `candidates`, `sentences` and
             `support`, numbers of sentences).
-        train_size: examples to train on (10 to 10^6), likewise `validation_size` and `test_size`.
+        train_size, validation_size, test_size: examples.
         seed: every split has its own seed derived from this one. It is apart from the run's seed, so that all runs
             of a sweep see the same texts.
         hops: facts that a story's question needs: 1, 2 or 3.
@@ -241,15 +239,16 @@ class TestbedSource(Source):
     def generate(self, split: str) -> datasets.Dataset:
         """One split."""
         derived = int(np.random.SeedSequence((self.seed, SPLITS.index(split))).generate_state(1)[0])
-        made = (
-            generate_stories(self.sizes[split], derived, self.hops)
-            if self.kind == "stories"
-            else generate_reviews(self.sizes[split], derived, **RULES[self.rule])
-        )
-        parts = []
-        while part := list(itertools.islice(made, 10_000)):  # Python's objects of a million rows would take gigabytes
-            parts.append(pa.Table.from_pylist(part).drop_columns(["tokens"] if self.kind == "reviews" else []))
-        return datasets.Dataset(pa.concat_tables(parts))
+        if self.kind == "stories":
+            return _table(generate_stories(self.sizes[split], derived, self.hops))
+        reviews = generate_reviews(self.sizes[split], derived, **RULES[self.rule])
+        return _table(reviews).remove_columns("tokens")
+
+
+def _table(made: Iterator[dict[str, Any]]) -> datasets.Dataset:
+    # Python's objects of a million rows would take gigabytes
+    parts = iter(lambda: list(itertools.islice(made, 10_000)), [])
+    return datasets.Dataset(pa.concat_tables(pa.Table.from_pylist(part) for part in parts))
 
 
 class TransductionSource(Source):
@@ -258,8 +257,8 @@ class TransductionSource(Source):
 
     Args:
         kind: `copy`, `reverse`, `lookup`, `reordering`, `sort` or `scan`.
-        train_size: sources to train on (10 to 10^6), likewise `validation_size` and `test_size`; each gives as many rows as
-            its target has symbols, and is in one split only.
+        train_size, validation_size, test_size: sources; each gives as many rows as its target has symbols, and is in one
+            split only.
         seed: of the sources, apart from the run's seed.
         shortest, longest: words of a source (and symbols of a target of `scan`).
     """
@@ -283,8 +282,6 @@ class TransductionSource(Source):
         """Generate the rows; one stream of distinct sources, cut into splits."""
         made = generate_transductions(self.kind, sum(self.sizes.values()), self.seed, self.shortest, self.longest)
         return {
-            split: datasets.Dataset(
-                pa.Table.from_pylist([row for rows in itertools.islice(made, size) for row in rows])
-            )
+            split: _table(itertools.chain.from_iterable(itertools.islice(made, size)))
             for split, size in self.sizes.items()
         }

@@ -26,13 +26,11 @@ it, but for the outvoted word of a count. *All there is*: see above.
 **Counterfactual.** The same review with the sentiment words that count turned into their opposites: the other label.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
 from attnprobe.data.testbed.drawing import Draw, pick, shuffled, stream
-
-# The words of the reviews, and the forms of their sentences.
 
 
 class Rank(IntEnum):
@@ -164,12 +162,46 @@ def generate_reviews(
     """
     for index in range(count):
         draw = stream(seed, "review", index)
-        words = _words_of_review(
-            draw, negation=negation, contrast=contrast, weighing=weighing, counting=counting, order=order,
-            asides=asides, remarks=remarks,
-        )  # fmt: skip
+        aspects = shuffled(draw, ASPECTS)
+
+        def whole(says: int, framed: float = FRAMED, draw: Draw = draw) -> str:
+            return _clause(draw, pick(draw, WHOLES), Rank.WHOLE, negation, says, framed=framed)
+
+        def aspect(rank: Rank, says: int = 0, degree_star: str = "", draw: Draw = draw, aspects: Any = aspects) -> str:
+            return _clause(draw, aspects.pop(), rank, negation, says, degree_star)
+
+        ruling, earlier = Rank.WHOLE, None
+        if draw() < weighing:
+            ruling = Rank.INTENSIFIED if draw() < 0.5 else Rank.PLAIN
+            lifted = ruling == Rank.INTENSIFIED  # else it is the rival that its degree word lowers
+            pair = [aspect(ruling, 1, "*" if lifted else ""), aspect(Rank(ruling - 1), 0, "" if lifted else "*")]
+            sentence = pick(draw, (*ANDS, "{0} . {1}")).format(*shuffled(draw, pair))
+        elif draw() < counting:
+            outvoted = draw() < 0.75  # else all three agree, as often as of three coins
+            votes = shuffled(draw, ["+", "+", "-" if outvoted else "+"])
+            sentence = pick(draw, LISTS).format(*(whole(1 if vote == "+" else -1, framed=0) for vote in votes))
+        elif draw() < order:
+            earlier, sentence = whole(0), whole(1)
+        elif draw() < contrast:
+            sentence = pick(draw, BUTS).format(whole(0), whole(1))
+        else:
+            sentence = whole(1)
+
+        extra = [_aside(draw, aspect, ruling) for _ in range(2) if draw() < asides and ruling != Rank.PLAIN]
+        extra += [_remark(draw) for _ in range(2) if draw() < remarks]
+        told = [sentence] if earlier is None else [earlier, sentence]
+        for one in shuffled(draw, extra):
+            if _length([*told, one]) <= LONGEST:
+                told.append(one)
+        if _length(told) < SHORTEST:
+            told.append(_remark(draw))
+        told = shuffled(draw, told)
+        if earlier is not None:
+            first, second = sorted((told.index(earlier), told.index(sentence)))
+            told[first], told[second] = earlier, sentence
         # last of all, so that nothing else can depend on it
         label = int(draw() < 0.5)
+        words = (" . ".join(told) + " .").split(" ")
         said = [word.removeprefix("*").split("/") for word in words]
         tokens, other = ([word[which] for word in said] for which in ((0, -1) if label else (-1, 0)))
         yield {
@@ -181,57 +213,9 @@ def generate_reviews(
         }
 
 
-def _words_of_review(
-    draw: Draw,
-    *,
-    negation: float,
-    weighing: float,
-    counting: float,
-    order: float,
-    contrast: float,
-    asides: float,
-    remarks: float,
-) -> list[str]:
-    """The words of a review, with their marks."""
-    aspects = shuffled(draw, ASPECTS)
-
-    def whole(says: int, framed: float = FRAMED) -> str:
-        return _clause(draw, pick(draw, WHOLES), Rank.WHOLE, negation, says, framed=framed)
-
-    def aspect(rank: Rank, says: int = 0, degree_star: str = "") -> str:
-        return _clause(draw, aspects.pop(), rank, negation, says, degree_star)
-
-    ruling, earlier = Rank.WHOLE, None
-    if draw() < weighing:
-        ruling = Rank.INTENSIFIED if draw() < 0.5 else Rank.PLAIN
-        lifted = ruling == Rank.INTENSIFIED  # else it is the rival that its degree word lowers
-        pair = [aspect(ruling, 1, "*" if lifted else ""), aspect(Rank(ruling - 1), 0, "" if lifted else "*")]
-        sentence = pick(draw, (*ANDS, "{0} . {1}")).format(*shuffled(draw, pair))
-    elif draw() < counting:
-        outvoted = draw() < 0.75  # else all three agree, as often as of three coins
-        votes = shuffled(draw, ["+", "+", "-" if outvoted else "+"])
-        sentence = pick(draw, LISTS).format(*(whole(1 if vote == "+" else -1, framed=0) for vote in votes))
-    elif draw() < order:
-        earlier, sentence = whole(0), whole(1)
-    elif draw() < contrast:
-        sentence = pick(draw, BUTS).format(whole(0), whole(1))
-    else:
-        sentence = whole(1)
-
-    extra = [_aside(draw, aspect, ruling) for _ in range(2) if draw() < asides and ruling != Rank.PLAIN]
-    extra += [_remark(draw) for _ in range(2) if draw() < remarks]
-    chosen = [sentence] if earlier is None else [earlier, sentence]
-    length = sum(one.count(" ") + 2 for one in chosen)  # each with its full stop
-    for one in shuffled(draw, extra):
-        if length + one.count(" ") + 2 <= LONGEST:
-            chosen.append(one)
-            length += one.count(" ") + 2
-    if length < SHORTEST:
-        chosen.append(_remark(draw))
-    told = shuffled(draw, chosen)
-    if earlier is not None and (places := sorted((told.index(earlier), told.index(sentence)))):
-        told[places[0]], told[places[1]] = earlier, sentence
-    return (" . ".join(told) + " .").split(" ")
+def _length(sentences: Sequence[str]) -> int:
+    """Tokens of the sentences, each with its full stop."""
+    return sum(one.count(" ") + 2 for one in sentences)
 
 
 def _aside(draw: Draw, aspect: Callable[[Rank], str], ruling: Rank) -> str:

@@ -149,7 +149,10 @@ def generate_transductions(
             following = symbols[(symbols.index(symbol) + 1) % len(symbols)]
             other = [*source[:place], word_of[following], *source[place + 1 :]]
             before = [one for one, _ in target[:step]]
-            holds = _follows(transduction, other, [*before, following])
+            try:
+                holds = [one for one, _ in transduction.make(other)[: step + 1]] == [*before, following]
+            except KeyError:  # no command
+                holds = False
             rows.append(
                 {
                     "source": " ".join(source),
@@ -160,12 +163,3 @@ def generate_transductions(
                 }
             )
         yield rows
-
-
-def _follows(transduction: Transduction, source: Sequence[str], symbols: Sequence[str]) -> bool:
-    """Whether the target of this source begins so; a command that is none has no target."""
-    try:
-        target = transduction.make(source)
-    except KeyError:
-        return False
-    return [one for one, _ in target[: len(symbols)]] == list(symbols)
