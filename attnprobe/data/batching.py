@@ -167,18 +167,11 @@ MOST_POSITIONS = 1 << 15
 grow with the texts' length."""
 
 
-def shard(batches: list[list[int]], rank: int, world_size: int) -> list[list[int]]:
-    """This process's part of the batches, of which some are repeated so that every process has the same number: gradient
-    steps are taken together."""
-    missing = -len(batches) % world_size
-    return (batches + [batches[i % len(batches)] for i in range(missing)])[rank::world_size]
-
-
 def short_enough(
     lengths: Int[np.ndarray, " rows"], size: int | None = None, most: int = MOST_POSITIONS
 ) -> list[list[int]]:
-    """Rows, shortest first, in batches of at most `size` rows and, padding included, `most` positions (a single row may
-    exceed it); `lengths` are without the markers."""
+    """Evaluation batches: every row once, shortest first, in batches of at most `size` rows and, padding included, `most`
+    positions (a single row may exceed it); `lengths` are without the markers."""
     order = np.argsort(lengths, kind="stable")
     batches: list[list[int]] = []
     for row, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
@@ -196,15 +189,9 @@ class BucketSampler(Sampler[list[int]]):
     """
 
     def __init__(
-        self,
-        lengths: Int[np.ndarray, " rows"],
-        batch_size: int,
-        seed: int,
-        rank: int = 0,
-        world_size: int = 1,
-        noise: float = 0.1,
+        self, lengths: Int[np.ndarray, " rows"], batch_size: int, seed: int, rank: int = 0, world_size: int = 1
     ):
-        self.lengths, self.batch_size, self.seed, self.noise = lengths, batch_size, seed, noise
+        self.lengths, self.batch_size, self.seed = lengths, batch_size, seed
         self.rank, self.world_size, self.epoch = rank, world_size, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -219,26 +206,12 @@ class BucketSampler(Sampler[list[int]]):
         generator = np.random.default_rng((self.seed, self.epoch))
         size = len(self.lengths)
         # + 1: otherwise all texts of the same few words would keep the file's order for ever
-        noisy = (self.lengths + 1) * (1 + generator.uniform(-self.noise, self.noise, size))
+        noisy = (self.lengths + 1) * (1 + generator.uniform(-0.1, 0.1, size))
         rows = np.argsort(noisy, kind="stable")
         batches = [rows[start : start + self.batch_size].tolist() for start in range(0, size, self.batch_size)]
         order = generator.permutation(len(batches))
-        yield from shard([batches[i] for i in order], self.rank, self.world_size)
-
-
-class SortedSampler(Sampler[list[int]]):
-    """Evaluation batches, shortest texts first: deterministic, each row exactly once."""
-
-    def __init__(self, lengths: Int[np.ndarray, " rows"], batch_size: int):
-        batches = short_enough(lengths, batch_size)
-        # kept as long as the loader: as numbers, not as objects
-        self.batches = [np.array(batch) for batch in batches]
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self.batches)
+        # some are repeated, so that every process has the same number: gradient steps are taken together
+        yield from (batches[i] for i in np.resize(order, len(self) * self.world_size)[self.rank :: self.world_size])
 
 
 def log_odds_ratios(part: TextSplit, words: int, classes: int) -> Float[np.ndarray, "vocabulary classes"]:

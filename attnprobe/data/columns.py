@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import regex
 from jaxtyping import Bool, Int
 
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Number, Text
-from attnprobe.data.text import check_pattern
 
 KINDS = {
     "mask": "a list of one true or false per token",
@@ -39,9 +39,6 @@ def marked(
         length: number of tokens.
         sentence: the sentence of each token, where there are sentences.
         setting: the setting that names the column, for the message.
-
-    Raises:
-        UserError: the cell is of another form.
     """
 
     def fits(one: Any) -> bool:
@@ -186,7 +183,12 @@ class Columns(metaclass=Checked):
                 "mark the words of both texts, in order (data.rationale_kind=mask)"
             )
         if self.candidates_pattern is not None:
-            check_pattern(self.candidates_pattern, "data.candidates_pattern")
+            try:
+                regex.compile(self.candidates_pattern)
+            except regex.error as error:
+                raise UserError(
+                    f"data.candidates_pattern={self.candidates_pattern} is not a regular expression: {error}"
+                ) from None
         if self.above is not None and self.multi_label:
             raise UserError(f"data.above={self.above:g} divides one number per row: set data.multi_label=false")
         if self.restricted and self.multi_label:

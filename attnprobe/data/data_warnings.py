@@ -1,5 +1,6 @@
 """What is wrong with a data set, found before anything is trained on it: numbers, thresholds and a sentence for each."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,6 @@ Splits = Mapping[str, TextSplit]
 Counts = Mapping[str, Mapping[str, Any]]
 
 UNKNOWN_WORDS = "unknown words"
-EMPTY = ("text is null", "text is empty", "label is null", "question is null", "question is empty", "text2 is null",
-         "text2 is empty")  # fmt: skip
-"""Why a row has nothing to read, as the counts name it."""
 MOST_NAMES = 8
 """Classes that a sentence names."""
 RARE_IN_TRAINING, RARE_IN_TEST = 20, 5
@@ -141,8 +139,11 @@ def _check_rows(checks: _Checks, splits: Splits, counts: Counts, read: str) -> N
         )
 
     loaded = sum(counts[split].get("loaded", 0) for split in splits)
-    empty = {reason: sum(dropped(split, reason) for split in splits) for reason in EMPTY}
-    why = ", ".join(f"{reason}: {number:,}" for reason, number in empty.items() if number)
+    empty = Counter[str]()
+    for split in splits:
+        empty += Counter(counts[split].get("dropped", {}))
+    empty = Counter({reason: n for reason, n in empty.items() if reason.endswith((" is null", " is empty"))})
+    why = ", ".join(f"{reason}: {number:,}" for reason, number in empty.items())
     total = sum(empty.values())
     sentence = f"{total:,} of {loaded:,} rows have no text or no label" + (f" ({why})" if why else "")
     checks.add("empty cells", total / max(1, loaded), sentence, "they are left out", from_on=0.05)

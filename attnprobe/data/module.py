@@ -1,6 +1,6 @@
 """`TextDataModule`: from a source of rows to batches. A data set is a YAML of these settings (attnprobe.data.settings)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -10,12 +10,12 @@ import pyarrow as pa
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Checked, Name, Seed
-from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit
+from attnprobe.data.batching import BucketSampler, TextSplit, short_enough
 from attnprobe.data.data_warnings import UNKNOWN_WORDS, Check, check_pieces
 from attnprobe.data.local_files import SPLITS, find_path
 from attnprobe.data.pieces import PieceReader, with_pieces
@@ -37,11 +37,7 @@ class TextDataModule(metaclass=Checked):
         source: where the rows come from.
         path: for `data=files`; the source reads it, here it is only recorded.
         seed: the run's seed: order of the training batches, random word vectors.
-        settings: all other settings of conf/data/base.yaml, flat as they are there; `attnprobe.data.settings` explains
-            each.
-
-    Raises:
-        UserError: a setting is unknown, or its value cannot be used.
+        settings: all other settings of conf/data/base.yaml (`attnprobe.data.settings`).
     """
 
     settings_place: ClassVar[str] = "data"
@@ -69,11 +65,7 @@ class TextDataModule(metaclass=Checked):
     class_weight: Tensor | None
 
     def setup(self, stage: str | None = None) -> None:
-        """Load and encode all splits, once.
-
-        Raises:
-            UserError: the rows cannot be used as configured; the message says what to change.
-        """
+        """Load and encode all splits, once."""
         if self.splits:
             return
         prepared, self.notes = prepared_from(self.settings, self.source)
@@ -131,11 +123,7 @@ class TextDataModule(metaclass=Checked):
         self.notes += (note,) if note else ()
 
     def attach_teacher(self, teacher: Teacher) -> None:
-        """Put what a teacher says about the examples into every batch.
-
-        Raises:
-            UserError: the teacher saw other classes, splits or words.
-        """
+        """Put what a teacher says about the examples into every batch."""
         for split, part in self.splits.items():
             texts = (part.tokens_at(row) for row in range(len(part)))
             outputs = teacher.outputs(split, self.classes, part.example_id, texts)
@@ -153,21 +141,13 @@ class TextDataModule(metaclass=Checked):
         return data_fingerprint(self.splits, [*self.vocabulary.words, *self.classes])
 
     def input_files(self) -> dict[str, Path]:
-        """The local files that all this is read from, by the setting that names them; needs no `setup`.
-
-        Raises:
-            UserError: a file is not there.
-        """
+        """The local files that all this is read from, by the setting that names them; needs no `setup`."""
         files = {f"data.path ({split})": path for split, path in self.source.files().items()}
         vectors = self.settings.vectors
         return files if vectors is None else files | {"data.vectors": find_path(vectors)}
 
     def check_files(self) -> None:
-        """Refuse, before anything is trained, local files that are not there, cannot be read, or lack a column.
-
-        Raises:
-            UserError: names the file or the column.
-        """
+        """Refuse, before anything is trained, local files that are not there, cannot be read, or lack a column."""
         self.input_files()
         if isinstance(self.source, FileSource):
             loaded = self.source.load()
@@ -195,8 +175,7 @@ class TextDataModule(metaclass=Checked):
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """All validation examples, shortest first, for every process of a training on several devices: its metrics are
-        then those of one device. (What the processes gather has every example as often as any other, which changes no
-        mean and no curve; and a share of a short split could be empty.)"""
+        then those of one device."""
         return self.evaluation("validation")
 
     def test_dataloader(self) -> DataLoader[Batch]:
@@ -210,9 +189,9 @@ class TextDataModule(metaclass=Checked):
     def evaluation(self, split: str) -> DataLoader[Batch]:
         """All examples of a split, shortest first."""
         part = self.splits[split]
-        return self.loader(part, SortedSampler(part.words.lengths, self.settings.eval_batch_size))
+        return self.loader(part, short_enough(part.words.lengths, self.settings.eval_batch_size))
 
-    def loader(self, part: TextSplit, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
+    def loader(self, part: TextSplit, sampler: Iterable[list[int]]) -> DataLoader[Batch]:
         """The sampler hands out lists of rows, and `part[rows]` is a batch: hence `batch_size=None`."""
         return DataLoader(
             part,

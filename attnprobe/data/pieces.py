@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import TextSplit
-from attnprobe.data.examples import Ragged, selected
+from attnprobe.data.examples import Ragged
 
 SPECIAL = -1
 """`piece_word` of a special token, of a prompt, or of the other text of a pair."""
@@ -104,12 +104,16 @@ class PieceReader:
         result = []
         for start in range(0, len(texts), AT_A_TIME):
             some = range(start, min(start + AT_A_TIME, len(texts)))
-            pairs = [
-                self._pair(
-                    texts[row], None if others is None else others[row], None if segments is None else segments[row]
-                )
-                for row in some
-            ]
+            pairs = []
+            for row in some:
+                second = len(texts[row]) if segments is None else int((segments[row] == 0).sum())
+                pair = [_Part(texts[row][:second], 0, 0, 0)]
+                if segments is not None:
+                    pair.append(_Part(texts[row][second:], 1, 0, second))
+                    if others is not None:
+                        absent = 1 if second else 0
+                        pair[absent] = _Part(others[row], absent, 0, None)
+                pairs.append(pair)
             strings, parts = zip(*(self._strings(self._fitting(one)) for one in pairs), strict=True)
             try:
                 encoding = self.tokenizer(
@@ -126,6 +130,12 @@ class PieceReader:
                     f"take the tokenizer that belongs to the model"
                 ) from error
             for number, row in enumerate(some):
+                ids, kind = (np.array(encoding[name][number], np.int64) for name in ("input_ids", "token_type_ids"))
+                if (most := ids.max(initial=0)) >= self.known:
+                    raise UserError(
+                        f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {most}, and the model "
+                        f"knows {self.known}: take the tokenizer that belongs to it"
+                    )
                 offsets, sequence = encoding["offset_mapping"][number], encoding.sequence_ids(number)
                 word = _words_of_pieces(strings[number], parts[number], offsets, sequence)
                 # a word is counted from 0 among those that are kept, and from 1 in the batch
@@ -133,34 +143,8 @@ class PieceReader:
                 place = np.append(kept.cumsum(), SPECIAL)
                 segment = np.zeros(len(kept), int) if segments is None else segments[row]
                 cut = sum(int(np.append(one[::-1], True).argmax()) for one in (kept[segment == 0], kept[segment == 1]))
-                if (most := max(encoding["input_ids"][number], default=0)) >= self.known:
-                    raise UserError(
-                        f"model.path={self.tokenizer.name_or_path}: its tokenizer gives the piece {most}, and the model "
-                        f"knows {self.known}: take the tokenizer that belongs to it"
-                    )
-                result.append(
-                    Pieces(
-                        np.array(encoding["input_ids"][number], np.int64),
-                        place[word],
-                        np.array(encoding["token_type_ids"][number], np.int64),
-                        kept,
-                        cut,
-                    )
-                )
+                result.append(Pieces(ids, place[word], kind, kept, cut))
         return result
-
-    def _pair(
-        self, words: Sequence[str], other: Sequence[str] | None, segment: Int[np.ndarray, " words"] | None
-    ) -> list[_Part]:
-        """The text, or both of a pair."""
-        if segment is None:
-            return [_Part(words, 0, 0, 0)]
-        second = int((segment == 0).sum())
-        parts = [_Part(words[:second], 0, 0, 0), _Part(words[second:], 1, 0, second)]
-        if other is not None:
-            absent = 1 if second else 0
-            parts[absent] = _Part(other, absent, 0, None)
-        return parts
 
     def _strings(self, pair: list[_Part]) -> tuple[list[str], list[_Part]]:
         """What the tokenizer is given: the texts, or the prompt with them in it; and where they are in that."""
@@ -253,13 +237,15 @@ def with_pieces(part: TextSplit, reader: PieceReader) -> tuple[TextSplit, dict[s
     there = np.flatnonzero([one.kept.any() for one in read])
     if isinstance(marks := columns.get("asked"), Ragged):  # a word that is cut off is not asked about
         there = there[[bool(marks[row].any()) for row in there.tolist()]]
-    rows = selected({"example_id": part.example_id, "words": cut(part.words), "columns": columns}, there)
-    return replace(part, **rows), left_out(read, reader.tokenizer.unk_token_id)
+    kept = {
+        name: values.select(there) if isinstance(values, Ragged) else values[there] for name, values in columns.items()
+    }
+    part = replace(part, example_id=part.example_id[there], words=cut(part.words).select(there), columns=kept)
+    return part, left_out(read, reader.tokenizer.unk_token_id)
 
 
 def left_out(read: Sequence[Pieces], unknown: int | None = None) -> dict[str, int]:
-    """How many texts were cut, the words after the cuts, other words that have no piece, texts of nothing else, words that
-    have one, and those that have none but `unknown`."""
+    """Counts of texts and words that were cut or have no piece; `unknown`: the piece of words that the tokenizer lacks."""
     cut = [one for one in read if one.kept.any() and one.cut]
     after = sum(one.cut for one in cut)
     return {

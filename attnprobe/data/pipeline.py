@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from attnprobe.core.batch import Batch, Task
 from attnprobe.core.errors import UserError
 from attnprobe.data.batching import collate
 from attnprobe.data.columns import paired
 from attnprobe.data.pieces import PieceReader, Pieces
-from attnprobe.data.text import TextRules, check_pattern, matching
+from attnprobe.data.text import TextRules, matching
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
 from attnprobe.results.files import write_json
 from attnprobe.results.saved_settings import read_pipeline
+
+SAVED = ("rules", "classes", "task", "max_tokens", "question", "candidates_pattern", "attend_to", "tags")
+"""What pipeline.json holds."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,6 @@ class TextPipeline:
     """Everything between new text and a `Batch`; saved with a run and rebuilt without its data set.
 
     Attributes:
-        rules: how texts and questions become tokens.
-        vocabulary: word ↔ id.
-        classes: names of the classes.
-        task: one class per text, or any subset of the labels.
-        max_tokens: longer texts are cut.
         question: every text comes with a question.
         attend_to: every text comes with a second one, and this is said of them (`attnprobe.data.columns.Columns`); None: it
             comes alone.
@@ -129,19 +128,16 @@ class TextPipeline:
             if questions is not None and not self.tags:
                 raise UserError("questions=…: this run was trained on texts without a question; leave them out")
             return None
-        if (
-            not isinstance(questions, list | tuple)
-            or len(questions) != len(texts)
-            or not all(isinstance(question, str) for question in questions)
-        ):
-            given = "no questions" if questions is None else repr(questions)[:60]
+        given = questions if isinstance(questions, list | tuple) else []
+        if len(given) != len(texts) or not all(isinstance(question, str) for question in given):
             raise UserError(
                 f"this run reads every text with a question (or a second text): expected questions=[…], a list of "
-                f"{len(texts)}, one per text (attnprobe explain: --text2 TEXT for each), but got {given}"
+                f"{len(texts)}, one per text (attnprobe explain: --text2 TEXT for each), but got "
+                f"{'no questions' if questions is None else repr(questions)[:60]}"
             )
-        words = [self.rules.words(question) for question in questions]
+        words = [self.rules.words(question) for question in given]
         if empty := [number for number, question in enumerate(words) if not question]:
-            raise UserError(f"question {empty[0]} ({questions[empty[0]]!r}) has no word left after cleaning: ask one")
+            raise UserError(f"question {empty[0]} ({given[empty[0]]!r}) has no word left after cleaning: ask one")
         return words
 
     def _marks(self, texts: Sequence[Sequence[str]], questions: Sequence[str] | None) -> list[np.ndarray]:
@@ -165,43 +161,24 @@ class TextPipeline:
         if candidates is None:
             if self.candidates_pattern is None:
                 return None
-            candidates = [matching(words, self.candidates_pattern) for words in texts]
-            known = [[name for name in names if name in self.classes] for names in candidates]
-        else:
-            if not isinstance(candidates, list | tuple) or not all(
-                isinstance(names, list | tuple | set | frozenset) for names in candidates
-            ):
-                raise UserError(
-                    f"candidates={candidates!r:.60}: expected a list of lists of classes, one per text, such as "
-                    f"[{list(self.classes[:2])}]"
-                )
-            known = [list(names) for names in candidates]
-            if len(known) != len(texts):
-                raise UserError(f"candidates=…: expected {len(texts)} lists, one per text, but got {len(known)}")
-            if unknown := [name for names in known for name in names if name not in self.classes]:
-                raise UserError(
-                    f"candidates: {unknown[0]!r} is not a class of this run ({', '.join(self.classes[:20])})"
-                )
-        if none := [number for number, names in enumerate(known) if not names]:
+            found = [matching(words, self.candidates_pattern) for words in texts]
+            candidates = [[name for name in names if name in self.classes] for names in found]
+        elif not isinstance(candidates, list | tuple) or len(candidates) != len(texts):
+            raise UserError(f"candidates={candidates!r:.60}: expected {len(texts)} lists of classes, one per text")
+        if unknown := [name for names in candidates for name in names if name not in self.classes]:
+            raise UserError(f"candidates: {unknown[0]!r} is not a class of this run ({', '.join(self.classes[:20])})")
+        if none := [number for number, names in enumerate(candidates) if not names]:
             raise UserError(
                 f"text {none[0]} has no candidate that the classifier knows: give it some with candidates=[[…], …], "
                 f"of {', '.join(self.classes[:20])}"
             )
-        return [np.array([self.classes.index(name) for name in names]) for names in known]
+        return [np.array([self.classes.index(name) for name in names]) for names in candidates]
 
     def save(self, directory: Path) -> None:
-        """Write the vocabulary, and the rest of the pipeline, into a run's directory."""
+        """Write the vocabulary and pipeline.json into a run's directory."""
         self.vocabulary.save(Path(directory) / VOCABULARY)
-        content = {
-            "rules": asdict(self.rules),
-            "classes": list(self.classes),
-            "task": self.task.value,
-            "max_tokens": self.max_tokens,
-            "question": self.question,
-            "candidates_pattern": self.candidates_pattern,
-            "attend_to": self.attend_to,
-            "tags": self.tags,
-        }
+        content = {name: getattr(self, name) for name in SAVED}
+        content |= {"rules": asdict(self.rules), "classes": list(self.classes), "task": self.task.value}
         write_json(content, Path(directory) / PIPELINE)
 
     @classmethod
@@ -213,22 +190,9 @@ class TextPipeline:
         """
         path = Path(directory) / PIPELINE
         try:
-            content = read_pipeline(directory)
-            if (attend_to := content.get("attend_to")) not in (None, "both", "first", "second"):
-                raise ValueError(f"attend_to={attend_to!r:.60}")
-            if (pattern := content.get("candidates_pattern")) is not None:
-                check_pattern(pattern, f"{path}: candidates_pattern")
-            return cls(
-                rules=TextRules(**content["rules"]),
-                vocabulary=Vocabulary.load(Path(directory) / VOCABULARY),
-                classes=content["classes"],
-                task=Task(content["task"]),
-                max_tokens=content["max_tokens"],
-                question=content.get("question", False),
-                candidates_pattern=pattern,
-                attend_to=attend_to,
-                tags=content.get("tags") is True,
-            )
+            content: dict[str, Any] = {name: value for name, value in read_pipeline(directory).items() if name in SAVED}
+            changed = {"rules": TextRules(**content["rules"]), "task": Task(content["task"])}
+            return cls(vocabulary=Vocabulary.load(Path(directory) / VOCABULARY), **content | changed)
         except FileNotFoundError:
             raise UserError(f"{path} does not exist: expected the directory of a finished run") from None
         except UserError:
@@ -249,15 +213,9 @@ def check_texts(texts: object, *, of_words: bool = False) -> None:
         UserError: it is something else; names the first text that is none.
     """
     expected = "expected a list of one or more texts, such as ['a fine film']"
-    if (
-        isinstance(texts, str | bytes | dict | set)
-        or not hasattr(texts, "__len__")
-        or not hasattr(texts, "__getitem__")
-    ):
+    if not isinstance(texts, Sequence | np.ndarray | pd.Series) or isinstance(texts, str | bytes) or not len(texts):
         raise UserError(f"texts={texts!r:.60}: {expected}")
-    if not len(texts):
-        raise UserError(f"texts={texts!r:.60}: {expected}")
-    for number, text in enumerate(texts):  # type: ignore[arg-type,var-annotated]
+    for number, text in enumerate(texts):
         parts = text if isinstance(text, list | tuple) else [text]
         if not all(isinstance(part, str) for part in parts):
             raise UserError(f"text {number} is {text!r:.60}: {expected}")

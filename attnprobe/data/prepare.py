@@ -8,6 +8,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pandas as pd
 from torch import Tensor
 
 from attnprobe.core.batch import Task
@@ -32,10 +33,10 @@ class Prepared:
     """A data set that is ready to be trained on.
 
     Attributes:
-        splits: every split of `SPLITS`, encoded.
+        splits: encoded.
         pipeline: what turns new text into batches as these were made.
         counts: rows loaded, dropped for each reason, truncated and kept, per split; for the manifest.
-        checks: what was looked at before anything is trained (`attnprobe.data.data_warnings`).
+        checks: what was looked at before anything is trained.
         class_weight: weight of each class in the loss, or None.
     """
 
@@ -47,17 +48,13 @@ class Prepared:
 
 
 def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
-    """Read, divide, filter and encode the rows.
-
-    Raises:
-        UserError: the rows cannot be used as configured; the message says what to change.
-    """
+    """Read, divide, filter and encode the rows."""
     task = Task.MULTI_LABEL if settings.multi_label else Task.SINGLE_LABEL
-    examples, lexicon, counts = read_splits(settings, loaded)
-    divide(examples, counts, settings)
+    examples, lexicon, counts, kinds = read_splits(settings, loaded)
     trains, there = settings.trains, [split for split in SPLITS if split in examples]
     if settings.plant is not None:
-        plant_everywhere(examples, lexicon, settings)
+        plant_shortcut(examples, lexicon, settings)
+        kinds |= OWN
     spelling = list(lexicon)
     numbers, classes = class_numbers(examples, spelling, settings)
 
@@ -66,7 +63,7 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
             kept = choose(split, examples[split], *arguments, settings)
             counts[split]["dropped"] |= kept.dropped
             counts[split] |= kept.facts
-            examples[split] = examples[split].select(kept.mask)
+            examples[split] = examples[split][kept.mask]
 
     keep(rows.with_known_labels, numbers)
     keep(rows.answerable, numbers)
@@ -79,33 +76,35 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
     splits = {}
     for split in there:
         part = examples[split]
-        chosen = Ragged.of([np.array([numbers[label] for label in row], np.int64) for row in part.labels], np.int64)
+        chosen = Ragged.of([np.array([numbers[label] for label in row], np.int64) for row in part["labels"]], np.int64)
         per_class, labels = np.bincount(chosen.flat, minlength=len(classes)), chosen.flat
         if task is Task.MULTI_LABEL:
             labels = np.zeros((len(part), len(classes)), np.float32)
             labels[np.repeat(np.arange(len(part)), chosen.lengths), chosen.flat] = 1
             per_class = labels.sum(0).astype(np.int64)
-        columns: dict[str, Any] = {"labels": labels, **part.per_word}
-        if part.question is not None:
-            columns["question"] = part.question
-        if part.candidates is not None:
+        words = Ragged.of(part["words"], np.int32)
+        columns: dict[str, Any] = {"labels": labels}
+        for name, kind in kinds.items():
+            columns[name] = Ragged.of([one.get(name, np.zeros(0, kind)) for one in part["per_word"]], kind)
+        unknown = vocabulary_id == UNKNOWN
+        if "question" in part:
+            asked = columns["question"] = Ragged.of(part["question"], np.int32)
+            counts[split]["question tokens out of vocabulary"] = int(unknown[asked.flat].sum())
+        if "candidates" in part:
             # candidates that are not classes cannot be answered
             allowed = [
                 range(len(classes)) if names is None else sorted({numbers[name] for name in names if name in numbers})
-                for names in part.candidates
+                for names in part["candidates"]
             ]
             columns["candidates"] = Ragged.of([np.array(one, np.int32) for one in allowed], np.int32)
-        splits[split] = TextSplit(part.example_id, part.words, vocabulary_id, columns, spelling, classes)
-        unknown = vocabulary_id == UNKNOWN
+        splits[split] = TextSplit(part.index.to_numpy(), words, vocabulary_id, columns, spelling, classes)
         counts[split] |= {
-            "truncated": int((part.length > part.words.lengths).sum()),
+            "truncated": int((part["length"] > words.lengths).sum()),
             "kept": len(part),
             "per class": dict(zip(classes, per_class.tolist(), strict=True)),
-            "tokens": len(part.words.flat),
-            "tokens out of vocabulary": int(unknown[part.words.flat].sum()),
+            "tokens": len(words.flat),
+            "tokens out of vocabulary": int(unknown[words.flat].sum()),
         }
-        if part.question is not None:
-            counts[split]["question tokens out of vocabulary"] = int(unknown[part.question.flat].sum())
     per_class = np.array(list(counts[there[0]]["per class"].values()))
     if trains and task is Task.SINGLE_LABEL and (per_class > 0).sum() < 2:
         raise UserError(
@@ -123,16 +122,16 @@ def prepare(settings: DataSettings, loaded: Splits) -> Prepared:
         candidates_pattern=settings.candidates_pattern,
         tags=settings.token is not None and not trains,
     )
-    weight = None
-    if trains:
-        weight = rows.class_weights(settings.class_weight, per_class, len(splits["train"]), task)
+    size = len(splits["train"]) if trains else 0
+    weight = rows.class_weights(settings.class_weight, per_class, size, task) if trains else None
     language = settings.rules.language if settings.rules.tokenizer == "spacy" else None
     checks = check_data(splits, counts, language, trains=trains)
     return Prepared(splits, pipeline, counts, checks, weight)
 
 
-def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts]:
-    """The examples of the splits that the source has, every word in them, and what was counted."""
+def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examples], Lexicon, Counts, dict[str, type]]:
+    """The examples by split, every word in them, what was counted, and the columns over words. Splits that are not there are
+    drawn from the training rows; where nothing is trained, all rows of a source without splits are test rows."""
     if settings.pool:
         # of the columns only those that are read, as others may differ in type
         columns = {name for one in settings.names for name in (one, one.split(".")[0])}
@@ -140,43 +139,40 @@ def read_splits(settings: DataSettings, loaded: Splits) -> tuple[dict[str, Examp
         parts = [part.select_columns([name for name in part.column_names if name in columns]) for part in parts]
         loaded = {"train": datasets.concatenate_datasets(parts)}
     settings.check_splits(loaded)
+    if not settings.trains and "test" not in loaded:
+        loaded = {"test": loaded["train"]}
     reader = Reader(settings, settings.rules, settings.max_tokens)
     lexicon = Lexicon()
     examples, counts = {}, {}
     for split in (split for split in SPLITS if split in loaded):
         count = counts[split] = {"loaded": len(loaded[split]), "dropped": {}}
         examples[split] = reader.read(split, loaded[split], lexicon, count)
-    return examples, lexicon, counts
-
-
-def divide(examples: dict[str, Examples], counts: Counts, settings: DataSettings) -> None:
-    """Draw the splits that the source does not have from the training rows, in place. Where nothing is trained, all rows of a
-    source without splits are test rows."""
-    if not settings.trains:
-        if "test" not in examples:
-            examples["test"], counts["test"] = examples.pop("train"), counts.pop("train")
-        return
-    shares = {"test": settings.test_share, "validation": settings.validation_share}
+    shares = {"test": settings.test_share, "validation": settings.validation_share} if settings.trains else {}
     for order, (split, share) in enumerate(shares.items()):
         if split in examples:
             continue
         training = examples["train"]
         generator = np.random.default_rng((settings.split_seed, order))
-        if training.groups is not None:
-            names, of_row = np.unique(training.groups, return_inverse=True)
-            drawn = np.isin(of_row, generator.permutation(len(names))[: round(share * len(names))])
+        if "group" in training:
+            names, group = np.unique(training["group"].astype(object), return_inverse=True)
+            drawn = np.isin(group, generator.permutation(len(names))[: round(share * len(names))])
         else:
-            # a multi-label row has no one class to be stratified by
-            keys = ["" if settings.multi_label else label[0] for label in training.labels]
-            drawn = rows.divide(np.unique(keys, return_inverse=True)[1], share, generator)
+            # the same share of every class; a multi-label row has no one class
+            keys = ["" if settings.multi_label else label[0] for label in training["labels"]]
+            names, of_row = np.unique(keys, return_inverse=True)
+            drawn = np.zeros(len(keys), bool)
+            for number in range(len(names)):
+                of_class = np.flatnonzero(of_row == number)
+                drawn[generator.permutation(of_class)[: round(share * len(of_class))]] = True
         if not drawn.any() or drawn.all():
             raise UserError(
                 f"{len(training)} rows are too few to draw a {split} split from (data.{split}_share={share}): give "
                 f"more rows, or files of their own: 'data.path={{train: …, validation: …, test: …}}'"
             )
-        examples[split], examples["train"] = training.select(drawn), training.select(~drawn)
+        examples[split], examples["train"] = training[drawn], training[~drawn]
         counts[split] = {"drawn from train": int(drawn.sum()), "dropped": {}}
         counts["train"][f"given to {split}"] = int(drawn.sum())
+    return examples, lexicon, counts, reader.kinds
 
 
 _kept: dict[str, Any] | None = None
@@ -196,11 +192,7 @@ def read_once() -> Iterator[None]:
 
 
 def prepared_from(settings: DataSettings, source: Source) -> tuple[Prepared, tuple[str, ...]]:
-    """The prepared data set and what was guessed while it was read.
-
-    Raises:
-        UserError: the rows cannot be used as configured; the message says what to change.
-    """
+    """The prepared data set and what was guessed while it was read."""
     if _kept is None:
         return prepare(settings, source.load()), source.notes
     asked = {name: value for name, value in vars(source).items() if name != "notes"}
@@ -254,13 +246,9 @@ def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> s
 
 # Planted shortcuts: words that decide the label of any data, so that the reason for every label is known.
 #
-# After Bastings et al. 2022, *"Will You Find These Shortcuts?"*, section 3. Every row gets a class at random, and words that
-# say which: they are the rationale. The text around them is as it was and says nothing about the label, because the label
-# does not come from it. No text is longer than before by more than the planted words.
-#
-# Note:
-# Bastings et al. plant into a part of the rows and keep the labels of the others; here the shortcut is in every row,
-# so that it is all there is to be learnt.
+# After Bastings et al. 2022, *"Will You Find These Shortcuts?"*, section 3. The text around the words is as it was and says
+# nothing about the label, because the label does not come from it. Bastings et al. plant into a part of the rows and keep the
+# labels of the others; here the shortcut is in every row, so that it is all there is to be learnt.
 
 KINDS = ("token", "ordered_pair", "token_in_context")
 """What is planted:
@@ -276,11 +264,9 @@ OWN: dict[str, type] = {"rationale": np.bool_, "counterfactual": np.int32}
 """The columns over the words that planting replaces."""
 
 
-def plant_everywhere(examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
-    """Put the shortcut `settings.plant` into every split, in place; the classes are those of the training rows' own labels.
-
-    Raises:
-        UserError: there are too many classes for this kind, or a planted word is in the data.
+def plant_shortcut(examples: dict[str, Examples], lexicon: Lexicon, settings: DataSettings) -> None:
+    """Give every row a label of the training rows at random, and put the words that say it into its text, in place;
+    `rationale` is True at these words, and `counterfactual` has those that say the next class.
     """
     kind = str(settings.plant)
     numbers, names = class_numbers(examples, list(lexicon), settings)
@@ -293,56 +279,28 @@ def plant_everywhere(examples: dict[str, Examples], lexicon: Lexicon, settings: 
         )
     if there := [word for word in (*WORDS, *CONTEXT) if word in lexicon]:
         raise UserError(f"data.plant={kind}: the word {there[0]} is in the data already, so it cannot be a shortcut")
-    for split in examples:
-        seed = (settings.split_seed, 10 + SPLITS.index(split))
-        examples[split] = plant(kind, examples[split], classes, lexicon, seed, settings.max_tokens)
-
-
-def plant(
-    kind: str, examples: Examples, classes: Sequence[str], lexicon: Lexicon, seed: tuple[int, ...], limit: int | None
-) -> Examples:
-    """The same examples with other labels and the words that say them, at random places.
-
-    Args:
-        kind: one of `KINDS`.
-        examples: one split.
-        classes: the raw labels that are drawn from, all equally likely.
-        lexicon: gets the planted words.
-        seed: with the example's id it decides its label, words and places, whatever else is in the split.
-        limit: texts are cut so that with the planted words they have no more than this many tokens.
-
-    Returns:
-        the examples, with `rationale` in `per_word`, True at the planted words, and `counterfactual`, the same text with
-        the words that say the next class.
-    """
-    words, labels, length = [], [], []
-    per_word: dict[str, list[np.ndarray]] = {name: [] for name in (*examples.per_word, *OWN)}
-    for row, example_id in enumerate(examples.example_id.tolist()):
-        draw = np.random.default_rng((*seed, example_id))
-        label = int(draw.integers(len(classes)))
-        said, other = (lexicon.numbers(one) for one in planted_words(kind, label, len(classes), draw))
-        old = examples.words[row][: None if limit is None else max(limit - len(said), 0)]
-        places = np.sort(draw.integers(0, len(old) + 1, len(said)))
-        words.append(np.insert(old, places, said))
-        labels.append([classes[label]])
-        length.append(int(examples.length[row]) + len(said))
-        for name, column in examples.per_word.items():
-            if name not in OWN:
-                values = column[row][: len(old)]
-                if len(values):  # the planted words belong to a neighbour's sentence or text, and have no number
+    limit = settings.max_tokens
+    for split, part in examples.items():
+        planted = []
+        for example_id, row in zip(part.index.tolist(), part.to_dict("records"), strict=True):
+            # whatever else is in the split
+            draw = np.random.default_rng((settings.split_seed, 10 + SPLITS.index(split), example_id))
+            label = int(draw.integers(len(classes)))
+            said, other = (lexicon.numbers(one) for one in planted_words(kind, label, len(classes), draw))
+            old = row["words"][: None if limit is None else max(limit - len(said), 0)]
+            places = np.sort(draw.integers(0, len(old) + 1, len(said)))
+            per_word = {
+                "rationale": np.insert(np.zeros(len(old), bool), places, True),
+                "counterfactual": np.insert(old, places, other),
+            }
+            for name, values in row["per_word"].items():
+                if name not in OWN:  # the planted words belong to a neighbour's sentence or text, and have no number
                     new = values[np.maximum(places - 1, 0)] if name in ("sentence", "segment") else np.nan
-                    values = np.insert(values, places, new)
-                per_word[name].append(values)
-        per_word["rationale"].append(np.insert(np.zeros(len(old), bool), places, True))
-        per_word["counterfactual"].append(np.insert(old, places, other))
-    kinds = {name: values.flat.dtype.type for name, values in examples.per_word.items()} | OWN
-    return replace(
-        examples,
-        words=Ragged.of(words, np.int32),
-        length=np.array(length, np.int64),
-        labels=labels,
-        per_word={name: Ragged.of(values, kinds[name]) for name, values in per_word.items()},
-    )
+                    per_word[name] = np.insert(values[: len(old)], places, new)
+            length = row["length"] + len(said)
+            changed = {"words": np.insert(old, places, said), "labels": [classes[label]], "length": length}
+            planted.append(row | changed | {"per_word": per_word})
+        examples[split] = pd.DataFrame(planted, index=part.index)
 
 
 def planted_words(kind: str, label: int, classes: int, draw: np.random.Generator) -> tuple[list[str], list[str]]:

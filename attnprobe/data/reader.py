@@ -9,17 +9,16 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool
 from tqdm import tqdm
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
 from attnprobe.data.columns import MOST_ANNOTATORS, OPTIONAL, Columns, marked, packed, paired, places_of
-from attnprobe.data.examples import Example, Examples, Lexicon, Ragged, joined
+from attnprobe.data.examples import Examples, Lexicon
 from attnprobe.data.text import TextRules, matching
 
-AT_ONCE = 1024
-"""Rows of which every cell is an object in memory at a time: what is kept of them are a few long arrays."""
 STORED: dict[str, type] = {
     "sentence": np.int32, "segment": np.int32, "rationale": np.bool_, "annotators": np.int32, "counterfactual": np.int32,
     "asked": np.float64,
@@ -38,49 +37,33 @@ class Reader:
     max_tokens: int | None = None
 
     def read(self, split: str, table: datasets.Dataset, lexicon: Lexicon, count: dict[str, Any]) -> Examples:
-        """Rows that pass the filters and have a text, a label and what else is asked for; `count` takes the others.
-
-        Raises:
-            UserError: a column is not there or holds something else, or no row is left.
-        """
+        """Rows that pass the filters and have a text, a label and what else is asked for; `count` takes the others."""
         self.check_columns(table)
         passed = self.passed(split, table, count)
         needed = ["text", "label", *(name for name in ("question", "text2") if getattr(self.columns, name) is not None)]
         reasons = ["text is null", "label is null", "text is empty"]
         reasons += [f"{name} is {how}" for name in needed[2:] for how in ("null", "empty")]
         dropped = Counter(dict.fromkeys(reasons, 0))
-        lost = Counter({f"{name} does not fit": 0 for name in self.kinds if name not in PERHAPS})
-        if self.columns.rationale is not None:
-            lost["rationale lost by truncation"] = 0
-        parts: list[Examples] = []
-        labels: dict[tuple[str, ...], list[str]] = {}
+        cells, kept = self.cells(table), dict[int, dict[str, Any]]()
         # a log file gets a line every half minute, and short work none
-        with tqdm(
-            total=int(passed.sum()),
+        for number in tqdm(
+            np.flatnonzero(passed).tolist(),
             desc=f"read {split}",
             unit=" texts",
             leave=False,
             delay=1.0,
             mininterval=0.1 if sys.stderr.isatty() else 30.0,
             disable=os.environ.get("TQDM_DISABLE") == "1",
-        ) as bar:
-            for start in range(0, len(table), AT_ONCE):
-                cells = self.cells(table.select(range(start, min(start + AT_ONCE, len(table)))))
-                kept: dict[int, Example] = {}
-                for number in (start + np.flatnonzero(passed[start : start + AT_ONCE])).tolist():
-                    one = {name: values[number - start] for name, values in cells.items()}
-                    missing = next((name for name in needed if one[name] is None), None)
-                    row = f"{missing} is null" if missing else self.example(one, lexicon, f"row {number} of {split}")
-                    if isinstance(row, str):
-                        dropped[row] += 1
-                    else:
-                        row.labels = labels.setdefault(tuple(row.labels), row.labels)
-                        kept[number] = row
-                    bar.update()
-                if kept:
-                    parts.append(self.examples(kept, lost))
+        ):
+            one = {name: values[number] for name, values in cells.items()}
+            missing = next((name for name in needed if one[name] is None), None)
+            row = f"{missing} is null" if missing else self.example(one, lexicon, f"row {number} of {split}")
+            if isinstance(row, str):
+                dropped[row] += 1
+            else:
+                kept[number] = row
         count["dropped"] |= dropped
-        if not parts:
+        if not kept:
             why = ", ".join(f"{reason}: {number}" for reason, number in dropped.items() if number)
             asked_for = "".join(f", data.{name}={getattr(self.columns, name)}" for name in needed[2:])
             raise UserError(
@@ -88,8 +71,13 @@ class Reader:
                 f"data.text={self.columns.text} and data.label={self.columns.label}{asked_for}, or other cleaning steps "
                 f"than data.clean={list(self.rules.clean)}"
             )
-        count |= lost
-        return joined(parts)
+        examples = pd.DataFrame(list(kept.values()), index=list(kept))
+        for name in self.kinds:
+            if name not in PERHAPS:
+                count[f"{name} does not fit"] = sum(name not in one for one in examples["per_word"])
+        if self.columns.rationale is not None:
+            count["rationale lost by truncation"] = int(examples["rationale_lost"].sum())
+        return examples
 
     def check_columns(self, table: datasets.Dataset) -> None:
         """Refuse, by a `UserError`, a table that lacks a column."""
@@ -98,11 +86,7 @@ class Reader:
             rows.column(table.select([]), name, "data.filters column")
 
     def cells(self, table: datasets.Dataset) -> dict[str, list[Any]]:
-        """The columns that are asked for, by what they hold.
-
-        Raises:
-            UserError: a column is not there.
-        """
+        """The columns that are asked for, by what they hold."""
         where = self.columns
         cells = {"text": rows.column(table, where.text, "data.text")}
         labels = rows.column(table, where.label, "data.label")
@@ -120,7 +104,7 @@ class Reader:
             cells["candidates"] = rows.label_lists(cells["candidates"], where.label_delimiter)
         return cells | {name: rows.column(table, one, f"data.per_word.{name}") for name, one in where.per_word.items()}
 
-    def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> Example | str:
+    def example(self, cells: Mapping[str, Any], lexicon: Lexicon, where: str) -> dict[str, Any] | str:
         """One row, or why it is left out."""
         tokens, sentence = self.rules.read(self.checked(cells["text"], where))
         asked: Sequence[str] | None = self.rules.words(str(cells["question"])) if "question" in cells else None
@@ -158,20 +142,25 @@ class Reader:
                 continue
             if numbers.shape == (len(tokens),) and np.isfinite(numbers).all():
                 per_word[name] = numbers
-        sizes = np.zeros(0, int) if sentence is None else np.bincount(sentence)
         limit = self.max_tokens
-        return Example(
-            words=lexicon.numbers(tokens[:limit]),
-            length=len(tokens),
-            labels=cells["label"],
-            question=None if asked is None else lexicon.numbers(asked),
-            candidates=allowed,
-            sentences=len(sizes),
-            longest_sentence=int(sizes.max(initial=0)),
-            per_word={name: values[:limit] for name, values in per_word.items()},
-            rationale_lost=rationale is not None and bool(rationale.any()) and not rationale[:limit].any(),
-            group=str(rows.canonical(cells.get("group"))),
-        )
+        row = {
+            "words": lexicon.numbers(tokens[:limit]),
+            "length": len(tokens),
+            "labels": cells["label"],
+            "per_word": {name: values[:limit] for name, values in per_word.items()},
+        }
+        if asked is not None:
+            row["question"] = lexicon.numbers(asked)
+        if self.columns.restricted:
+            row["candidates"] = allowed
+        if sentence is not None:
+            sizes = np.bincount(sentence)
+            row |= {"sentences": len(sizes), "longest_sentence": int(sizes.max())}
+        if self.columns.rationale is not None:
+            row["rationale_lost"] = rationale is not None and bool(rationale.any()) and not rationale[:limit].any()
+        if "group" in cells:
+            row["group"] = str(rows.canonical(cells["group"]))
+        return row
 
     def passed(self, split: str, table: datasets.Dataset, count: dict[str, Any]) -> Bool[np.ndarray, " rows"]:
         """Which rows pass the filters."""
@@ -237,28 +226,3 @@ class Reader:
         settings |= {name: getattr(self.columns, name) for name in ("rationale", "annotators", "counterfactual")}
         there = {name: kind for name, kind in STORED.items() if settings[name] is not None}
         return there | dict.fromkeys(self.columns.per_word, np.float64)
-
-    def examples(self, kept: Mapping[int, Example], lost: Counter[str]) -> Examples:
-        """These rows, column by column; `lost` counts what was left out of them."""
-        every, kinds, split_up = list(kept.values()), self.kinds, self.rules.sentences is not None
-        asked = [row.question for row in every if row.question is not None]
-        for name in kinds:
-            if name not in PERHAPS:
-                lost[f"{name} does not fit"] += sum(name not in row.per_word for row in every)
-        if self.columns.rationale is not None:
-            lost["rationale lost by truncation"] += sum(row.rationale_lost for row in every)
-        return Examples(
-            example_id=np.array(list(kept), np.int64),
-            words=Ragged.of([row.words for row in every], np.int32),
-            length=np.array([row.length for row in every], np.int64),
-            labels=[row.labels for row in every],
-            question=Ragged.of(asked, np.int32) if asked else None,
-            candidates=[row.candidates for row in every] if self.columns.restricted else None,
-            sentences=np.array([row.sentences for row in every]) if split_up else None,
-            longest_sentence=np.array([row.longest_sentence for row in every]) if split_up else None,
-            per_word={
-                name: Ragged.of([row.per_word.get(name, np.zeros(0, kind)) for row in every], kind)
-                for name, kind in kinds.items()
-            },
-            groups=None if self.columns.group is None else [row.group for row in every],
-        )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
 from attnprobe.core.settings import listed, nearest
-from attnprobe.data.examples import Examples, joined
+from attnprobe.data.examples import Examples, Ragged
 from attnprobe.data.local_files import SPLITS
 from attnprobe.data.settings import DataSettings
 from attnprobe.data.vocabulary import SPECIAL, Vocabulary, build_vocabulary, document_frequency
@@ -36,9 +37,6 @@ def canonical(value: Any) -> str | None:
 def column(rows: datasets.Dataset, name: str, setting: str) -> list[Any]:
     """One column as a list; class numbers of the hub come as the classes' names. `doc.body` is the entry `body` of the
     objects in the column `doc`, and `notes.0.label` that of the first object of a list; None where there is none.
-
-    Raises:
-        UserError: there is no such column, or one of its cells holds what no table can.
     """
     root, *path = name.split(".")
     if name in rows.column_names:
@@ -125,11 +123,7 @@ def label_lists(values: Sequence[Any], delimiter: str | None) -> list[list[str] 
 
 
 def divided(values: Sequence[Any], above: float) -> list[str | None]:
-    """Numbers as two classes, those up to a number and those above it; None where the cell is empty or NaN.
-
-    Raises:
-        UserError: a value is no number.
-    """
+    """Numbers as two classes, those up to a number and those above it; None where the cell is empty or NaN."""
 
     def side(value: Any) -> str | None:
         try:
@@ -169,15 +163,6 @@ def class_map(
     return {raw: names.index(name) for raw, name in named.items()}, names
 
 
-def divide(labels: Int[np.ndarray, " rows"], share: float, generator: np.random.Generator) -> Bool[np.ndarray, " rows"]:
-    """Draw `share` of the rows, the same share of every class (rounded per class); True = drawn."""
-    drawn = np.zeros(len(labels), bool)
-    for value in np.unique(labels):
-        rows = np.flatnonzero(labels == value)
-        drawn[generator.permutation(rows)[: round(share * len(rows))]] = True
-    return drawn
-
-
 def class_weights(
     setting: str | Sequence[float], counts: Int[np.ndarray, " classes"], total: int, task: Task
 ) -> Tensor | None:
@@ -189,9 +174,6 @@ def class_weights(
             1 on average over the examples; or a list.
         counts: training examples of each class, after all filters.
         total: training examples.
-
-    Raises:
-        UserError: the setting does not fit the classes.
     """
     classes = len(counts)
     if not isinstance(setting, str):
@@ -222,31 +204,26 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 def vocabulary_of(training: Examples, spelling: Sequence[str], settings: DataSettings) -> Vocabulary:
     """The words that are frequent enough in the training texts; a question counts as a text of its own."""
-    frequency = document_frequency(training.words.flat, training.words.offsets, len(spelling))
-    if training.question is not None:
-        frequency += document_frequency(training.question.flat, training.question.offsets, len(spelling))
+    texts = [*training["words"], *training.get("question", [])]
+    words = Ragged.of(texts, np.int32)
+    frequency = document_frequency(words.flat, words.offsets, len(spelling))
     return build_vocabulary(spelling, frequency, settings.min_df, settings.max_vocabulary)
 
 
 def known_rows(examples: dict[str, Examples], settings: DataSettings) -> Examples:
     """The rows that classes and vocabulary are taken from: what is trained on, and all where nothing is."""
-    return examples["train"] if settings.trains else joined(list(examples.values()))
+    return examples["train"] if settings.trains else pd.concat(list(examples.values()))
 
 
 def class_numbers(
     examples: dict[str, Examples], spelling: Sequence[str], settings: DataSettings
 ) -> tuple[dict[str, int], list[str]]:
-    """Raw answer → class number for every answer that may occur, and the classes' names.
-
-    Raises:
-        UserError: the training rows have too few classes, or lack one that is named. Where nothing is trained the model has
-            its classes already, and the rows may have only some of them.
-    """
+    """Raw answer → class number for every answer that may occur, and the classes' names."""
     training, trains = known_rows(examples, settings), settings.trains
     labels, column = settings.labels, settings.label
     if settings.classes_from == "labels":
-        numbers, classes = class_map(labels, training.labels)
-        seen = Counter(label for row in training.labels for label in row)
+        numbers, classes = class_map(labels, training["labels"].tolist())
+        seen = Counter(label for row in training["labels"] for label in row)
         trained = {numbers[label] for label in seen if label in numbers}
         least = 1 if settings.multi_label or not trains else 2
         if len(trained) < least:
@@ -268,11 +245,11 @@ def class_numbers(
             )
         return numbers, classes
     if settings.classes_from == "candidates":
-        candidates = [names for names in training.candidates or [] if names is not None]
-        return class_map(None, [*candidates, *training.labels])
+        candidates = [names for names in training.get("candidates", []) if names is not None]
+        return class_map(None, [*candidates, *training["labels"]])
     classes = vocabulary_of(training, spelling, settings).words[len(SPECIAL) :]
     place = {word: number for number, word in enumerate(classes)}
-    given = [names for part in examples.values() for names in (*part.labels, *(part.candidates or [])) if names]
+    given = [names for part in examples.values() for names in (*part["labels"], *part.get("candidates", [])) if names]
     numbers = {}
     for raw in {name for names in given for name in names}:
         tokens = settings.rules.words(raw)  # an answer is read as the text is: "Kitchen" is the word "kitchen"
@@ -280,8 +257,6 @@ def class_numbers(
             numbers[raw] = place[tokens[0]]
     return numbers, classes
 
-
-# Filters: each gives a mask over the rows, and what it counted.
 
 OVER_MOST = "over data.most"
 """Why a row is not in the sample that was asked for, as the counts name it."""
@@ -296,19 +271,15 @@ class Kept(NamedTuple):
 
 
 def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings) -> Kept:
-    """The rows all of whose labels are classes.
-
-    Raises:
-        UserError: there is another label and `unseen_labels` is error, or no row is left.
-    """
-    known = np.array([all(label in numbers for label in one) for one in examples.labels], bool)
+    """The rows all of whose labels are classes."""
+    known = np.array([all(label in numbers for label in one) for one in examples["labels"]], bool)
     if not known.all():
         where = {
             "labels": "was not seen in training" if settings.labels is None else "is not in data.labels",
             "vocabulary": "is no word of the vocabulary",
             "candidates": "was neither a label nor a candidate in training",
         }[settings.classes_from]
-        unseen = Counter(label for row in examples.labels for label in row)
+        unseen = Counter(label for row in examples["labels"] for label in row)
         names = ", ".join(f"{label} ({count} ×)" for label, count in unseen.most_common() if label not in numbers)
         if settings.unseen_labels == "error":
             raise UserError(
@@ -321,22 +292,18 @@ def with_known_labels(split: str, examples: Examples, numbers: Mapping[str, int]
 
 
 def answerable(split: str, examples: Examples, numbers: Mapping[str, int], settings: DataSettings) -> Kept:
-    """The rows whose label is among their candidates.
-
-    Raises:
-        UserError: there is another row and `unseen_labels` is error, or no row is left.
-    """
-    if examples.candidates is None:
+    """The rows whose label is among their candidates."""
+    if "candidates" not in examples:
         return Kept(np.ones(len(examples), bool))
-    allowed = [None if names is None else {numbers.get(name) for name in names} for names in examples.candidates]
-    answers = [numbers[label[0]] for label in examples.labels]
+    allowed = [None if names is None else {numbers.get(name) for name in names} for names in examples["candidates"]]
+    answers = [numbers[label[0]] for label in examples["labels"]]
     among = np.array([one is None or answer in one for answer, one in zip(answers, allowed, strict=True)], bool)
     if not among.all():
         row = int(np.flatnonzero(~among)[0])
         message = (
             f"in {int((~among).sum())} of {len(examples)} rows of the {split} split the answer is not among the "
-            f"candidates, first in row {examples.example_id[row]}: {examples.labels[row][0]!r} is none of "
-            f"{', '.join(examples.candidates[row] or ['(no candidate)'])[:200]}"
+            f"candidates, first in row {examples.index[row]}: {examples['labels'].iloc[row][0]!r} is none of "
+            f"{', '.join(examples['candidates'].iloc[row] or ['(no candidate)'])[:200]}"
         )
         if settings.unseen_labels == "error":
             raise UserError(f"{message}. Leave such rows out with data.unseen_labels=drop")
@@ -362,12 +329,8 @@ def at_most(split: str, examples: Examples, settings: DataSettings) -> Kept:
 
 
 def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:
-    """The rows within the length limits, which are strict.
-
-    Raises:
-        UserError: no row is left.
-    """
-    length, extremes = examples.length, settings.drop_extremes and len(examples) > 0
+    """The rows within the length limits, which are strict."""
+    length, extremes = examples["length"].to_numpy(), settings.drop_extremes and len(examples) > 0
     least = length.min() if extremes and settings.min_length is None else settings.min_length
     most = length.max() if extremes and settings.max_length is None else settings.max_length
     long_enough = np.ones(len(length), bool) if least is None else length > least
@@ -382,25 +345,22 @@ def of_length(split: str, examples: Examples, settings: DataSettings) -> Kept:
 
 
 def of_sentences(split: str, examples: Examples, settings: DataSettings) -> Kept:
-    """The rows within the limits on sentences, in the splits that they hold for.
-
-    Raises:
-        UserError: no row is left.
-    """
+    """The rows within the limits on sentences, in the splits that they hold for."""
     every = np.ones(len(examples), bool)
-    if examples.sentences is None or examples.longest_sentence is None:
+    if "sentences" not in examples:
         return Kept(every)
+    counts, sizes = (examples[name].to_numpy() for name in ("sentences", "longest_sentence"))
     applies, most, longest = split in settings.sentence_limits_on, settings.max_sentences, settings.max_sentence_tokens
-    few = examples.sentences <= most if applies and most else every
-    short = examples.longest_sentence <= longest if applies and longest else every
+    few = counts <= most if applies and most else every
+    short = sizes <= longest if applies and longest else every
     keep = few & short
     if not keep.any():
         raise UserError(
             f"no row of the {split} split has at most data.max_sentences={most} sentences of at most "
-            f"data.max_sentence_tokens={longest} tokens; the texts have at least {examples.sentences.min()}, and the "
-            f"longest has at least {examples.longest_sentence.min()} tokens"
+            f"data.max_sentence_tokens={longest} tokens; the texts have at least {counts.min()}, and the "
+            f"longest has at least {sizes.min()} tokens"
         )
-    kept = examples.sentences[keep]
+    kept = counts[keep]
     return Kept(
         keep,
         {"too many sentences": int((~few).sum()), "sentence too long": int((few & ~short).sum())},

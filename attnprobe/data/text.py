@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from html import unescape
 from itertools import pairwise
-from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import regex
@@ -24,8 +23,6 @@ from attnprobe.core.settings import Checked
 if TYPE_CHECKING:  # settings are checked without a second for spaCy
     from spacy.tokens import Doc
 
-EXTRAS = {"zh": "jieba", "ja": "sudachipy sudachidict-core"}
-"""Languages without spaces whose segmenter is an extra, and what it consists of."""
 OF_SEVERAL = regex.compile(r"[\p{M}\u200d\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff\U000e0020-\U000e007f]")
 """What only occurs within or after another character: marks, joiners, skin tones, halves of flags."""
 
@@ -63,8 +60,8 @@ def blank(language: str) -> Callable[[str], "Doc"]:
                 f"data.language={language}: spaCy has no such language; expected a code such as en, de, ar, zh, ja, or xx "
                 f"for rules that suit many"
             ) from None
-        needs = EXTRAS.get(language)
-        what = "pip install 'attnprobe[languages]'" if needs else f"a library ({' '.join(str(error).split())[:160]})"
+        what = f"a library ({' '.join(str(error).split())[:160]})"
+        what = "pip install 'attnprobe[languages]'" if language in ("zh", "ja") else what
         raise UserError(
             f"data.language={language} needs {what}; or split the texts at spaces yourself and set data.tokenizer=whitespace"
         ) from None
@@ -118,25 +115,21 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     bounds = sorted({0, len(text), *(match.end() for match in PARAGRAPH.finditer(text))})
     for paragraph in (text[start:end] for start, end in pairwise(bounds)):
         words = Sentencizer()(blank(language)(paragraph.rstrip()))
-        starts = [words[_with_opening_marks(words, span.start)].idx for span in list(words.sents)[1:]]
-        sentences += [paragraph[start:end] for start, end in pairwise([0, *starts, len(paragraph)]) if start < end]
+        starts = [0]
+        for span in list(words.sents)[1:]:
+            # spaCy leaves all punctuation to the sentence before; a mark that is glued to its right opens the next one
+            start = span.start
+            while start >= 2 and words[start - 1].text in OPENING and not words[start - 1].whitespace_:
+                if not (words[start - 2].whitespace_ or words[start - 2].text in OPENING):
+                    break
+                start -= 1
+            starts.append(words[start].idx)
+        sentences += [paragraph[start:end] for start, end in pairwise([*starts, len(paragraph)]) if start < end]
     return sentences
 
 
-def _with_opening_marks(words: "Doc", start: int) -> int:
-    """spaCy leaves all punctuation to the sentence before; a mark that is glued to its right opens the next one."""
-    while start >= 2:
-        mark, before = words[start - 1], words[start - 2]
-        if mark.text not in OPENING or mark.whitespace_ or not (before.whitespace_ or before.text in OPENING):
-            break
-        start -= 1
-    return start
-
-
 def sentence_numbers(tokens: Sequence[str]) -> list[int]:
-    """The sentence of every token, from 0, for text that is tokenised already.
-
-    A sentence ends after a run of `.`, `!` and `?` and the marks that close it.
+    """The sentence of every token, from 0: one ends after a run of `.`, `!` and `?` and the marks that close it.
 
     >>> sentence_numbers("she ran . ( why ? ) nobody knows".split())
     [0, 0, 0, 1, 1, 1, 1, 2, 2]
@@ -272,12 +265,8 @@ class TextRules(metaclass=Checked):
         return self.read(text)[0]
 
 
-# Regular expressions from settings, which may have come with somebody else's run: no word takes one long to match.
-
 LONGEST = 200
-"""Characters of a pattern, and of a word that it is tried on: no longer word matches."""
-MOST_REPEATS = 100_000
-"""Product of a pattern's counts, such as {2,5}: `regex` takes long to compile more."""
+"""Characters of a word that a pattern is tried on: no longer word matches."""
 PATIENCE = 1.0
 """Seconds for one word."""
 
@@ -302,26 +291,3 @@ def matching(words: Iterable[str], pattern: str) -> list[str]:
                 f"that repeat together go into one class, such as [\\w-]+ for \\w+(-\\w+)*"
             ) from None
     return found
-
-
-def check_pattern(pattern: str, setting: str) -> None:
-    """Refuse what is not a regular expression, or one that takes long to compile.
-
-    Args:
-        pattern: in Python's notation.
-        setting: its name, for the message.
-
-    Raises:
-        UserError: see above.
-    """
-    if len(pattern) > LONGEST:
-        raise UserError(f"{setting}={pattern[:40]}…: expected a regular expression of at most {LONGEST} characters")
-    braces = re.findall(r"\{[\d,]*\}", "".join(pattern.split()))
-    counts = [max(1, int(digits)) for one in braces for digits in re.findall(r"\d+", one)]
-    if max(counts, default=0) > LONGEST or prod(counts) > MOST_REPEATS:
-        raise UserError(f"{setting}={pattern} could take very long: expected fewer repeats, each at most {{{LONGEST}}}")
-    try:
-        re.compile(pattern)
-        regex.compile(pattern)
-    except (re.error, regex.error, OverflowError, RecursionError) as error:
-        raise UserError(f"{setting}={pattern} is not a regular expression: {error}") from None

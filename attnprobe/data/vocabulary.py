@@ -3,11 +3,9 @@
 import io
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import torch
@@ -20,8 +18,6 @@ from attnprobe.results.files import read_json, write_json
 
 PADDING, UNKNOWN, START, END = range(4)
 SPECIAL = ("<PAD>", "<UNK>", "<SOS>", "<EOS>")
-LONGEST_LINE, MOST_VALUES = 1 << 20, 10_000
-"""Of a file of word vectors: characters of a line, and values of a word. 300 values take some three thousand characters."""
 
 
 class Vocabulary:
@@ -153,9 +149,17 @@ def load_vectors(
     try:
         # only \n ends a line, as vectors of odd space characters exist; fastText has a space before it
         with io.TextIOWrapper(opened(place), "utf-8", errors="replace", newline="\n") as file:
-            lines = _lines_of(file, place)
+            lines = (line.rstrip(" \r\n") for line in file)
             first = next(lines, "")
-            size, header = _size_of_vectors(first, place)
+            fields = first.split(" ")
+            header = len(fields) == 2 and all(field.isdecimal() for field in fields)
+            # the first word may hold spaces
+            size = int(fields[1]) if header else len(list(takewhile(_is_number, reversed(fields[1:]))))
+            if size == 0:
+                raise UserError(
+                    f"data.vectors={place}: line 1 is not `word value value …`: {first[:60]!r}. Expected GloVe or fastText "
+                    f"text"
+                )
             matrix = np.zeros((len(vocabulary), size), np.float32)
             if missing == "normal":
                 assert generator is not None
@@ -165,25 +169,20 @@ def load_vectors(
                 word, *values = line.rsplit(" ", size)
                 # "0.1 0.2" before the values is not a word of two parts but a vector that is too long
                 extra = word.split(" ")[1:]
-                if len(values) != size or (extra and _are_numbers(extra) and all("." in field for field in extra)):
+                if len(values) != size or (extra and all("." in field and _is_number(field) for field in extra)):
                     raise UserError(
                         f"data.vectors={place}: line {number} has {line.count(' ')} values, expected {size} as in the "
                         f"first line: {line[:40]!r}. The file may be cut off: get it again"
                     )
-                if word not in vocabulary or word in found:
-                    continue
-                try:
-                    vector = np.array(values, np.float32)
-                except ValueError as error:
-                    raise UserError(
-                        f"data.vectors={place}: line {number}: {error}. The file may be damaged: get it again"
-                    ) from None
-                if not np.isfinite(vector).all():
-                    raise UserError(
-                        f"data.vectors={place}: line {number} has a value that is not finite. Get the file again"
-                    )
-                matrix[vocabulary.id_of(word)] = vector
-                found.add(word)
+                if word in vocabulary and word not in found:
+                    vector = np.array([float(one) if _is_number(one) else np.nan for one in values], np.float32)
+                    if not np.isfinite(vector).all():
+                        raise UserError(
+                            f"data.vectors={place}: line {number} has a value that is no finite number. The file may be "
+                            f"damaged: get it again"
+                        )
+                    matrix[vocabulary.id_of(word)] = vector
+                    found.add(word)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"data.vectors={path} cannot be read: {error}") from None
     except MemoryError:
@@ -194,36 +193,9 @@ def load_vectors(
     return matrix, len(found)
 
 
-def _lines_of(file: TextIO, path: Path) -> Iterator[str]:
-    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), 1):
-        if len(line) > LONGEST_LINE:
-            raise UserError(
-                f"data.vectors={path}: line {number} has more than {LONGEST_LINE:,} characters: expected `word value value "
-                f"…`, at most {MOST_VALUES:,} values a line"
-            )
-        yield line.rstrip(" \r\n")
-
-
-def _size_of_vectors(first: str, path: Path) -> tuple[int, bool]:
-    """How many values a line has, and whether the first line is fastText's header."""
-    fields = first.split(" ")
-    header = len(fields) == 2 and all(field.isdecimal() and len(field) < 20 for field in fields)
-    size = int(fields[1]) if header else 0
-    while (
-        not header and size + 1 < len(fields) and _are_numbers(fields[-1 - size :][:1])
-    ):  # the first word may hold spaces
-        size += 1
-    if not 0 < size <= MOST_VALUES:
-        raise UserError(
-            f"data.vectors={path}: line 1 is not `word value value …`: {first[:60]!r}. Expected GloVe or fastText text of at "
-            f"most {MOST_VALUES:,} values a word"
-        )
-    return size, header
-
-
-def _are_numbers(fields: list[str]) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        np.array(fields, float)
+        float(text)
     except ValueError:
         return False
     return True

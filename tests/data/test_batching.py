@@ -4,20 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnprobe.data.batching import BucketSampler, SortedSampler, TextSplit, collate, shard, short_enough
+from attnprobe.data.batching import BucketSampler, TextSplit, collate, short_enough
 from attnprobe.data.examples import Ragged
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 103)
-
-
-def test_ragged_gives_back_what_it_was_given():
-    sequences = [[3, 1], [], [4, 1, 5]]
-    ragged = Ragged.of([np.array(sequence) for sequence in sequences], np.int32)
-    assert [ragged[row].tolist() for row in range(3)] == sequences
-    assert ragged.lengths.tolist() == [2, 0, 3]
-    assert ragged.flat.dtype == np.int32
-    assert [part.tolist() for part in (ragged.select(np.array([2, 0]))[i] for i in range(2))] == [[4, 1, 5], [3, 1]]
-    assert len(Ragged.of([], np.int32)) == 0
 
 
 def test_collate_marks_and_masks():
@@ -48,10 +38,9 @@ def test_processes_share_the_work(world_size):
     training = [BucketSampler(LENGTHS, 8, 0, rank, world_size) for rank in range(world_size)]
     assert {len(list(sampler)) for sampler in training} == {len(training[0])}
     assert {row for sampler in training for batch in sampler for row in batch} == set(range(103))
-
-
-def test_more_processes_than_batches():
-    assert shard([[0]], 2, 4) == [[0]]
+    assert list(BucketSampler(np.ones(3), 8, 0, 2, 4)) == list(
+        BucketSampler(np.ones(3), 8, 0)
+    )  # fewer batches than processes
 
 
 def test_training_order_depends_on_seed_and_epoch_alone():
@@ -72,7 +61,7 @@ def test_training_order_depends_on_seed_and_epoch_alone():
 def test_buckets_hold_similar_lengths_in_random_order():
     batches = [LENGTHS[batch] for batch in BucketSampler(LENGTHS, 8, 0)]
     # a row's place is off by the noise only: ± 10 % on either side
-    exact = {tuple(sorted(LENGTHS[batch])) for batch in SortedSampler(LENGTHS, 8)}
+    exact = {tuple(sorted(LENGTHS[batch])) for batch in short_enough(LENGTHS, 8)}
     assert (
         np.mean([np.ptp(batch) for batch in batches])
         < 12
@@ -81,11 +70,6 @@ def test_buckets_hold_similar_lengths_in_random_order():
     assert {tuple(sorted(batch)) for batch in batches} != exact
     means = [batch.mean() for batch in batches]
     assert means != sorted(means)
-
-
-def test_evaluation_is_sorted_by_length():
-    rows = [row for batch in SortedSampler(LENGTHS, 8) for row in batch]
-    assert rows == sorted(range(103), key=lambda row: (LENGTHS[row], row))
 
 
 def test_long_texts_come_in_smaller_batches_that_hold_every_row_once():

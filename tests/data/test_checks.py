@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from attnprobe.data.data_warnings import LEAKED, section_lines, tell_section
 from attnprobe.data.prepare import prepare
@@ -63,19 +64,6 @@ def test_nothing_speaks_of_training_where_nothing_is_trained(tmp_path):
         )
 
 
-def test_repeated_texts_and_those_in_training_and_test(tmp_path):
-    frame = clean(600)
-    found = checked(tmp_path, pd.concat([frame] * 3))
-    assert {"repeated texts", "texts in training and test"} <= set(warned(found))
-    # counted by hand: nearly every test text has another copy among the two thirds that are trained on
-    assert found["texts in training and test"].value > 0.8
-    assert (
-        "take repeated rows out, or keep them together with data.group=COLUMN"
-        in found["texts in training and test"].sentence
-    )
-    assert found["contradicting labels"].value == 0
-
-
 def test_the_share_of_leaked_texts_is_exact(tmp_path):
     train, test = clean(400), clean(200, seed=1)
     test.loc[:49, "text"] = train["text"][:50].to_numpy()
@@ -90,35 +78,6 @@ def test_the_share_of_leaked_texts_is_exact(tmp_path):
     assert found["texts in training and test"].value == test["text"].isin(kept).mean() > LEAKED
     near = sum(text.removesuffix(" indeed") in kept for text in test["text"][50:80])
     assert found["near copies in training and test"].value == near / 200
-
-
-def test_the_same_text_with_two_labels(tmp_path):
-    frame = clean(400)
-    frame.loc[200:249, "text"] = frame["text"][:50].to_numpy()
-    frame.loc[200:249, "label"] = ["bad" if label == "good" else "good" for label in frame["label"][:50]]
-    found = checked(tmp_path, frame)
-    assert found["contradicting labels"].warns
-    assert "no model can get both right" in found["contradicting labels"].sentence
-
-
-def test_a_dominant_class_is_warned_of(tmp_path):
-    frame = clean()
-    frame["label"] = ["rare" if n % 33 == 0 else "common" for n in range(1000)]
-    found = checked(tmp_path, frame)
-    assert "largest class" in warned(found)
-    assert found["largest class"].sentence.startswith(
-        "97 % of the training rows are 'common': always guessing it is right"
-    )
-
-
-def test_a_class_of_three_rows_and_empty_cells(tmp_path):
-    frame = clean()
-    frame.loc[[10, 400, 800], "label"] = "n/a yet"
-    frame.loc[100:199, "text"] = None
-    found = checked(tmp_path, frame)
-    assert warned(found) == ["empty cells", "rare classes"]
-    assert "'n/a yet' (" in found["rare classes"].sentence
-    assert found["empty cells"].sentence.startswith("100 of 1,000 rows have no text or no label (text is null: 100)")
 
 
 def test_where_a_sample_was_asked_for_a_larger_one_is_what_to_do(tmp_path):
@@ -136,27 +95,55 @@ def test_where_a_sample_was_asked_for_a_larger_one_is_what_to_do(tmp_path):
     )
 
 
-def test_too_few_rows_are_warned_of(tmp_path):
-    found = checked(tmp_path, clean(60))
-    assert {"training rows", "test rows"} <= set(warned(found))
-    assert "12 test rows: an accuracy near 50 % is known only to ± 28 points" in found["test rows"].sentence
+def labelled(labels, **changed):
+    frame = clean().assign(label=labels)
+    for name, rows in changed.items():
+        frame.loc[rows, name] = None
+    return frame
 
 
-def test_chinese_read_by_english_rules(tmp_path):
-    lines = ["我们再也不会来了位置偏僻", "房间很干净服务也好", "早餐一般价格太高"]
-    frame = pd.DataFrame({"text": [f"{lines[n % 3]}{n}" for n in range(600)], "label": [n % 2 for n in range(600)]})
+def of_two_labels():
+    frame = clean(400)
+    frame.loc[200:249, "text"] = frame["text"][:50].to_numpy()
+    frame.loc[200:249, "label"] = ["bad" if label == "good" else "good" for label in frame["label"][:50]]
+    return frame
+
+
+CHINESE = ["我们再也不会来了位置偏僻", "房间很干净服务也好", "早餐一般价格太高"]
+FAULTS = {
+    "repeated texts": (pd.concat([clean(600)] * 3), "they count several times"),
+    "texts in training and test": (pd.concat([clean(600)] * 3), "or keep them together with data.group=COLUMN"),
+    "contradicting labels": (of_two_labels(), "no model can get both right"),
+    "largest class": (
+        labelled(["rare" if n % 33 == 0 else "common" for n in range(1000)]),
+        "97 % of the training rows are 'common': always guessing it is right",
+    ),
+    "rare classes": (labelled(["n/a yet" if n in (10, 400, 800) else n % 2 for n in range(1000)]), "'n/a yet' ("),
+    "empty cells": (
+        labelled(["good", "bad"] * 500, text=range(100, 200)),
+        "100 of 1,000 rows have no text or no label (text is null: 100)",
+    ),
+    "training rows": (clean(60), "36 training rows"),
+    "test rows": (clean(60), "12 test rows: an accuracy near 50 % is known only to ± 28 points"),
+    "script": (
+        pd.DataFrame({"text": [f"{CHINESE[n % 3]}{n}" for n in range(600)], "label": [0, 1] * 300}),
+        "set data.language=zh",
+    ),
+    "non-text": (
+        pd.DataFrame({"text": [f"{n} {7 * n} {n % 5} {n}" for n in range(600)], "label": [0, 1] * 300}),
+        "is data.text the right column?",
+    ),
+    "HTML": (clean().assign(text=[f"<br /> {text}" for text in texts(1000)]), "data.clean=[html] removes them"),
+}
+"""By what is warned of: a file that has the fault, and what is said."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_warned_of(tmp_path, name):
+    frame, sentence = FAULTS[name]
     found = checked(tmp_path, frame)
-    assert {"length", "script"} <= set(warned(found))
-    assert "set data.language=zh" in found["script"].sentence
-
-
-def test_numbers_instead_of_text(tmp_path):
-    frame = pd.DataFrame(
-        {"text": [f"{n} {7 * n} {n % 5} {n}" for n in range(600)], "label": [n % 2 for n in range(600)]}
-    )
-    found = checked(tmp_path, frame)
-    assert {"non-text", "unknown words"} <= set(warned(found))
-    assert "is data.text the right column?" in found["non-text"].sentence
+    assert name in warned(found)
+    assert sentence in found[name].sentence
 
 
 def test_texts_that_are_cut_are_warned_of(tmp_path):

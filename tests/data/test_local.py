@@ -9,7 +9,7 @@ import pytest
 
 from attnprobe.core.errors import UserError
 from attnprobe.data import rows
-from attnprobe.data.local_files import Reading, dialect_of, read_file, separator_of
+from attnprobe.data.local_files import Reading, dialect_of, read_file
 from attnprobe.data.module import TextDataModule
 from attnprobe.data.sources import FileSource
 
@@ -91,11 +91,6 @@ def test_one_damaged_row_does_not_hide_the_separator(tmp_path):
         told(path)
 
 
-def test_separator_of_a_single_column_is_the_endings_own():
-    assert separator_of("text\na fine film\n", ",;", whole=True) == ","
-    assert separator_of('text;label\n"a\nb";1\nc;2', ",;", whole=False) == ";"
-
-
 def test_a_spreadsheet(tmp_path):
     path = tmp_path / "Kundenfeedback März.xlsx"
     with pd.ExcelWriter(path) as book:
@@ -161,12 +156,3 @@ def test_columns_are_checked_before_anything_is_trained(tmp_path):
 def test_a_late_byte_that_is_no_utf_8_is_noticed(tmp_path):
     content = b"text,label\n" + b"plain,1\n" * 20_000 + "für,0\n".encode("cp1252")
     assert dialect_of(tmp_path / "rows.csv", content, Reading())[0] == "cp1252"
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_rows_are_read(tmp_path):
-    path = tmp_path / "stars.csv"
-    text = "für das Geld, na ja; das Frühstück war kalt und die Bar zu"
-    path.write_bytes(b"text;stars\n" + b"".join(f'"{text} {n}";{n % 5},5\n'.encode("cp1252") for n in range(10**5)))
-    table = read_file(path)
-    assert (len(table), table["stars"][3]) == (10**5, "3.5")

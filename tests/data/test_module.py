@@ -7,7 +7,6 @@ import torch
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from attnprobe.data.pipeline import TextPipeline
 from attnprobe.data.rows import canonical, class_map, class_weights, column
 from tests.data.given import OTHER, TRAIN, ready
 from tests.data.test_data_sets import composed
@@ -26,6 +25,8 @@ def test_encoding_against_a_plain_loop():
     assert data.counts["test"]["tokens out of vocabulary"] == 1
     assert data.sizes == {"train": 4, "validation": 2, "test": 2}
     assert data.splits["test"].rationale(0) is None
+    assert torch.equal(data.embeddings(), ready().embeddings())
+    assert not torch.equal(data.embeddings(), ready(seed=4).embeddings())
 
 
 def test_loaders_serve_every_example_once_and_leave_the_global_generator_alone():
@@ -36,26 +37,6 @@ def test_loaders_serve_every_example_once_and_leave_the_global_generator_alone()
         assert sorted(ids) == list(range(len(ids)))
     assert torch.equal(state, torch.get_rng_state())
     assert len(data.test_dataloader()) == 2
-
-
-def test_workers_give_the_same_batches():
-    plain, workers = (list(ready(num_workers=count, batch_size=2).train_dataloader()) for count in (0, 1))
-    assert [batch.ids.tolist() for batch in plain] == [batch.ids.tolist() for batch in workers]
-
-
-def test_two_processes_share_the_training_split():
-    data = ready(batch_size=1)
-    seen = [[batch.example_id.tolist() for batch in data.train_dataloader(rank, 2)] for rank in range(2)]
-    assert sorted(row for part in seen for batch in part for row in batch) == data.splits["train"].example_id.tolist()
-
-
-def test_batches_of_new_text_equal_those_of_the_split(tmp_path):
-    data = ready()
-    expected = data.splits["test"][[0, 1]]
-    data.pipeline.save(tmp_path)
-    for batch in (data.pipeline.batch_of(OTHER["text"]), TextPipeline.load(tmp_path).batch_of(OTHER["text"])):
-        for name in ("ids", "mask", "content"):
-            assert torch.equal(getattr(batch, name), getattr(expected, name))
 
 
 def test_several_labels_become_rows_of_zeros_and_ones():
@@ -82,17 +63,6 @@ def test_rationale_as_mask_and_as_spans():
     data = ready(spans, spans, spans, rationale="why", rationale_kind="spans", max_tokens=2)
     assert data.splits["test"].rationale(0) == [False, True]
     assert data.splits["test"].rationale(1) == [False, False]
-
-
-def test_vectors_are_random_by_seed_or_those_of_a_file(tmp_path):
-    data = ready(seed=3)
-    assert data.embeddings().shape == (8, 4)
-    assert torch.equal(data.embeddings(), ready(seed=3).embeddings())
-    assert not torch.equal(data.embeddings(), ready(seed=4).embeddings())
-    (tmp_path / "vectors.txt").write_text("good 1 2 3\nelse 0 0 0\n")
-    data = ready(vectors=str(tmp_path / "vectors.txt"))
-    assert data.embeddings()[data.vocabulary.id_of("good")].tolist() == [1, 2, 3]
-    assert data.counts["vectors"] == {"vocabulary": 8, "found": 1}
 
 
 def test_labels_are_numbers_before_they_are_text():
@@ -152,8 +122,3 @@ def test_numbers_per_word_reach_the_batches_under_their_name():
     torch.testing.assert_close(cut.extra["mine"], expected[1:, :3], equal_nan=True)
     with pytest.raises(UserError, match=r"data\.per_word\.mine=ours: there is no such column"):
         ready(per_word={"mine": "ours"})
-
-
-def test_an_unknown_setting_names_its_neighbour():
-    with pytest.raises(UserError, match=r"data\.max_token=3: there is no such setting; did you mean max_tokens\?"):
-        ready(max_token=3)

@@ -43,22 +43,6 @@ def test_the_same_data_are_read_once_and_are_the_same(tmp_path, reads):
     assert len(reads) == 5
 
 
-def test_what_a_run_adds_is_not_seen_by_the_next(tmp_path, reads):
-    path = tmp_path / "own.csv"
-    path.write_text(ROWS)
-    with read_once():
-        first = ready(path)
-        part = first.splits["test"]
-        first.counts["test"]["added"] = 1
-        del first.splits["test"]
-        first.checks.clear()
-        second = ready(path)
-        assert len(reads) == 1
-        assert second.splits["test"] is part
-        assert "added" not in second.counts["test"]
-        assert second.checks
-
-
 def test_a_file_that_has_changed_is_read_again(tmp_path, reads):
     path = tmp_path / "own.csv"
     path.write_text(ROWS)

@@ -124,8 +124,3 @@ def test_the_next_of_three_classes_is_said_by_the_next_word():
         (["zyxal"], ["quovim"]),
         (["brelpa"], ["zyxal"]),
     ]
-
-
-def test_both_pairs_of_a_context_are_used():
-    draws = {tuple(planted_words("token_in_context", 1, 2, np.random.default_rng(n))[0]) for n in range(20)}
-    assert draws == {(CONTEXT[0], WORDS[0]), (CONTEXT[1], WORDS[1])}

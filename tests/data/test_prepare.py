@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.rows import divide
 from tests.data.given import TRAIN, ready
 
 
@@ -38,20 +37,6 @@ def test_length_limits_are_strict_and_extremes_may_go():
     assert kept.tolist() == [2, 2, 3, 4]
     kept = ready(part, part, part, min_length=2, drop_extremes=True).splits["test"].words.lengths
     assert kept.tolist() == [3, 4]
-
-
-def test_vocabulary_is_of_all_training_texts_and_of_them_alone():
-    data = ready({"text": ["rare", "good bad", "bad good"], "label": [0, 0, 1]}, min_length=1, min_df=1)
-    assert "rare" in data.vocabulary
-    assert "unheard" not in data.vocabulary
-    assert "rare" not in ready(min_df=2).vocabulary
-
-
-def test_huge_text_is_cut_and_counted():
-    data = ready(test={"text": ["good " * 100_000, "bad"], "label": [1, 0]})
-    assert data.counts["test"]["truncated"] == 1
-    assert data.splits["test"].words.lengths.tolist() == [4000, 1]
-    assert len(data.pipeline.batch_of(["good " * 100_000]).ids[0]) == 4002
 
 
 def test_missing_splits_are_drawn_stratified_and_apart_from_the_seed():
@@ -148,12 +133,6 @@ def test_unseen_labels():
 def test_what_a_user_can_get_wrong(change, message):
     with pytest.raises(UserError, match=message):
         ready(**change).embeddings()
-
-
-def test_divide_draws_the_share_of_every_class():
-    labels = np.repeat([0, 1, 2], [50, 30, 20])
-    drawn = divide(labels, 0.3, np.random.default_rng(0))
-    assert np.bincount(labels[drawn]).tolist() == [15, 9, 6]
 
 
 def test_rows_are_drawn_at_random_and_counted():

@@ -46,15 +46,9 @@ def test_a_question_is_a_sequence_like_the_text():
     assert data.counts["test"]["question tokens out of vocabulary"] == 1
     assert ready().splits["test"].question(0) is None
     assert ready().splits["test"][[0]].question is None
-
-
-def test_document_frequency_is_over_texts_and_questions():
-    # "john" is in one text and one question, "attic" in one text, "who" in one question, "where" in two
-    words = asking(min_df=2).vocabulary
-    assert "john" in words
-    assert "where" in words
-    assert "attic" not in words
-    assert "who" not in words
+    # "john" is in one text and one question, "attic" in one text, "who" in one question
+    frequent = asking(min_df=2).vocabulary
+    assert [word in frequent for word in ("john", "where", "attic", "who")] == [True, True, False, False]
 
 
 def test_candidates_become_a_mask_over_the_classes():
@@ -159,16 +153,6 @@ def test_what_a_user_can_get_wrong(change, message):
         asking(**change)
 
 
-def test_missing_splits_and_pools_take_the_questions_along():
-    many = {name: (values * 10)[:30] for name, values in TRAIN.items()}
-    many["label"] = ["hall", "attic", "mary"] * 10
-    data = ready(many, None, None, test_share=0.2, validation_share=0.25, **ASKING)
-    for number in data.splits["test"].example_id.tolist():
-        assert data.splits["test"].question(number) == data.settings.rules.words(many["ask"][number])
-    pooled = ready(many, many, many, pool=True, test_share=0.2, validation_share=0.25, **ASKING)
-    assert pooled.splits["test"][[0]].candidates is not None
-
-
 @pytest.fixture
 def pipeline():
     return TextPipeline(TextRules(), Vocabulary(["mary", "who"]), ["hall", "attic"], question=True)
@@ -193,17 +177,12 @@ def test_new_texts_come_with_their_questions(pipeline, tmp_path):
         ((["Mary"], [" "]), r"question 0 \(' '\) has no word left"),
         ((["Mary"], ["Who?"], [["cellar"]]), r"'cellar' is not a class of this run \(hall, attic\)"),
         ((["Mary"], ["Who?"], [[]]), r"text 0 has no candidate"),
-        ((["Mary"], ["Who?"], [["hall"], ["hall"]]), r"expected 1 lists, one per text, but got 2"),
+        ((["Mary"], ["Who?"], [["hall"], ["hall"]]), r"expected 1 lists of classes, one per text"),
     ],
 )
 def test_new_questions_that_cannot_be_answered(pipeline, arguments, message):
     with pytest.raises(UserError, match=message):
         pipeline.batch_of(*arguments)
-
-
-def test_a_question_to_a_run_without_questions_is_refused():
-    with pytest.raises(UserError, match="trained on texts without a question"):
-        TextPipeline(TextRules(), Vocabulary(["a"]), ["b", "c"]).batch_of(["a"], ["b"])
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -222,14 +201,6 @@ def test_stories_end_to_end(hops):
         assert marked == " . ".join([*support, ""]).split()
         assert data.splits["test"].question(row) == table[row]["question"].split()
         assert data.classes[data.splits["test"].labels[row]] == table[row]["label"]
-
-
-def test_snli_reads_raw_and_treebank_text_alike():
-    rules = composed("snli").settings.rules
-    raw = """A man (25) said "I can't go." He didn't."""
-    treebank = """A man -LRB- 25 -RRB- said `` I ca n't go . '' He did n't ."""
-    assert rules.words(raw) == rules.words(treebank)
-    assert "qqq" in rules.words(raw)
 
 
 @pytest.mark.real_data

