@@ -17,7 +17,6 @@ KINDS = {
     "sentences": "a list of the numbers of sentences",
     "characters": "a list of [start, end) character positions in the text as it is in its cell",
 }
-"""How a cell may say which tokens are marked (`data.rationale_kind`)."""
 MOST_ANNOTATORS = 15
 """An annotator takes two bits of a number."""
 OPTIONAL = ("question", "text2", "candidates", "rationale", "annotators", "counterfactual", "group", "token")
@@ -117,8 +116,6 @@ class Columns(metaclass=Checked):
     A column within another, as JSON has them, is named by its path: `doc.body`, `notes.0.label`.
 
     Attributes:
-        text: column of the text.
-        label: column of the label.
         question: column of the question that is asked of the text (or the hypothesis); None: nothing is asked. It is
             cleaned and tokenised as the text is, and shares its vocabulary.
         text2: column of the second text of a pair, for models that read two texts as a pair: a hypothesis, a passage.

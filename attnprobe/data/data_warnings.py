@@ -22,9 +22,7 @@ Counts = Mapping[str, Mapping[str, Any]]
 
 UNKNOWN_WORDS = "unknown words"
 MOST_NAMES = 8
-"""Classes that a sentence names."""
 RARE_IN_TRAINING, RARE_IN_TEST = 20, 5
-"""A class with fewer rows is rare."""
 LEAKED = 0.01
 SPACELESS = 0.3
 SCRIPTS = {
@@ -289,7 +287,6 @@ def tell_section(name: str, section: Mapping[str, Any]) -> None:
 
 
 WORDS = 3
-"""Words in a row that are compared."""
 SIMILAR = 0.8
 """Jaccard's index of two texts' runs of words from which on they are near copies."""
 AT_ONCE = 1024

@@ -31,7 +31,6 @@ ALIASES = {"train": ("train",), "validation": ("validation", "valid", "val", "de
 READABLE = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx")
 ENDINGS = ".jsonl, .json, .csv, .tsv (each also with .gz), .parquet and .xlsx"
 SEPARATORS = {".csv": ",;\t|", ".tsv": "\t,;|"}
-"""By ending, the likeliest first."""
 BEGINNING = 1 << 16
 """Characters of a file that show its separator, and bytes of its lines beyond ASCII that show its encoding."""
 NEARLY_ALL = 0.9

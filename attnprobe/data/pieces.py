@@ -15,9 +15,7 @@ from attnprobe.data.examples import Ragged
 SPECIAL = -1
 """`piece_word` of a special token, of a prompt, or of the other text of a pair."""
 TEXT, SECOND = "{text}", "{text2}"
-"""Where a prompt has the text, and the second one of a pair."""
 AT_A_TIME = 1024
-"""Texts that the tokenizer is given at a time."""
 
 
 def foreign(error: BaseException) -> BaseException:

@@ -20,7 +20,6 @@ from attnprobe.results.files import write_json
 from attnprobe.results.saved_settings import read_pipeline
 
 SAVED = ("rules", "classes", "task", "max_tokens", "question", "candidates_pattern", "attend_to", "tags")
-"""What pipeline.json holds."""
 
 
 @dataclass(frozen=True)

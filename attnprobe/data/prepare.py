@@ -208,7 +208,6 @@ def prepared_from(settings: DataSettings, source: Source) -> tuple[Prepared, tup
 
 
 SPELLED = ("question", "counterfactual")
-"""Columns whose entries are words."""
 
 
 def data_fingerprint(splits: Mapping[str, TextSplit], names: Sequence[str]) -> str:

@@ -201,7 +201,6 @@ TOKENIZERS: dict[str, Callable[[str, str], list[str]]] = {
     "spacy": language_tokens,
     "whitespace": lambda text, language: text.split(),
 }
-"""From a text and its language to tokens."""
 
 
 SENTENCES = ("spacy", "rule", "column")

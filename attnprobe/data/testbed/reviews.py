@@ -105,11 +105,7 @@ FACTS = (
 # fmt: on
 
 SHORTEST, LONGEST = 6, 40
-"""Tokens of a review."""
-
-
 FRAMED = 0.2
-"""Probability that a clause is put in a frame."""
 
 
 RULES: dict[str, dict[str, Any]] = {
