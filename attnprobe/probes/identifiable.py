@@ -18,12 +18,11 @@ from attnprobe.core.settings import Count
 from attnprobe.evidence.reading import Column, Drawing, Headline, Reading, Tabulation, facet_table
 from attnprobe.evidence.statistics import mean_in_columns
 from attnprobe.exact import WeightRanges, weight_ranges
-from attnprobe.importance.base import Note, Subject
 from attnprobe.measures import jensen_shannon
 from attnprobe.models.base import Model
 from attnprobe.plots.grid import around, counted, facet_grid, title
 from attnprobe.plots.style import FOUND, OPTIMUM
-from attnprobe.probes.base import DESCRIPTION, Measurement, Probe, positions
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 
 NOTHING = 1e-6
 """A word that can have no more weight than this can have none."""

@@ -24,12 +24,11 @@ from attnprobe.evidence.evidence import mean_of
 from attnprobe.evidence.reading import Drawing, Headline, Reading, Tabulation, facet_table, importances_in
 from attnprobe.evidence.statistics import interval, mean_in_columns
 from attnprobe.exact.nulls import permute_attention
-from attnprobe.importance.base import Subject
 from attnprobe.measures import spearman
 from attnprobe.models.base import Model
 from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK
-from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, strengths, undefined_in
+from attnprobe.probes.base import DESCRIPTION, Measurement, Note, RankingProbe, Subject, strengths, undefined_in
 from attnprobe.results.directory import WEIGHTS, RunDirectory
 from attnprobe.results.pivot import metrics_there
 

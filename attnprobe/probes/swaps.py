@@ -81,17 +81,15 @@ class Swaps(Probe):
             raise UserError("probe swaps takes words from other texts, which only a run has: leave it out here")
         content, readout = subject.batch.content, subject.readout
         predicted = readout.prediction()
-        decision = predicted.argmax(-1)
         run = in_single(subject.classifier)
         if self._donors is None:
             self._donors = Donors.of(run, self._split, content.device)
         names = ["swap_gain", "swap_scale", *(["swap_best"] if self.reach else []), "swap_bound", "top_word_effect",
                  "swap_passes"]  # fmt: skip
-        columns = {name: torch.full(decision.shape, torch.nan, dtype=torch.float64) for name in names}
+        columns = {name: torch.full(content.shape[:1], torch.nan, dtype=torch.float64) for name in names}
         word_effects = torch.full(content.shape, torch.nan, dtype=torch.float64)
         for row in range(len(content)):
-            probability = float(predicted[row, decision[row]])
-            found = self._of_text(subject, run, self._donors, row, int(decision[row]), probability, draws)
+            found = self._of_text(subject, run, self._donors, row, predicted[row], draws)
             if found is not None:
                 values, word_effects[row, content[row].cpu()] = found
                 for name, column in columns.items():
@@ -108,8 +106,7 @@ class Swaps(Probe):
         run: Callable[[Batch], Outputs],
         donors: Donors,
         row: int,
-        decision: int,
-        probability: float,
+        predicted: Tensor,
         draws: Draws,
     ) -> tuple[dict[str, float], Tensor] | None:
         # the numbers of one text, and its words' effects; None where it has one word, or no other text lends it any
@@ -122,6 +119,7 @@ class Swaps(Probe):
         pool = donors.pool(place) if examined else np.zeros(0, np.int64)
         if not len(pool):
             return None
+        decision = int(predicted.argmax())
         pairs, random_sets = self.passes // 25, 9 * self.passes // 25
         generator, device = draws.generator(number), content.device
         text = batch.rows(slice(row, row + 1)).cut(int(batch.mask[row].long().cumsum(-1).argmax()) + 1)
@@ -154,7 +152,7 @@ class Swaps(Probe):
             "swap_gain": float(difference[:pairs].mean()),
             "swap_scale": float(later[:pairs].mean()),
             "swap_best": float(later[pairs:].mean()) if self.reach else float("nan"),
-            "swap_bound": probability - float(swapper.probability(everything, of_bound).mean()),
+            "swap_bound": float(predicted[decision]) - float(swapper.probability(everything, of_bound).mean()),
             "swap_passes": self.passes,
             "top_word_effect": float((top & strongest).sum() / top.sum()),
         }, effect

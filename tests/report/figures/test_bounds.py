@@ -15,6 +15,7 @@ from attnprobe.evidence.reading import Drawing, readings
 from attnprobe.importance.base import built_in
 from attnprobe.plots.grid import LOWEST, TALLEST
 from attnprobe.plots.style import drawable, paper_style
+from attnprobe.probes.correlation import PUBLISHED
 from attnprobe.results.pivot import named
 from attnprobe.results.table import IMPORTANCES
 from tests.probes.tables import draw
@@ -53,7 +54,6 @@ TOLD |= {
     probe: {name: built_in(name).facts for name in COMPARED}
     for probe in ("agreement_matrix", "faithfulness", "subsets", "plausibility", "sanity")
 }
-
 """What a run's manifest says of its importances."""
 NAMES = ["hardware and software", "WWWWWWWWWWWWWWWWWWWWWW", "no", "sport", "映画と音楽", "politics of the world",
          "science", "travel", "arts", "cooking"]  # fmt: skip
@@ -92,9 +92,7 @@ def invented(runs: int, classes: int, count: int = 60) -> pd.DataFrame:
             metrics[probe, "predicted_class"] = predicted
             metrics[probe, "max_attention"] = draw_from.random(count)
             metrics[probe, "content_length"] = length
-        pairs = ("attention_gradient", "attention_leave_one_out", "gradient_leave_one_out", "shuffled_gradient",
-                 "shuffled_leave_one_out")  # fmt: skip
-        for pair in pairs:
+        for pair in (*("_".join(pair) for pair in PUBLISHED), "shuffled_gradient", "shuffled_leave_one_out"):
             tau = np.clip(0.3 + width * draw_from.normal(size=count), -1, 1)
             metrics["correlation", f"tau_{pair}"] = np.where(length > 1, tau, np.nan)
         for place, ranking in enumerate(RANKINGS):

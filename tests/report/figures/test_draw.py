@@ -44,14 +44,11 @@ def test_every_figure_is_a_pdf_and_a_png_of_the_same_bytes_twice_and_leaves_no_s
     assert b"CreationDate" not in pdf
 
 
-def test_draws_what_the_tables_allow(make_run, tmp_path):
+def test_draws_what_the_tables_allow_and_no_words_when_told_so(make_run, tmp_path):
     run = make_run(probes=("performance", "permutation"))
     assert {path.stem for path in draw.draw_figures(run, tmp_path / "f")} == {"permutation"}
     assert draw.draw_figures(make_run("bare", probes=("performance",)), tmp_path / "g") == []
-
-
-def test_no_figure_shows_words_when_told_so(make_run, tmp_path):
-    stems = {path.stem for path in draw.draw_figures(make_run(), tmp_path / "f", words=False)}
+    stems = {path.stem for path in draw.draw_figures(make_run("whole"), tmp_path / "h", words=False)}
     assert "adversarial_heatmaps" not in stems
     assert "adversarial_jsd" in stems
 
