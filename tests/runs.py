@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from attnprobe.__main__ import main
-from attnprobe.results.directory import MANIFEST, RunDirectory
+from attnprobe.results.directory import MANIFEST, RunDirectory, is_run_name
 from attnprobe.results.files import record_of, write_sealed
 from attnprobe.runs import composition as configuration
 
@@ -32,8 +32,8 @@ SMALL_ADVERSARY = ("probe.adversarial.steps=20", "probe.adversarial.restarts=2")
 
 def seal(directory: Path, **manifest: Any) -> None:
     """Write a manifest that lists every file that is in the directory, as a finished run has one."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != MANIFEST)
-    files = {path.relative_to(directory).as_posix(): record_of(path) for path in paths}
+    names = sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+    files = {name: record_of(directory / name) for name in names if is_run_name(name) and name != MANIFEST}
     write_sealed(manifest | {"files": files}, directory / MANIFEST)
 
 

@@ -16,8 +16,7 @@ from attnprobe.data.pieces import PieceReader, Pieces
 from attnprobe.data.text import TextRules, matching
 from attnprobe.data.vocabulary import Vocabulary
 from attnprobe.results.directory import PIPELINE, VOCABULARY
-from attnprobe.results.files import write_json
-from attnprobe.results.saved_settings import read_pipeline
+from attnprobe.results.files import read_json, write_json
 
 SAVED = ("rules", "classes", "task", "max_tokens", "question", "candidates_pattern", "attend_to", "tags")
 
@@ -189,7 +188,7 @@ class TextPipeline:
         """
         path = Path(directory) / PIPELINE
         try:
-            content: dict[str, Any] = {name: value for name, value in read_pipeline(directory).items() if name in SAVED}
+            content: dict[str, Any] = {name: value for name, value in read_json(path).items() if name in SAVED}
             changed = {"rules": TextRules(**content["rules"]), "task": Task(content["task"])}
             return cls(vocabulary=Vocabulary.load(Path(directory) / VOCABULARY), **content | changed)
         except FileNotFoundError:

@@ -88,10 +88,9 @@ class Teacher:
         if (theirs := self.manifest["classes"]) != list(classes):
             raise self._refusal(f"its classes are {', '.join(theirs)}, here they are {', '.join(classes)}")
         run = RunDirectory(self.directory)
-        known = run.example_columns(split).names
-        names = ["attention", "probability", SENTENCES if SENTENCES in known else WORDS]
-        tables = list(run.example_pieces(split, names))
-        there, here = {number for table in tables for number in table["example_id"].to_pylist()}, {*example_id.tolist()}
+        spoken = SENTENCES if SENTENCES in run.example_columns(split).names else WORDS
+        table = run.examples(split, ["example_id", "attention", "probability", spoken])
+        there, here = {*table["example_id"].to_pylist()}, {*example_id.tolist()}
         if there != here:
             only = sorted(there - here) or sorted(here - there)
             side = "there and not here" if there - here else "here and not there"
@@ -99,28 +98,24 @@ class Teacher:
                 f"another split: {len(there)} examples in {split} there, {len(here)} here; example {only[0]} is "
                 f"{side}. Same data.split_seed, shares, filters and length limits are needed"
             )
-        ours = zip(example_id.tolist(), texts, strict=True)
-        flat, lengths, probability = [np.zeros(0, np.float32)], [0], [np.zeros((0, len(classes)), np.float32)]
-        for table in tables:
-            positions = pc.list_value_length(table["attention"]).to_pylist()
-            for said, attended, (number, words) in zip(table[names[2]].to_pylist(), positions, ours, strict=False):
-                read = [word for sentence in said for word in sentence] if names[2] == SENTENCES else said
-                if read != list(words):
-                    raise self._refusal(
-                        f"other data or another tokenisation: example {number} of {split} has {len(read)} tokens there and "
-                        f"{len(words)} here, or other words; here it starts '{' '.join(words[:8])}'. Same data set and the "
-                        f"same data.clean, tokenizer and token_rules are needed"
-                    )
-                if attended != len(words):
-                    raise self._refusal(
-                        f"it attends to {attended} positions of example {number} in {split}, which has {len(words)} words: "
-                        f"a hierarchical model attends to sentences and cannot teach one that attends to words"
-                    )
-            flat.append(pc.list_flatten(table["attention"]).to_numpy())
-            lengths.extend(positions)
-            values = pc.list_flatten(table["probability"]).to_numpy()
-            probability.append(values.reshape(-1, len(classes)).astype(np.float32))
-        return TeacherOutputs(Ragged(np.concatenate(flat), np.cumsum(lengths)), np.concatenate(probability))
+        positions = pc.list_value_length(table["attention"]).to_pylist()
+        told = zip(table[spoken].to_pylist(), positions, example_id.tolist(), texts, strict=True)
+        for said, attended, number, words in told:
+            read = [word for sentence in said for word in sentence] if spoken == SENTENCES else said
+            if read != list(words):
+                raise self._refusal(
+                    f"other data or another tokenisation: example {number} of {split} has {len(read)} tokens there and "
+                    f"{len(words)} here, or other words; here it starts '{' '.join(words[:8])}'. Same data set and the "
+                    f"same data.clean, tokenizer and token_rules are needed"
+                )
+            if attended != len(words):
+                raise self._refusal(
+                    f"it attends to {attended} positions of example {number} in {split}, which has {len(words)} words: "
+                    f"a hierarchical model attends to sentences and cannot teach one that attends to words"
+                )
+        attention, probability = (pc.list_flatten(table[name]).to_numpy() for name in ("attention", "probability"))
+        probability = probability.reshape(-1, len(classes)).astype(np.float32)
+        return TeacherOutputs(Ragged(attention, np.cumsum([0, *positions])), probability)
 
     def _refusal(self, reason: str) -> UserError:
         return UserError(f"teacher={self.directory} does not fit this run's data: {reason}")

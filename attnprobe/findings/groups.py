@@ -9,12 +9,11 @@ from typing import Any
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.quality import Quality, quality_of
-from attnprobe.results.directory import UNTESTED, RunDirectory, sound_runs, warn_of
+from attnprobe.results.directory import RunDirectory, sound_runs, warn_of
 from attnprobe.results.files import DamagedRun
 from attnprobe.results.fingerprint import flattened
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.pivot import RUN
-from attnprobe.results.table import check_examples
 
 DOT = " · "
 EXAMINED = "test"
@@ -138,11 +137,8 @@ def read_run(directory: Path) -> Run:
 
     Raises:
         UserError: its tables hold no number.
-        DamagedRun: they, or its examples, hold what no run writes.
     """
     run = RunDirectory(directory)
-    for split in {*run.splits()}.difference(UNTESTED):
-        check_examples(run, split)
     numbers = Numbers.of([run])
     if not numbers.runs:
         raise UserError(f"the tables of {directory} hold no number: leave it out of the report, or probe it again")

@@ -16,7 +16,6 @@ from attnprobe.plots.example_selection import select_examples
 from attnprobe.plots.grid import DOT
 from attnprobe.plots.style import ELLIPSIS, FAINT, INK, TEXT_WIDTH, drawable, shorten, text_width
 from attnprobe.results.pivot import CLASSES, per_example
-from attnprobe.results.table import check_positions
 
 METRICS = (
     "max_attention", "optimum_jsd", "found_jsd", "upper_bound", "is_exact", "predicted_class", "content_length",
@@ -207,10 +206,8 @@ def _positions(results: pd.DataFrame, example_id: int, metric: str, count: int) 
     rows = results[(results["metric"] == metric) & (results["example_id"] == example_id) & results["value"].notna()]
     if rows.empty:
         return None
-    steps = rows["step"].to_numpy(float)
-    check_positions(steps, np.full(len(steps), count), f"{metric} of example {example_id} ({count} tokens)")
     weights = np.zeros(count)
-    weights[steps.astype(int)] = rows["value"].to_numpy()
+    weights[rows["step"].to_numpy(int)] = rows["value"].to_numpy()
     return weights
 
 

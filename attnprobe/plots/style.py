@@ -16,8 +16,8 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font, get_font_names
 
-from attnprobe.results.files import write_atomically
-from attnprobe.results.saved_settings import read_pipeline
+from attnprobe.results.directory import PIPELINE
+from attnprobe.results.files import read_json, write_atomically
 from attnprobe.results.writer import OwnFolder
 
 TEXT_WIDTH = 6.3
@@ -108,7 +108,7 @@ def shorten(token: str) -> str:
 def class_names(run_dir: Path) -> list[str]:
     """The names of a run's classes, fit for a figure; none where it does not say."""
     try:
-        return [drawable(shorten(name)) for name in read_pipeline(run_dir).get("classes", [])]
+        return [drawable(shorten(name)) for name in read_json(run_dir / PIPELINE).get("classes", [])]
     except FileNotFoundError:
         return []
 

@@ -19,7 +19,6 @@ from attnprobe.plots.grid import around, counted, grid, title
 from attnprobe.plots.style import INK, drawable
 from attnprobe.probes.base import DESCRIPTION, Measurement, Note, Probe, Subject, positions
 from attnprobe.results.pivot import distinct
-from attnprobe.results.table import check_positions
 
 METRICS = (
     Metric("relative_attention", Scale("times an even share", 0), "the word's attention × the number of words",
@@ -85,8 +84,6 @@ def word_table(results: pd.DataFrame, examples: pd.DataFrame) -> pd.DataFrame:
     )
     places = places.reindex(columns=list(STEPS)).dropna(how="all").reset_index()
     tokens = {int(row["example_id"]): list(row["tokens"]) for row in examples.to_dict("records")}
-    lengths = places["example_id"].map({text: len(words) for text, words in tokens.items()})
-    check_positions(places["step"].to_numpy(float), lengths.fillna(0).to_numpy(int), f"the table of {PROBE}")
     words = zip(places["example_id"], places["step"], strict=True)
     places["word"] = [tokens[int(text)][int(step)] for text, step in words]
     places["beyond"] = places["effect"] - places.groupby("example_id", observed=True)["effect"].transform("mean")

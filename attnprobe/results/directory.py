@@ -17,19 +17,18 @@ manifest.json         written last; lists the tables, and the SHA-256 of every f
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.files import DamagedRun, check, damaged, inside, read_sealed
-from attnprobe.results.manifest import Manifest, Record, Training, check_types
+from attnprobe.results.files import DamagedRun, Record, check, damaged, read_sealed
 
 # The columns of the long tables.
 
@@ -69,8 +68,9 @@ STAGING = f"{MARKER}.new/"
 """Where what is added to a run is prepared, and where readers find it that a commit has listed and not moved yet."""
 UNTESTED = ("train", "validation")
 """Splits that no probe examines: their examples are there for the runs that learn from this one."""
-PIECE = 1024
-"""Examples that are read at a time."""
+SECTION = "data_section"
+"""The manifest's key of what is said of the data before training: `notes`, what was guessed while reading, one sentence
+each; `checks`, see `attnprobe.data.data_warnings.Check`."""
 NAMES = re.compile(
     r"manifest\.json|training\.json|config\.yaml|model\.safetensors|vocabulary\.json|pipeline\.json|playground\.parquet"
     r"|findings\.parquet"
@@ -135,7 +135,7 @@ class RunDirectory:
 
     def read_manifest(self) -> dict[str, Any] | None:
         """The manifest, None where there is none; or a `DamagedRun`."""
-        return self._read_listing(MANIFEST, Manifest) if self.is_finished else None
+        return self._read_listing(MANIFEST) if self.is_finished else None
 
     def manifest(self) -> dict[str, Any]:
         """The manifest; a `UserError` where no finished run is, a `DamagedRun` where it is not as a run wrote it."""
@@ -150,7 +150,7 @@ class RunDirectory:
 
     def read_training(self) -> dict[str, Any]:
         """What is known since the training finished (the chosen epoch, the curve, the data); or a `DamagedRun`."""
-        return self._read_listing(TRAINED, Training)
+        return self._read_listing(TRAINED)
 
     def training(self) -> dict[str, Any]:
         """As `read_training`; the files that the training wrote are compared with their checksums."""
@@ -160,14 +160,12 @@ class RunDirectory:
                 self._located(name, record)
         return content
 
-    def _read_listing(self, file: str, kind: Any) -> dict[str, Any]:
-        """A file that lists others of the run, none outside it and no name that a run does not have."""
+    def _read_listing(self, file: str) -> dict[str, Any]:
+        """A file that lists others of the run, each of a name that a run's files have."""
         content = read_sealed(self / file)
-        check_types(kind, content, self / file)
         for name in content["files"]:
-            inside(self.path, name, self / file)
-        if absent := [probe for probe in content.get("tables", {}) if table_file(probe) not in content["files"]]:
-            raise damaged(self / file, f"it lists the table {absent[0]!r} and not its file")
+            if not is_run_name(name):
+                raise DamagedRun(f"{self / file} names the file {name[:200]!r}, which no run has: it was changed")
         return content
 
     def verify(self, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -186,7 +184,7 @@ class RunDirectory:
     def _located(self, name: str, record: Record) -> Path:
         """The path of a file as it was written, in its place or still where it was prepared; or a `DamagedRun`."""
         # whoever commits may have moved it between the two looks
-        for path in (self / name, inside(self.path, f"{STAGING}{name}", self / MANIFEST)):
+        for path in (self / name, self / f"{STAGING}{name}"):
             with suppress(DamagedRun):
                 check(path, record)
                 return path
@@ -203,10 +201,7 @@ class RunDirectory:
             return self.file(CONFIG)
         if not self.is_trained:
             return self / CONFIG
-        records = self.read_training()["files"]
-        if CONFIG not in records:  # of an older version
-            raise damaged(self / CONFIG, f"{TRAINED} does not list it")
-        return self._located(CONFIG, records[CONFIG])
+        return self._located(CONFIG, self.read_training()["files"][CONFIG])
 
     def probes(self) -> list[str]:
         """The probes whose tables the manifest lists."""
@@ -225,53 +220,25 @@ class RunDirectory:
             UserError: the run has no examples of such a split.
             DamagedRun: they are not as they were written.
         """
-        path = self._examples(split, columns or ())
-        wanted = None if example_ids is None else [("example_id", "in", sorted({-1, *map(int, example_ids)}))]
-        with reading_parquet(path):
-            return pq.read_table(path, columns=columns, filters=wanted, page_checksum_verification=True)
-
-    def example_pieces(self, split: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of `examples`, a few rows at a time; raises as it does."""
-        with reading_parquet(self._examples(split, columns)) as file:
-            for batch in file.iter_batches(
-                PIECE, columns=list(dict.fromkeys(["example_id", *columns])), use_threads=False
-            ):
-                yield pa.Table.from_batches([batch])
+        ids = None if example_ids is None else pa.array([int(one) for one in example_ids], pa.int64())
+        wanted = None if ids is None else pc.field("example_id").isin(ids)
+        return pq.read_table(self._examples(split), columns=columns, filters=wanted)
 
     def example_columns(self, split: str) -> pa.Schema:
         """The columns of `examples`, and their types; raises as it does."""
-        with reading_parquet(self._examples(split)) as file:
-            return file.schema_arrow
+        return pq.read_schema(self._examples(split))
 
-    def _examples(self, split: str, columns: Iterable[str] = ()) -> Path:
+    def _examples(self, split: str) -> Path:
         if split not in self.splits():
             raise UserError(
                 f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
             )
-        path = self.file(examples_file(split))
-        with reading_parquet(path) as file:
-            if missing := {*columns, "example_id"}.difference(file.schema_arrow.names):
-                raise damaged(path, f"it has no column {min(missing)}")
-            ids = file.read(["example_id"])["example_id"]
-            whole = pa.types.is_integer(ids.type) and not ids.null_count
-            if not whole or (np.diff(ids.to_numpy(), prepend=-1) <= 0).any():
-                raise damaged(path, "its examples are not in order, or not each there once")
-        return path
+        return self.file(examples_file(split))
 
     def shown_files(self) -> list[str]:
         """The files that figures and reports are made of, by name."""
         files = self.manifest()["files"].keys() - {examples_file(split) for split in UNTESTED}
         return sorted(name for name in files if name.endswith(".parquet") or name == PIPELINE)
-
-
-@contextmanager
-def reading_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A parquet file of a run, open; whatever is wrong with it is a `DamagedRun` that names it."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(path, " ".join(str(error).split())[:200]) from None
 
 
 # Finished runs at or below directories and glob patterns, the damaged ones left out and named.

@@ -10,12 +10,13 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from typing_extensions import TypedDict
 
 from attnprobe.core.errors import UserError
 
@@ -24,11 +25,13 @@ from attnprobe.core.errors import UserError
 
 MAX_JSON = 256 << 20
 """Bytes. A manifest lists the classes, which may be all the words of a language: some megabytes."""
-MAX_YAML = 1 << 20
-MAX_DEPTH = 64
-"""Levels of lists and objects within each other; a run's settings have eight."""
-MAX_NODES = 50_000
-"""Keys and values of a YAML file; a run's settings have some three hundred."""
+
+
+class Record(TypedDict):
+    """`sha256` and `bytes` of one file."""
+
+    sha256: str
+    bytes: int
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -77,13 +80,10 @@ def open_regular(path: str | os.PathLike, *, required: bool = False) -> Buffered
     return os.fdopen(descriptor, "rb")
 
 
-def read_bytes(path: str | os.PathLike, *, limit: int, required: bool = False) -> bytes:
+def read_bytes(path: str | os.PathLike, *, limit: int = MAX_JSON, required: bool = False) -> bytes:
     """The content of a regular file of at most `limit` bytes; raises as `open_regular` does."""
     with open_regular(path, required=required) as file:
-        try:
-            content = file.read(limit + 1)
-        except OSError as error:
-            raise damaged(path, f"it cannot be read ({error.strerror})") from None
+        content = file.read(limit + 1)
     if len(content) > limit:
         raise damaged(path, f"it has more than {limit:,} bytes")
     return content
@@ -91,7 +91,7 @@ def read_bytes(path: str | os.PathLike, *, limit: int, required: bool = False) -
 
 def read_json(path: str | os.PathLike) -> dict[str, Any]:
     """A JSON object; raises as `open_regular` does."""
-    return _parsed(path, read_bytes(path, limit=MAX_JSON))
+    return _parsed(path, read_bytes(path))
 
 
 def _parsed(path: str | os.PathLike, content: bytes) -> dict[str, Any]:
@@ -105,38 +105,17 @@ def _parsed(path: str | os.PathLike, content: bytes) -> dict[str, Any]:
 
 
 def read_yaml(path: str | os.PathLike) -> dict[str, Any]:
-    """A YAML mapping of plain data; raises as `open_regular` does. No anchors, aliases, tags and merges: a few lines of them
-    grow without end."""
-    content = read_bytes(path, limit=MAX_YAML)
-    depth = nodes = 0
+    """A YAML mapping of plain data without aliases, a few lines of which grow without end; raises as `open_regular` does."""
+    content = read_bytes(path)
     try:
-        for event in yaml.parse(content, Loader=PlainLoader):  # one by one, before anything is built of them
-            nodes += isinstance(event, yaml.NodeEvent)
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) not in (None, "!"):
-                raise ValueError("anchors, aliases and tags are refused, a run writes plain data")
-            if depth > MAX_DEPTH or nodes > MAX_NODES:
-                raise ValueError(f"more than {MAX_DEPTH} levels deep, or more than {MAX_NODES:,} values")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=PlainLoader)):
+            raise ValueError("aliases are refused, a run writes plain data")
         found = yaml.load(content, Loader=PlainLoader)
         if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
             raise ValueError("expected settings by name")
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise damaged(path, " ".join(str(error).split())[:200]) from None
     return found
-
-
-def inside(directory: Path, name: str, source: Path) -> Path:
-    """The path of a file that a run directory's own list, `source`, names, with forward slashes.
-
-    Raises:
-        DamagedRun: an absolute name, one that leads out of the directory (by `..` or by a link), or no name.
-    """
-    parts = PurePosixPath(name).parts
-    strange = not parts or ".." in parts or parts[0] == "/" or any(set("\\\0:") & set(part) for part in parts)
-    path = directory.joinpath(*parts)
-    if strange or any(parent.is_symlink() for parent in [path, *path.parents][: len(parts)]):
-        raise DamagedRun(f"{source} names the file {name[:200]!r}: expected one within {directory}, reached by no link")
-    return path
 
 
 # What a file holds, in 64 hexadecimal digits; and JSON files that carry their own.
@@ -149,28 +128,23 @@ SETTLED = 2_000_000_000
 _known: dict[tuple[int, ...], str] = {}
 
 
-def record_of(path: Path) -> Any:
+def record_of(path: Path) -> Record:
     """A file's SHA-256 and size, or a `DamagedRun`. Computed once per process as long as the file stays as it is."""
     with open_regular(path, required=True) as file:
         state = os.fstat(file.fileno())
         key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-        if key in _known:
-            return {"sha256": _known[key], "bytes": state.st_size}
-        try:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise damaged(path, f"it cannot be read ({error.strerror})") from None
-        if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) > SETTLED:
-            _known[key] = digest
-        return {"sha256": digest, "bytes": state.st_size}
+        digest = _known.get(key) or hashlib.file_digest(file, "sha256").hexdigest()
+    if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) > SETTLED:
+        _known[key] = digest
+    return {"sha256": digest, "bytes": state.st_size}
 
 
-def records_of(files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+def records_of(files: Mapping[str, Path]) -> dict[str, Record]:
     """The records of input files, by the setting that names each; links are followed."""
     return {setting: record_of(path.resolve()) for setting, path in files.items()}
 
 
-def check(path: Path, record: Mapping[str, Any]) -> None:
+def check(path: Path, record: Record) -> None:
     """Raises `DamagedRun` where a file is missing, of another size than in its record, or holds something else."""
     found = record_of(path)
     if found["bytes"] != record["bytes"]:
@@ -196,7 +170,7 @@ def _with_seal(body: str) -> str:
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """What `sealed` wrote, with its seal, or a `DamagedRun`. One flipped bit anywhere, spaces included, is found."""
-    raw = read_bytes(path, limit=MAX_JSON, required=True)
+    raw = read_bytes(path, required=True)
     content = _parsed(path, raw)
     if SEAL not in content:
         raise DamagedRun(
@@ -269,7 +243,7 @@ def is_derived(path: Path) -> bool:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file whose pages carry checksums; the same table gives the same bytes."""
+    """Write a parquet file; the same table gives the same bytes."""
     write_groups(table.schema, [table], path)
 
 
@@ -277,9 +251,8 @@ def write_groups(schema: pa.Schema, groups: Iterable[pa.Table], path: Path) -> N
     """Write a parquet file a row group at a time, as they come; the same groups give the same bytes."""
 
     def write(temporary: Path) -> None:
-        with pq.ParquetWriter(
-            temporary, schema, compression="zstd", compression_level=6, write_page_checksum=True
-        ) as writer:
+        options: Any = {"compression": "zstd", "compression_level": 6, "write_page_checksum": True}
+        with pq.ParquetWriter(temporary, schema, **options) as writer:
             for group in groups:
                 writer.write_table(group)
 

@@ -124,21 +124,20 @@ class Numbers:
             stepped: names or patterns of those whose rows with a step are there.
             example_ids: only these examples' rows with a step; None: all examples'.
         """
-        unstepped, with_step, ids = tuple(metrics), tuple(stepped), None if example_ids is None else list(example_ids)
-        files, frames = [], []
-        for table in (each[probe] for each in self.tables if probe in each):
-            plain, others = (
-                [name for name in _contents(table).metrics if any(fnmatchcase(name, one) for one in some)]
-                for some in (unstepped, with_step)
-            )
-            if isinstance(table, Path):
-                files.append(read_rows(table, metrics=plain, with_steps=False))
-                files.append(read_rows(table, metrics=others, with_steps=True, example_ids=ids))
-                continue
-            has_step, metric = table["step"].notna(), table["metric"]
-            shown = True if ids is None else table["example_id"].isin(ids)
-            frames.append(table[(~has_step & metric.isin(plain)) | (has_step & metric.isin(others) & shown)])
-        rows = pd.concat(frames) if frames else frame_of(rows for several in files for rows in several)
+        tables = [each[probe] for each in self.tables if probe in each]
+        names = {metric for table in tables for metric in _contents(table).metrics}
+        plain, others = (
+            [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
+            for patterns in (tuple(metrics), tuple(stepped))
+        )
+        ids = None if example_ids is None else list(example_ids)
+        frames = []
+        for table in (one for one in tables if isinstance(one, pd.DataFrame)):
+            has_step, shown = table["step"].notna(), True if ids is None else table["example_id"].isin(ids)
+            wanted = (~has_step & table["metric"].isin(plain)) | (has_step & table["metric"].isin(others) & shown)
+            frames.append(table[wanted])
+        files = [table for table in tables if isinstance(table, Path)]
+        rows = pd.concat(frames) if frames else frame_of(read_rows(files, plain, others, ids))
         rows.attrs = dict(self.attrs)
         return rows
 

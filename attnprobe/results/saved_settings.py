@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from attnprobe.core.errors import UserError
-from attnprobe.results.directory import PIPELINE, RunDirectory
-from attnprobe.results.files import read_json, read_sealed, read_yaml
-from attnprobe.results.manifest import SavedPipeline, SavedStudy, check_types
+from attnprobe.results.directory import RunDirectory
+from attnprobe.results.files import read_yaml
 
 _FAMILIES = {
     "baselines": "ascending attention contribution idf log_odds position random",
@@ -26,30 +25,6 @@ MOVED = {
     "attnprobe.models.sparse": "attnprobe.models.attention",
 }  # fmt: skip
 """Modules, and a class, that the settings of older runs name → where these are now."""
-
-
-def read_pipeline(directory: Path) -> SavedPipeline:
-    """A run directory's pipeline.json, every entry of its type.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: there is none.
-        UserError: it is damaged, or an entry is of another type.
-    """
-    path = Path(directory) / PIPELINE
-    content = read_json(path)
-    check_types(SavedPipeline, content, path)
-    return content  # type: ignore[return-value]
-
-
-def read_members(path: Path) -> dict[str, Any]:
-    """A study.json, every entry that is read of its type.
-
-    Raises:
-        DamagedRun: it is missing or changed, or an entry is of another type.
-    """
-    content = read_sealed(path)
-    check_types(SavedStudy, content, path)
-    return content
 
 
 def read_settings(directory: Path) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """The long tables: how numbers become one, and how those of many runs are read back."""
 
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,84 +10,54 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from jaxtyping import Float, Int
+import pyarrow.dataset as ds
 
-from attnprobe.core.errors import UserError
 from attnprobe.results.directory import (
-    COLUMNS,
     IDENTITY,
     SCHEMA,
     SITE,
     SITED,
     UNTESTED,
-    WHOLE_SPLIT,
     RunDirectory,
     examples_file,
     find_runs,
-    reading_parquet,
     table_file,
 )
-from attnprobe.results.files import damaged, write_groups
+from attnprobe.results.files import write_groups
 from attnprobe.results.pivot import ASKED, REPEATS
 
 # Reading
 
 
 def read_rows(
-    path: Path,
-    *,
-    metrics: Iterable[str] | None = None,
-    with_steps: bool | None = None,
+    files: Sequence[Path],
+    metrics: Collection[str] | None = None,
+    stepped: Collection[str] | None = None,
     example_ids: Iterable[int] | None = None,
-) -> Iterator[pa.Table]:
-    """The rows of one table, a row group at a time: what is not asked for is never in memory as a whole.
+    columns: Sequence[str] = tuple(SITED.names),
+) -> pa.Table:
+    """Rows of long tables, with the columns of `SITED`. Row groups of rows with a step are skipped where none are asked for.
 
     Args:
-        path: of the parquet file.
-        metrics: only these.
-        with_steps: True: only rows with a step (a position, a fraction); False: only those without.
-        example_ids: only these examples'.
-
-    Raises:
-        DamagedRun: it is not a table.
+        files: parquet files of tables.
+        metrics: of which rows without a step are read; None: of all.
+        stepped: of which rows with a step (a position, a fraction) are read; None: of all.
+        example_ids: only these examples' rows with a step; None: all examples'.
+        columns: only these.
     """
-    wanted = None if metrics is None else sorted(set(metrics))
-    ids = None if example_ids is None else pa.array(sorted(set(example_ids)), pa.int64())
-    with _reading(path) as file:
-        columns = [*COLUMNS, *([SITE] if SITE in file.schema_arrow.names else [])]
-        for number in range(file.num_row_groups):
-            if not _may_hold(file.metadata.row_group(number), wanted, with_steps):
-                continue
-            rows = file.read_row_group(number, columns, use_threads=False)
-            if wanted is not None:
-                rows = rows.filter(pc.is_in(rows["metric"].cast(pa.string()), pa.array(wanted, pa.string())))
-            if with_steps is not None:
-                rows = rows.filter(pc.is_valid(rows["step"]) if with_steps else pc.is_null(rows["step"]))
-            if ids is not None:
-                rows = rows.filter(pc.is_in(rows["example_id"], ids))
-            if rows.num_rows:
-                yield rows
+    if not files:
+        return SITED.empty_table().select(columns)
 
+    def of(names: Collection[str] | None) -> ds.Expression:
+        if not names:  # known without reading a row, so that row groups can be skipped
+            return ds.scalar(names is None)
+        return ds.field("metric").isin(pa.array(list(names), pa.string()))
 
-@contextmanager
-def _reading(path: Path) -> Iterator[pq.ParquetFile]:
-    with reading_parquet(path) as file:
-        if not (file.schema_arrow.equals(SCHEMA) or file.schema_arrow.equals(SITED)):
-            raise damaged(path, "its columns are not those of a table")
-        yield file
-
-
-def _may_hold(group: pq.RowGroupMetaData, metrics: Sequence[str] | None, with_steps: bool | None) -> bool:
-    """Whether a row group can hold such rows, by its statistics: tables are sorted by metric, and pyarrow's own filters do
-    not look at the statistics of a column of names (a dictionary)."""
-    of_metric, of_step = (group.column(COLUMNS.index(name)).statistics for name in ("metric", "step"))
-    bounded = metrics is not None and of_metric is not None and of_metric.has_min_max
-    if bounded and not any(of_metric.min <= metric <= of_metric.max for metric in metrics or ()):
-        return False
-    if with_steps is None or of_step is None or not of_step.has_null_count:
-        return True
-    return of_step.null_count < group.num_rows if with_steps else of_step.null_count > 0
+    plain, others = ds.field("step").is_null() & of(metrics), ds.field("step").is_valid() & of(stepped)
+    if example_ids is not None:
+        others &= ds.field("example_id").isin(pa.array(list(example_ids), pa.int64()))
+    tables = ds.dataset(list(map(str, files)), schema=SITED)
+    return tables.to_table(list(columns), filter=plain | others, use_threads=False)
 
 
 class Contents(NamedTuple):
@@ -100,84 +68,26 @@ class Contents(NamedTuple):
 
 
 def contents_of(path: Path) -> Contents:
-    """What a table has numbers of; read once per process as long as the file stays as it is.
-
-    Raises:
-        DamagedRun: it is not a table.
-    """
-    try:
-        state = path.stat()
-    except OSError:
-        return _contents_of(path, ())
-    return _contents_of(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+    """What a table has numbers of; read once per process as long as the file stays as it is."""
+    return _contents_of(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)
-def _contents_of(path: Path, state: tuple[int, ...]) -> Contents:
-    names: set[str] = set()
-    with _reading(path) as file:
-        for number in range(file.num_row_groups):
-            metric = file.read_row_group(number, ["metric"], use_threads=False)["metric"]
-            names.update(pc.unique(metric.cast(pa.string())).to_pylist())
-            group = file.metadata.row_group(number)
-            for name, least in (("value", -sys.float_info.max), ("example_id", WHOLE_SPLIT)):
-                held = group.column(COLUMNS.index(name)).statistics
-                if held is not None and held.has_min_max and not least <= held.min <= held.max <= sys.float_info.max:
-                    raise damaged(path, f"its column {name} holds {held.min if held.min < least else held.max}")
-        first = next(file.iter_batches(1, columns=list(IDENTITY), use_threads=False), None) if names else None
-    return Contents(sorted(names), None if first is None else first.to_pylist()[0])
+def _contents_of(path: Path, mtime: int) -> Contents:
+    table = ds.dataset(str(path))
+    metrics = pc.unique(table.to_table(["metric"], use_threads=False)["metric"].cast(pa.string()))
+    return Contents(sorted(metrics.to_pylist()), next(iter(table.head(1, list(IDENTITY)).to_pylist()), None))
 
 
-DEPTHS = {"label": (0, 1), "prediction": (0, 1), "probability": (1,), "attention": (1,), "tokens": (1,),
-          "word_attention": (2,), "words": (2,)}  # fmt: skip
-"""Columns of examples that everything else is made of: how many lists stand within each other in a cell."""
-
-
-def check_examples(run: RunDirectory, split: str) -> None:
-    """Raises `DamagedRun` where examples are not such as a run writes: a column is missing or of another type, a cell is
-    empty, a text has not as many weights as words, or a class is none that there is a probability for."""
-    path, schema = run / examples_file(split), run.example_columns(split)
-    columns = [name for name in DEPTHS if name in schema.names or name in ("label", "prediction")]
-    for name in columns:
-        kind, depth = schema.field(name).type if name in schema.names else pa.null(), 0
-        while pa.types.is_list(kind):
-            kind, depth = kind.value_type, depth + 1
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if depth not in DEPTHS[name] or not (pa.types.is_string(kind) if name in ("tokens", "words") else is_number):
-            found = f"is of the type {schema.field(name).type}" if name in schema.names else "is missing"
-            raise damaged(path, f"its column {name} {found}")
-    for piece in run.example_pieces(split, columns):
-        cells = {name: piece[name].combine_chunks() for name in columns}
-        lists = {name for name, one in cells.items() if pa.types.is_list(one.type)}
-        for name, one in cells.items():
-            if one.null_count or (name in lists and one.flatten().null_count):
-                raise damaged(path, f"its column {name} has an empty cell")
-        lengths = {name: cells[name].value_lengths() for name in lists}
-        if {"tokens", "attention"} <= lists and lengths["tokens"] != lengths["attention"]:
-            raise damaged(path, "a text does not have as many weights as words")
-        for name in ("label", "prediction") if "probability" in lists and len(piece) else ():
-            low, high = pc.min_max(lengths[name] if name in lists else cells[name]).as_py().values()
-            least, most = pc.min_max(lengths["probability"]).as_py().values()
-            if least != most or not (low == high == most if name in lists else 0 <= low <= high < most):
-                raise damaged(path, f"its column {name} names a class that there is no probability for")
-
-
-def frame_of(tables: Iterable[pa.Table]) -> pd.DataFrame:
-    """Rows of long tables, with or without the column of their sites, as one DataFrame.
-
-    Returns:
-        The columns of `SITED`; the text columns are categories: those that occur, sorted.
-    """
-    with_site = [SITED.empty_table()]
-    for table in tables:
-        if SITE not in table.column_names:  # its numbers are about the model's own attention
-            none = pa.repeat(pa.scalar(0, pa.int32()), table.num_rows)
-            own = pa.DictionaryArray.from_arrays(none, pa.array([""], pa.string()))
-            table = table.append_column(SITED.field(SITE), own)
-        with_site.append(table)
-    rows = pa.concat_tables(with_site).unify_dictionaries().combine_chunks()
-    frame = rows.to_pandas()
-    for name in (field.name for field in SITED if pa.types.is_dictionary(field.type)):
+def frame_of(rows: pa.Table) -> pd.DataFrame:
+    """Rows of `read_rows` or `Rows.table` as a DataFrame with the columns of `SITED`. The text columns are categories: those
+    that occur, sorted; an empty site is the model's own attention."""
+    names = [field.name for field in SITED if pa.types.is_dictionary(field.type)]
+    if SITE not in rows.column_names:
+        rows = rows.append_column(SITED.field(SITE), pa.nulls(len(rows), SITED.field(SITE).type))
+    frame = rows.unify_dictionaries().to_pandas()
+    frame[SITE] = frame[SITE].cat.set_categories({*frame[SITE].cat.categories, ""}).fillna("")
+    for name in names:
         frame[name] = frame[name].cat.set_categories(sorted(frame[name].unique()))
     return frame
 
@@ -213,43 +123,44 @@ def tested_files(run: RunDirectory) -> list[str]:
 
 def repeats_of(run: RunDirectory) -> frozenset[int]:
     """The test examples whose words, and question, an earlier one has as well: they say nothing new of other texts."""
-    return _copies(run)[0]
+    texts = _texts_of(run)
+    return frozenset(texts.index[texts.duplicated()].tolist())
 
 
 def first_of_text(run: RunDirectory) -> dict[int, int]:
     """The test examples whose words an earlier one has, which is asked something else → the first of these: questions about
     one text are resampled together."""
-    return _copies(run)[1]
+    texts = _texts_of(run).drop_duplicates()
+    if texts.empty:
+        return {}
+    first = texts.index.to_series().groupby(texts["tokens"]).transform("first")
+    changed = first[first != first.index]
+    return dict(zip(changed.index.tolist(), changed.tolist(), strict=True))
 
 
-def _copies(run: RunDirectory) -> tuple[frozenset[int], dict[int, int]]:
-    known, again, first, asked = set[int](), set[int](), dict[int, int](), dict[int, int]()
+def _texts_of(run: RunDirectory) -> pd.DataFrame:
+    """The words, and the questions where there are some, of the test examples, by their number."""
+    texts = [pd.DataFrame()]
     for split in (one for one in run.splits() if one not in UNTESTED):
-        columns = [name for name in ("tokens", "question") if name in run.example_columns(split).names]
-        for piece in run.example_pieces(split, columns) if columns else ():
-            texts = (pc.binary_join(piece[name], "\0").to_pylist() for name in columns)
-            for number, *words in zip(piece["example_id"].to_pylist(), *texts, strict=True):
-                # a hash takes 8 bytes, whatever the text's length
-                if (said := hash(tuple(words))) in known:
-                    again.add(number)
-                elif (of_text := first.setdefault(hash(words[0]), number)) != number:
-                    asked[number] = of_text
-                known.add(said)
-    return frozenset(again), asked
+        names = [name for name in ("tokens", "question") if name in run.example_columns(split).names]
+        if names:
+            table = run.examples(split, ["example_id", *names])
+            joined = {name: pc.binary_join(table[name], "\0").to_pandas() for name in names}
+            texts.append(pd.DataFrame(joined).set_axis(table["example_id"].to_pandas()))
+    return pd.concat(texts)
 
 
 def attrs_of(runs: Sequence[RunDirectory]) -> dict[str, Told]:
     """What the report knows of these runs beside their numbers, as a table's `attrs` hold it."""
-    manifests, ranges = [run.manifest() for run in runs], Told()
-    for probe, entry in (pair for one in manifests for pair in one.get("tables", {}).items()):
-        for name, said in entry.get("metrics", {}).items():
-            ranges.setdefault(probe, {})[name] = (said.get("low"), said.get("high"))
-    repeats = Told(
-        {one["run_id"]: again for one, run in zip(manifests, runs, strict=True) if (again := repeats_of(run))}
-    )
-    asked = Told(
-        {one["run_id"]: first for one, run in zip(manifests, runs, strict=True) if (first := first_of_text(run))}
-    )
+    manifests, ranges, repeats, asked = [run.manifest() for run in runs], Told(), Told(), Told()
+    for manifest, run in zip(manifests, runs, strict=True):
+        for probe, entry in manifest["tables"].items():
+            for name, said in entry.get("metrics", {}).items():
+                ranges.setdefault(probe, {})[name] = (said.get("low"), said.get("high"))
+        if again := repeats_of(run):
+            repeats[manifest["run_id"]] = again
+        if first := first_of_text(run):
+            asked[manifest["run_id"]] = first
     return {IMPORTANCES: told(manifests), RANGES: ranges, REPEATS: repeats, ASKED: asked}
 
 
@@ -278,7 +189,7 @@ def read_results(
 
     places = find_runs(directory_or_glob, lambda run: run.verify([*map(table_file, chosen(run)), *tested_files(run)]))
     runs = list(map(RunDirectory, places))
-    results = frame_of(rows for run in runs for name in chosen(run) for rows in read_rows(run.file(table_file(name))))
+    results = frame_of(read_rows([run.file(table_file(name)) for run in runs for name in chosen(run)]))
     results.attrs.update(attrs_of(runs))
     return results
 
@@ -302,9 +213,9 @@ def read_examples(
 
 # Writing
 
-
 ROW_GROUP = 1 << 15
-"""Rows of a table in one piece: with four times as many, writing and reading take 70 MB more, and the file is no smaller."""
+"""Rows of a table in one piece, or more where metrics have few: with four times as many, writing and reading take 70 MB more,
+and the file is no smaller."""
 
 Extremes = dict[str, tuple[float, float] | None]
 """Metric → its smallest and its largest number; None where all are undefined."""
@@ -319,45 +230,24 @@ class Written(NamedTuple):
 
 
 class Column:
-    """The numbers of one metric as they come: of each example some values, and their steps.
-
-    Every value takes 8 bytes, every step 4, and every example 16: of 100,000 texts of 200 words a metric with a number per
-    word takes 240 MB.
-    """
+    """The numbers of one metric as they come: 24 bytes each."""
 
     def __init__(self) -> None:
         self.ids: list[np.ndarray] = []
-        self.counts: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
         self.steps: list[np.ndarray] = []
+        self.values: list[np.ndarray] = []
 
     def add(self, example_id: np.ndarray, counts: np.ndarray, values: np.ndarray, steps: np.ndarray) -> None:
         """Some examples (`[n]`), how many values each has, and these one after the other; a step of NaN stands for none."""
-        short = steps.astype(np.float32)
-        self.ids.append(example_id)
-        self.counts.append(counts)
+        self.ids.append(np.repeat(example_id, counts))
+        self.steps.append(steps)
         self.values.append(values)
-        self.steps.append(short if np.array_equal(short, steps, equal_nan=True) else steps)
 
-    def lists(self, most: int = ROW_GROUP) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Example ids, steps and values by example and step, some `most` rows at a time; the rows of one example stay
-        together."""
-        if not self.ids:
-            return
-        ids, counts, steps, values = map(np.concatenate, (self.ids, self.counts, self.steps, self.values))
-        self.ids, self.counts, self.steps, self.values = [ids], [counts], [steps], [values]  # never held twice
-        starts = counts.cumsum() - counts
-        order = np.argsort(ids, kind="stable")
-        ids, counts, starts = ids[order], counts[order], starts[order]
-        part = (counts.cumsum() - 1) // most
-        firsts = np.flatnonzero(np.concatenate([[True], (np.diff(part) > 0) & (np.diff(ids) > 0)]))
-        for first, last in zip(firsts, [*firsts[1:], len(ids)], strict=True):
-            own = counts[first:last]
-            within = np.arange(own.sum()) - np.repeat(own.cumsum() - own, own)
-            rows = np.repeat(starts[first:last], own) + within
-            owner, step, value = np.repeat(ids[first:last], own), steps[rows].astype(np.float64), values[rows]
-            sort = np.lexsort((np.nan_to_num(step, nan=-np.inf), owner))
-            yield owner[sort], step[sort], value[sort]
+    def ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Example ids, steps and values, by example and step."""
+        ids, steps, values = map(np.concatenate, (self.ids, self.steps, self.values))
+        order = np.lexsort((np.nan_to_num(steps, nan=-np.inf), ids))
+        return ids[order], steps[order], values[order]
 
 
 class Rows:
@@ -395,7 +285,7 @@ class Rows:
             self.columns.setdefault((metric, site), Column()).add(example_id, counts, value, at)
 
     def write(self, path: Path, identity: dict[str, Any]) -> Written:
-        """Write the table, in row groups of `ROW_GROUP` rows, and forget the rows.
+        """Write the table, and forget the rows.
 
         Args:
             path: of the parquet file.
@@ -403,22 +293,14 @@ class Rows:
         """
         rows = undefined = 0
         extremes: Extremes = {}
-
-        def counted() -> Iterator[pa.Table]:
-            nonlocal rows, undefined
-            for group in self.groups(identity):
-                rows += group.num_rows
-                undefined += pc.sum(pc.is_nan(group["value"])).as_py() or 0
-                for name in pc.unique(group["metric"].cast(pa.string())).to_pylist():
-                    extremes.setdefault(name, None)
-                known = group.select(["metric", "value"]).filter(pc.invert(pc.is_nan(group["value"])))
-                ends = known.group_by("metric", use_threads=False).aggregate([("value", "min"), ("value", "max")])
-                for end in ends.to_pylist():
-                    low, high = extremes[end["metric"]] or (np.inf, -np.inf)
-                    extremes[end["metric"]] = min(low, end["value_min"]), max(high, end["value_max"])
-                yield group
-
-        write_groups(self.schema, counted(), path)
+        for (metric, _), column in sorted(self.columns.items(), key=lambda pair: pair[0]):
+            values = np.concatenate(column.values)
+            known = values[~np.isnan(values)]
+            rows, undefined = rows + len(values), undefined + len(values) - len(known)
+            low, high = extremes.get(metric) or (np.inf, -np.inf)
+            low, high = known.min(initial=low), known.max(initial=high)
+            extremes[metric] = (float(low), float(high)) if low <= high else None
+        write_groups(self.schema, self.groups(identity), path)
         self.columns = {}
         return Written(rows, undefined, extremes)
 
@@ -432,45 +314,20 @@ class Rows:
         return pa.concat_tables([self.schema.empty_table(), *self.groups(identity)])
 
     def groups(self, identity: dict[str, Any]) -> Iterator[pa.Table]:
-        """All rows by metric, site, example and step, in tables of `ROW_GROUP` rows, the last one of fewer."""
-        waiting: list[pa.Table] = []
-        count = 0
+        """All rows by metric, site, example and step, in tables of at least `ROW_GROUP` rows, the last one of fewer."""
+        waiting, count = [self.schema.empty_table()], 0
         for metric, site in sorted(self.columns):
-            for owner, step, value in self.columns[metric, site].lists():
+            owner, step, value = self.columns[metric, site].ordered()
+            for start in range(0, len(owner), ROW_GROUP):
+                part = slice(start, start + ROW_GROUP)
                 names = identity | {"metric": metric, SITE: site}
-                same = {name: pa.repeat(names[name], len(owner)) for name in (*IDENTITY, "metric", SITE)}
+                same = {name: pa.repeat(names[name], len(owner[part])) for name in (*IDENTITY, "metric", SITE)}
                 # NaN = no step = null; a value of NaN stays: an undefined number is reported, not missing
-                own = {"example_id": owner, "step": pa.array(step, from_pandas=True), "value": value}
-                waiting.append(pa.table(same | own))
-                count += len(value)
+                own = {"example_id": owner[part], "step": pa.array(step[part], from_pandas=True), "value": value[part]}
+                waiting.append(pa.table(same | own).select(self.schema.names).cast(self.schema))
+                count += len(owner[part])
                 if count >= ROW_GROUP:
-                    together, full = pa.concat_tables(waiting), count - count % ROW_GROUP
-                    for start in range(0, full, ROW_GROUP):
-                        yield self._encoded(together.slice(start, ROW_GROUP))
-                    waiting, count = [together.slice(full)], count - full
+                    yield pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
+                    waiting, count = [], 0
         if count:
-            yield self._encoded(pa.concat_tables(waiting))
-
-    def _encoded(self, group: pa.Table) -> pa.Table:
-        """With dictionaries that hold the names that occur, so that a file's bytes depend on its rows alone."""
-        return group.combine_chunks().select(self.schema.names).cast(self.schema)
-
-
-def check_positions(
-    step: Float[np.ndarray, " rows"] | Int[np.ndarray, " rows"], lengths: Int[np.ndarray, " rows"], where: str
-) -> None:
-    """Whether every position that a table says something of is one of its text.
-
-    Args:
-        step: from 0.
-        lengths: of each row's text; 0 where there is no such text.
-        where: what has the positions, for the message.
-
-    Raises:
-        UserError: one is not; the files do not belong together.
-    """
-    if not ((step >= 0) & (step < lengths) & (step == np.floor(step))).all():
-        raise UserError(
-            f"{where} has a position that its text does not have: the run's tables and examples do not belong together. Copy "
-            f"the run again from where it came, or give its command again with on_finished=replace"
-        )
+            yield pa.concat_tables(waiting).unify_dictionaries().combine_chunks()

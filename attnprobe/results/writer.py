@@ -32,6 +32,7 @@ from attnprobe.results.directory import (
 )
 from attnprobe.results.files import (
     DamagedRun,
+    Record,
     is_derived,
     is_partial_of,
     open_regular,
@@ -41,7 +42,6 @@ from attnprobe.results.files import (
     write_sealed,
     write_text,
 )
-from attnprobe.results.manifest import Record
 
 ABOUT = (
     "This folder is a run of attnprobe, which replaces and removes the files that manifest.json lists, and no others.\n"

@@ -1,8 +1,7 @@
 """The predictions and the attention of one split, one row per example, for figures, browsers and other runs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +151,7 @@ class PredictionCollector(Callback):
         taken = {name: of_examples(column, every.tolist()) for name, column in self.columns.items()}
         for start in range(0, len(every), EXAMPLES):
             ids = every[start : start + EXAMPLES].tolist()
-            lists = {name: list(islice(column, len(ids))) for name, column in taken.items()}
+            lists = {name: column[start : start + EXAMPLES] for name, column in taken.items()}
             columns: dict[str, list[Any]] = {"example_id": ids, **lists}
             if not self.multi_label:
                 columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
@@ -172,18 +171,8 @@ class PredictionCollector(Callback):
             yield pa.Table.from_arrays(arrays, schema=schema)
 
 
-def of_examples(column: Column, ids: Iterable[int]) -> Iterator[np.ndarray]:
-    """The values of each of these examples, whose ids ascend; of one without any an empty array."""
-    known = (
-        (int(one[0]), values)
-        for owner, _, value in column.lists()
-        for cuts in [np.flatnonzero(np.diff(owner)) + 1]
-        for one, values in zip(np.split(owner, cuts), np.split(value, cuts), strict=True)
-    )
-    waiting = next(known, None)
-    for number in ids:
-        if waiting is not None and waiting[0] == number:
-            yield waiting[1]
-            waiting = next(known, None)
-        else:
-            yield np.zeros(0)
+def of_examples(column: Column, ids: Sequence[int]) -> list[np.ndarray]:
+    """The values of each of these examples; of one without any an empty array."""
+    owner, _, values = column.ordered()
+    ends = zip(np.searchsorted(owner, ids, "left"), np.searchsorted(owner, ids, "right"), strict=True)
+    return [values[first:last] for first, last in ends]

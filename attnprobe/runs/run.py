@@ -23,10 +23,17 @@ from attnprobe.findings.table import kept_findings
 from attnprobe.importance.base import Importance
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import save_figures
-from attnprobe.results.directory import CONFIG, PLAYGROUND, WHOLE_SPLIT, RunDirectory, examples_file, table_file
+from attnprobe.results.directory import (
+    CONFIG,
+    PLAYGROUND,
+    SECTION,
+    WHOLE_SPLIT,
+    RunDirectory,
+    examples_file,
+    table_file,
+)
 from attnprobe.results.files import DamagedRun, write_text
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.manifest import SECTION
 from attnprobe.results.numbers import Numbers
 from attnprobe.results.table import IMPORTANCES, Rows, told
 from attnprobe.results.writer import OwnRunDirectory

@@ -20,10 +20,9 @@ from attnprobe.evidence.statistics import interval
 from attnprobe.findings.members import measured
 from attnprobe.findings.studies.base import STUDY
 from attnprobe.results.directory import MANIFEST, RunDirectory, table_file
-from attnprobe.results.files import damaged, write_atomically
+from attnprobe.results.files import damaged, read_sealed, write_atomically
 from attnprobe.results.numbers import numbers_of
 from attnprobe.results.pivot import per_example
-from attnprobe.results.saved_settings import read_members
 from attnprobe.results.table import read_results
 
 # The papers' criteria as they are put without a null that keeps the mechanism: the first column of the calibration.
@@ -252,7 +251,7 @@ def models_in(places: Iterable[Path]) -> list[Path]:
 def members(place: Path) -> list[Path]:
     """The directories of one place's models."""
     if (place / STUDY).exists():
-        content = read_members(place / STUDY)
+        content = read_sealed(place / STUDY)
         if content.get("study") != "calibration":
             raise UserError(f"{place} is of the study {content.get('study')!r}: expected calibration")
         return [place / one["directory"] for one in content["members"]]

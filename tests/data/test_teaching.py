@@ -22,10 +22,9 @@ EXAMPLES = {
 def teacher(directory, classes=CLASSES, **changed):
     """A finished run with these examples in its training split."""
     (directory / "examples").mkdir(exist_ok=True)
-    columns = {name: values for name, values in (EXAMPLES | changed).items() if values is not None}
-    kinds = {"attention": pa.list_(pa.float32())}
-    arrays = {name: pa.array(values, kinds.get(name)) for name, values in columns.items()}
-    write_table(pa.table(arrays), directory / examples_file("train"))
+    columns = EXAMPLES | changed
+    attention = pa.array(columns["attention"], pa.list_(pa.float32()))
+    write_table(pa.table(columns | {"attention": attention}), directory / examples_file("train"))
     seal(directory, run_id="x", classes=classes)
     return Teacher.open(directory, ["train"])
 

@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz overrides|files|studies|manifests|checkpoints 10000 [SEED]`: how many generated command lines, data
-files, studies with a damaged run, changed manifests or checkpoints end in a foreign traceback or a hang, and which."""
+"""`python -m tests.fuzz overrides|files|checkpoints 10000 [SEED]`: how many generated command lines, data files or
+checkpoints end in a foreign traceback or a hang, and which."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("ATTNPROBE_DATA_DIR", None)
 
-from tests.fuzz import checkpoints, files, manifests, overrides, studies
+from tests.fuzz import checkpoints, files, overrides
 from tests.fuzz.cases import in_processes
 
 
@@ -22,12 +22,6 @@ def main() -> None:
         os.chdir(folder)
         if kind == "overrides":
             case = partial(stack.enter_context(overrides.ready()), seed=seed)
-        elif kind == "studies":
-            case = partial(
-                studies.failure, sound=studies.templates(Path(folder) / "sound"), folder=Path(folder), seed=seed
-            )
-        elif kind == "manifests":
-            case = partial(manifests.failure, sound=manifests.templates(Path(folder)), folder=Path(folder), seed=seed)
         else:
             case = partial({"files": files, "checkpoints": checkpoints}[kind].failure, folder=Path(folder), seed=seed)
         failures = in_processes(case, number)

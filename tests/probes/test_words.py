@@ -10,7 +10,6 @@ import pytest
 import torch
 from scipy import stats
 
-from attnprobe.core.errors import UserError
 from attnprobe.importance.leave_one_out import leave_one_out
 from attnprobe.probes.words import HIDDEN, IDLE, Words, leaning, word_table
 from attnprobe.report.tables import word_tables
@@ -85,13 +84,3 @@ def test_the_probe_by_hand():
     torch.testing.assert_close(found["relative_attention"].sum(-1), torch.tensor([4.0, 6.0], dtype=torch.float64))
     distance = leave_one_out(classifier, batch, subject.outputs).distance
     torch.testing.assert_close(found["effect"], distance, equal_nan=True)
-
-
-@pytest.mark.parametrize(("column", "other"), [("step", 6.0), ("step", -1.0), ("step", 0.5), ("example_id", TEXTS)])
-def test_a_word_that_no_text_has_is_refused_in_one_line(column, other):
-    results, examples = tables()
-    results.loc[7, column] = other
-    with pytest.raises(
-        UserError, match=r"the table of words has a position that its text does not have: .* Copy the run"
-    ):
-        word_table(results, examples)

@@ -1,7 +1,5 @@
 """Numbers on their way into a table, and back, against a table made by pandas."""
 
-import tracemalloc
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -55,9 +53,8 @@ def reference(**options):
 
 @pytest.fixture(params=[100, 1 << 17])
 def row_group(request, monkeypatch):
-    """Tables of row groups of this size."""
+    """Tables of row groups of about this size."""
     monkeypatch.setattr(table_module, "ROW_GROUP", request.param)
-    monkeypatch.setattr(table_module.Column.lists, "__defaults__", (request.param,))
     return request.param
 
 
@@ -67,8 +64,7 @@ def test_a_table_is_sorted_and_written_in_row_groups(tmp_path, row_group):
     assert written[:2] == (expected.num_rows, int(np.isnan(expected["value"].to_numpy()).sum()))
     file = pq.ParquetFile(tmp_path / "t.parquet")
     sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-    assert set(sizes[:-1]) <= {row_group}
-    assert 0 < sizes[-1] <= row_group
+    assert all(row_group <= size < 2 * row_group for size in sizes[:-1])
     for name in COLUMNS:
         own, other = (table[name].to_pandas().to_numpy() for table in (file.read(), expected))
         np.testing.assert_array_equal(own, other, err_msg=name)
@@ -97,34 +93,19 @@ def test_negative_ids_and_an_example_of_more_rows_than_a_row_group(row_group):
     assert table["value"].to_pylist() == [n * k for n in (-1.0, 0.0, 2.0, 5.0) for k in range(10)]
 
 
-def test_a_number_takes_little_more_than_its_value(tmp_path):
-    def peak(examples):
-        tracemalloc.start()
-        filled(examples=examples, size=100).write(tmp_path / "t", IDENTITY)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
-
-    rows = reference(examples=4_000).num_rows - reference(examples=1_000).num_rows
-    assert (peak(examples=4_000) - peak(examples=1_000)) / rows < 50
-
-
 def test_what_is_read_is_what_is_asked_for(tmp_path, row_group):
     filled().write(tmp_path / "t", IDENTITY)
     whole = pq.read_table(tmp_path / "t").to_pandas()
     assert contents_of(tmp_path / "t").metrics == sorted(set(whole["metric"]))
     for options, expected in (
         ({}, whole),
-        ({"metrics": ["a_number"]}, whole.query("metric == 'a_number'")),
-        ({"metrics": ["nothing"]}, whole[:0]),
-        ({"with_steps": True}, whole.dropna(subset="step")),
-        ({"with_steps": False}, whole[whole["step"].isna()]),
-        (
-            {"metrics": ["weights"], "example_ids": [3, 17]},
-            whole.query("metric == 'weights' and example_id in (3, 17)"),
-        ),
+        ({"metrics": ["a_number"], "stepped": ()}, whole.query("metric == 'a_number'")),
+        ({"metrics": ["nothing"], "stepped": ["a_number"]}, whole[:0]),
+        ({"metrics": ()}, whole.dropna(subset="step")),
+        ({"stepped": ()}, whole[whole["step"].isna()]),
+        ({"metrics": (), "example_ids": [3, 17]}, whole.query("metric == 'weights' and example_id in (3, 17)")),
     ):
-        own = frame_of(read_rows(tmp_path / "t", **options))
+        own = frame_of(read_rows([tmp_path / "t"], **options))
         assert len(own) == len(expected)
         for name in COLUMNS:
             assert own[name].astype(object).where(own[name].notna(), None).tolist() == (
@@ -132,24 +113,16 @@ def test_what_is_read_is_what_is_asked_for(tmp_path, row_group):
             ), (options, name)
 
 
-def test_row_groups_without_what_is_asked_for_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_module, "ROW_GROUP", 100)
-    filled().write(tmp_path / "t", IDENTITY)
-    read = []
-    original = pq.ParquetFile.read_row_group
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *a, **k: read.append(a[1]) or original(*a, **k))
-    assert sum(piece.num_rows for piece in read_rows(tmp_path / "t", with_steps=False)) == 300
-    assert sum(piece.num_rows for piece in read_rows(tmp_path / "t", metrics=["a_number"])) == 300
-    assert read == [0, 1, 2, 0, 1, 2]
-
-
 def test_a_frame_has_the_names_that_occur_sorted(tmp_path):
     filled().write(tmp_path / "t", IDENTITY)
-    found = frame_of(read_rows(tmp_path / "t", metrics=["weights"]))
+    found = frame_of(read_rows([tmp_path / "t"], stepped=["weights"], metrics=()))
     assert list(found["metric"].cat.categories) == ["weights"]
-    two = frame_of(filled().table(IDENTITY | {"run_id": name}) for name in "ba")
+    for name in "ba":
+        filled().write(tmp_path / name, IDENTITY | {"run_id": name})
+    two = frame_of(read_rows([tmp_path / name for name in "ba"]))
     assert list(two["run_id"].cat.categories) == ["a", "b"]
-    for empty in (frame_of([]), frame_of([SCHEMA.empty_table()])):
+    assert list(two["site"].cat.categories) == [""]
+    for empty in (frame_of(read_rows([])), frame_of(SCHEMA.empty_table())):
         assert list(empty.columns) == [*COLUMNS, "site"]
         assert empty.empty
         assert empty["value"].dtype == np.float64
@@ -170,5 +143,5 @@ def test_several_sites_get_a_column_and_one_does_not(tmp_path):
     assert table["metric"].tolist() == ["b"] * 9 + ["b_c"] * 9
     assert table["site"].tolist() == 2 * ([""] * 3 + ["layer 0"] * 3 + ["layer 1"] * 3)
     assert table["value"].tolist()[:4] == [0, 1, 2, 70]
-    frame = frame_of(read_rows(tmp_path / "several.parquet", metrics=["b_c"]))
+    frame = frame_of(read_rows([tmp_path / "one.parquet", tmp_path / "several.parquet"], metrics=["b_c"]))
     assert frame["site"].astype(str).tolist() == table["site"][9:].tolist()

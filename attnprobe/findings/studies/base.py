@@ -25,11 +25,9 @@ from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.plots.style import paper_style
-from attnprobe.results.directory import UNTESTED, RunDirectory, directories_with, named_places
-from attnprobe.results.files import DamagedRun, damaged, records_of
+from attnprobe.results.directory import RunDirectory, directories_with, named_places
+from attnprobe.results.files import DamagedRun, damaged, read_sealed, records_of
 from attnprobe.results.fingerprint import fingerprint
-from attnprobe.results.saved_settings import read_members
-from attnprobe.results.table import check_examples
 
 STUDY = "study.json"
 """Written last and atomically: without it a study is not finished."""
@@ -244,7 +242,7 @@ def asked_before(config: DictConfig) -> Path | None:
     places = Path(f"{config.output}/{OmegaConf.select(config, 'data.name')}").glob(f"*/{STUDY}")
     for path in places if config.on_finished in (None, "skip") else ():
         with suppress(UserError, OSError):  # one that cannot be read is looked at member by member
-            inputs = (content := read_members(path)).get("inputs", {})
+            inputs = (content := read_sealed(path)).get("inputs", {})
             if content.get("asked") == asked_of(config) and records_of({one: Path(one) for one in inputs}) == inputs:
                 return path.parent
     return None
@@ -261,14 +259,12 @@ def read_study(directory: str | os.PathLike) -> StudyReading:
     path = directory / STUDY
     if not path.exists():
         raise UserError(f"{directory} holds no finished study (no {STUDY}): start it again, it goes on where it was")
-    content = read_members(path)
+    content = read_sealed(path)
     for member in content["members"]:
         run = RunDirectory(directory / member["directory"])
         if run.manifest().get("run_id") != member["run_id"]:
             raise damaged(run.path, f"{path} expects the run {member['run_id']} there")
         run.verify(run.shown_files())
-        for split in {*run.splits()}.difference(UNTESTED):
-            check_examples(run, split)
     study = content["study"]
     installed = {entry.name: entry for entry in entry_points(group="attnprobe.studies")}
     if study not in READERS and study not in installed:

@@ -25,7 +25,7 @@ from attnprobe.plots.example_selection import select_examples
 from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, examples_file, table_file
 from attnprobe.results.files import damaged, read_json
 from attnprobe.results.playground import read_playground
-from attnprobe.results.table import check_positions, read_rows
+from attnprobe.results.table import read_rows
 
 MEGABYTES = 60
 """What a page may weigh; `--megabytes` on the command line."""
@@ -296,10 +296,8 @@ def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
     first, last = ([Source(None, one)] if one.metric in columns else [] for one in OWN_MAPS)
     of_probes = []
     for probe, shown in maps_in(run.numbers):
-        tables = read_rows(run.files.file(table_file(probe)), metrics=[shown.metric])
-        sites = {
-            one for rows in tables for one in (rows[SITE].unique().to_pylist() if SITE in rows.column_names else [""])
-        }
+        rows = read_rows([run.files.file(table_file(probe))], (), [shown.metric], columns=[SITE])
+        sites = {site or "" for site in rows[SITE].unique().to_pylist()}
         ordered = sorted(sites, key=lambda site: [int(number) for number in re.findall(r"\d{1,9}", site)])
         of_probes += [Source(probe, shown, site) for site in ordered]
     return [*first, *of_probes, *last]
@@ -423,7 +421,6 @@ def add_maps(
                 rows = read[read["value"].notna() & (read[SITE] == source.site)]
                 row, value = np.searchsorted(ids, rows["example_id"]), rows["value"].to_numpy()
                 step = rows["step"].to_numpy().astype(np.int64)
-            check_positions(step, lengths[row], f"{one.run.directory}: {source.key}")
             dense = np.zeros(int(lengths.sum()))
             dense[starts(lengths)[row] + step] = value
             dense[np.repeat(~np.isin(count, row), lengths)] = np.nan  # a text without any

@@ -18,7 +18,7 @@ from attnprobe.findings.verdicts import in_a_word, row_of
 from attnprobe.report.figures import Picture, picture
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
-from attnprobe.results.manifest import SECTION
+from attnprobe.results.directory import SECTION
 from attnprobe.results.pivot import class_of
 from attnprobe.results.writer import OwnFolder
 

@@ -1,4 +1,4 @@
-"""A study.json or a run of a study that is not as it was written, sealed again by whoever changed it or not sealed at all."""
+"""A study.json or a run of a study that is not as it was written."""
 
 import json
 
@@ -9,40 +9,19 @@ import pytest
 
 from attnprobe.findings.studies.base import find_studies, read_study, with_members
 from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
-from tests.fuzz.studies import known_run
 from tests.report.studies.invented import invented_study
 from tests.runs import seal_again
 
-FORGED = {
-    "no member": {"members": []},
-    "a number for a member": {"members": [3]},
-    "a member of no run": {"members": [{"role": "base", "seed": 0, "parameter": None}]},
-    "a directory that is none": {"directory": 3},
-    "a directory with a null": {"directory": "x\0y"},
-    "somebody else's run": {"directory": "../base-1-None"},
-    "no seed": {"seed": "one"},
-    "no base": {"role": "guide_base"},
-    "tests as text": {"settings": {"tests": "seeds", "above": 0.4}},
-    "above as text": {"settings": {"tests": ["guide"], "above": "far"}},
-    "nothing above": {"settings": {"tests": ["adversary"]}},
-    "no settings": {"settings": None},
-    "no data": {"data": 3},
-    "no study": {"study": None},
-    "a list": [],
-    "cut": b'{"study"',
-    "empty": b"",
-}
+DAMAGED = {"somebody else's run": {"directory": "../base-1-None"}, "a list": [], "cut": b'{"study"', "empty": b""}
 
 
 def test_a_damaged_study_is_named_and_left_out(study, tmp_path):
     study([0.83, 0.82], [], {}, {0.0: (0.04, 0.1), 0.1: (0.3, 0.65)}, tests=["seeds", "adversary"])
     path = tmp_path / "study" / "study.json"
     good = read_sealed(path)
-    for name, change in FORGED.items():
+    for name, change in DAMAGED.items():
         if isinstance(change, dict):
-            of_members = set(change) <= {"directory", "seed", "role"}
-            members = [one | change for one in good["members"]] if of_members else good["members"]
-            write_sealed({**good, "members": members} | ({} if of_members else change), path)
+            write_sealed({**good, "members": [one | change for one in good["members"]]}, path)
         else:
             path.write_bytes(change if isinstance(change, bytes) else json.dumps(change).encode())
         with pytest.raises(DamagedRun):
@@ -87,14 +66,7 @@ RUNS = {
         "one f1 for": lambda rows: pd.concat([rows, rows]),
     },
     ("adversary-0-0.1", "tables/training"): {"one validation_loss": without("validation_loss")},
-    ("uniform-0-None", "examples/test"): {
-        "not those of the study's other runs": lambda rows: rows[:5],
-        "not each there once": lambda rows: pd.concat([rows, rows]),
-        "its column label is missing": lambda rows: rows.drop(columns="label"),
-    },
-    ("base-1-None", "examples/test"): {
-        "do not have as many weights": lambda rows: rows.assign(attention=[[0.5, 0.5]] * len(rows))
-    },
+    ("uniform-0-None", "examples/test"): {"not those of the study's other runs": lambda rows: rows[:5]},
 }
 
 
@@ -121,31 +93,3 @@ def test_a_run_that_lacks_what_its_study_reads_is_named(tmp_path):
                 read_study(directory)
             path.write_bytes(sound)
             seal_again(path.parent.parent)
-    path = tmp_path / "uniform-0-None" / "manifest.json"
-    manifest = read_sealed(path)
-    for classes in (3, ["one"], [1, 2]):
-        write_sealed({**manifest, "classes": classes}, path)
-        with pytest.raises(DamagedRun, match=r"manifest.json is damaged: .*classes"):
-            read_study(directory)
-
-
-@pytest.mark.parametrize("study", ["methods", "calibration"])
-def test_a_model_that_lacks_what_is_known_of_it_is_named(tmp_path, study):
-    members = [known_run(tmp_path / f"run{seed}", seed) for seed in range(2)]
-    content = {"study": study, "data": "token", "model": "average", "members": members, "settings": {}}
-    write_sealed(content, tmp_path / "study/study.json")
-    changes = {
-        "known_answer": {"no correct of": lambda rows: rows[:0], "no chance of": without("chance"),
-                         "no number of any": lambda rows: rows.assign(value=float("nan"))},
-        "plausibility": {"no auprc_chance of": without("auprc_chance"), "no rationale_share": without("rationale_share")},
-    }  # fmt: skip
-    for probe, several in changes.items() if study == "methods" else [("known_answer", changes["known_answer"])]:
-        path = tmp_path / f"run1/tables/{probe}.parquet"
-        sound = path.read_bytes()
-        for reason, change in several.items():
-            changed_again(path, change)
-            with pytest.raises(DamagedRun, match=f"{probe}.parquet is damaged: .*{reason}"):
-                read_study(tmp_path / "study")
-            path.write_bytes(sound)
-            seal_again(tmp_path / "run1")
-    assert read_study(tmp_path / "study").tables

@@ -205,28 +205,6 @@ def test_blocks_cover_all_examples_in_order():
     assert spans(np.zeros(0, int), 10) == []
 
 
-def shortened(table):
-    """Every text without its last word, which the probes' tables still have."""
-    for name in ("tokens", "attention"):
-        rows = [row[:-1] for row in table[name].to_pylist()]
-        table = table.set_column(table.column_names.index(name), name, pa.array(rows))
-    return table
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [(shortened, "has a position that its text does not have"),
-     (lambda table: table.take([1, 0, 2, 3]), r"test\.parquet is damaged: its examples are not in order")],
-)  # fmt: skip
-def test_examples_that_are_not_those_of_the_tables_are_damage(make_run, change, message):
-    directory = make_run(count=4)
-    path = directory / "examples/test.parquet"
-    pq.write_table(change(pq.read_table(path)), path)
-    seal_again(directory)
-    with pytest.raises(ValueError, match=message):
-        browsed(directory)
-
-
 def test_several_labels_at_once_are_lists_and_have_no_margin(make_run):
     directory = make_run(count=4)
     path = directory / "examples/test.parquet"
