@@ -8,15 +8,7 @@ from pathlib import Path
 
 from attnprobe.core.errors import UserError
 from attnprobe.findings.studies.base import STUDY
-from attnprobe.results.directory import (
-    CONFIG,
-    MANIFEST,
-    RunDirectory,
-    directories_with,
-    find_runs,
-    is_run_name,
-    named_places,
-)
+from attnprobe.results.directory import CONFIG, MANIFEST, RunDirectory, directories_with, find_runs, is_run_name
 from attnprobe.results.files import write_atomically
 from attnprobe.results.writer import OwnFolder, own_target
 
@@ -47,7 +39,7 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
     """
     from attnprobe import __version__
 
-    entries = dict(files_of(named_places(places), page))
+    entries = dict(files_of(places, page))
     digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in entries.items()}
     texts = {
         "README.txt": README.format(version=__version__),
@@ -77,7 +69,7 @@ def archive_target(archive: Path) -> Path:
     return own_target(archive)
 
 
-def files_of(places: list[str], page: Path) -> Iterator[tuple[str, Path]]:
+def files_of(places: str | os.PathLike | Iterable[str | os.PathLike], page: Path) -> Iterator[tuple[str, Path]]:
     """Name in the archive → file."""
     yield "report.html", page
     beside = OwnFolder(page.with_name(f"{page.stem}_files"))

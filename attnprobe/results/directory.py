@@ -270,7 +270,7 @@ def sound_runs(
     Raises:
         UserError: nothing there, nothing finished, or nothing sound.
     """
-    names = named_places(places)
+    names = _named(places)
     directories = directories_with(MANIFEST, names)
     if not directories:
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
@@ -299,17 +299,15 @@ def warn_of(skipped: Sequence[DamagedRun]) -> None:
         warnings.warn(f"{count} left out:{lines}", DamagedRunWarning, stacklevel=3)
 
 
-def named_places(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
-    """One place or several as a list of texts."""
-    several = [places] if isinstance(places, (str, os.PathLike)) else places
-    return [os.fspath(place) for place in several]
-
-
-def directories_with(file: str, places: Iterable[str]) -> list[Path]:
+def directories_with(file: str, places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
     """Every directory at or below these directories or glob patterns that holds a file of this name, sorted."""
     directories: set[Path] = set()
-    for place in places:
+    for place in _named(places):
         # a directory may be named like a pattern
         for start in [place] if Path(place).exists() else glob(place, recursive=True):
             directories.update(path.parent for path in Path(start).rglob(file))
     return sorted(directories)
+
+
+def _named(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
+    return [os.fspath(place) for place in ([places] if isinstance(places, (str, os.PathLike)) else places)]

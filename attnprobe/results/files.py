@@ -159,13 +159,10 @@ def sealed(content: dict[str, Any]) -> str:
     >>> json.loads(sealed({"a": 1}))["checksum"][:8]
     '81646698'
     """
-    text = json.dumps({key: value for key, value in content.items() if key != SEAL}, indent=2, ensure_ascii=False)
-    return _with_seal(text.removesuffix("\n}"))
-
-
-def _with_seal(body: str) -> str:
-    digest = hashlib.sha256(f"{body}\n}}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f'{body},\n  "{SEAL}": "{digest}"\n}}\n'
+    rest = {key: value for key, value in content.items() if key != SEAL}
+    text = json.dumps(rest, indent=2, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return json.dumps(rest | {SEAL: digest}, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
@@ -177,8 +174,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
             f"{path} has no checksum: it is of another program, damaged, or of an earlier attnprobe, whose runs "
             f"cannot be checked. Leave it out, or make the run again in another folder (output=…)"
         )
-    text = raw.decode("utf-8", "surrogatepass")
-    if _with_seal(text.rpartition(f',\n  "{SEAL}": "')[0]) != text:
+    if sealed(content).encode("utf-8", "surrogatepass") != raw:
         raise damaged(path, "its content does not have the checksum that it names")
     return content
 

@@ -24,13 +24,13 @@ from attnprobe.results.directory import (
     MANIFEST,
     MARKER,
     STAGING,
-    TRACKING,
     TRAINED,
     RunDirectory,
     is_run_name,
     splits_among,
 )
 from attnprobe.results.files import (
+    SEAL,
     DamagedRun,
     Record,
     is_derived,
@@ -50,8 +50,6 @@ CHECKPOINTS = "checkpoints/"
 """A folder in `STAGING` for the best epoch so far."""
 JOURNAL = "replaced.json"
 """A file in `STAGING`: the records of files of the run that are about to be replaced or removed."""
-WORKSHOPS = ("", CHECKPOINTS, CURVES, "figures/", JOURNAL)
-"""What is in `STAGING` beside prepared files."""
 LOCK = f"{MARKER}.lock"
 
 MARKS = (b'<meta name="generator" content="attnprobe', b"written by attnprobe")
@@ -84,17 +82,12 @@ class OwnFolder:
     """A folder that a user named, or that stands beside a page, with a list of the files in it that are attnprobe's own;
     `last`: those that the last call wrote whose list was closed."""
 
-    def __init__(self, path: Path, page: Path | None = None) -> None:
-        """`page`: what it stands beside. Where that is attnprobe's and there is no list, an earlier version wrote both. A
-        file that was changed since its list was closed is a `UserError`."""
+    def __init__(self, path: Path) -> None:
+        """A file that was changed since its list was closed is a `UserError`."""
         self.path, self.written = path, list[str]()
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _left_as_it_is(path, "is no folder")
-        own: dict[str, Any] = {"files": [], "last": []}
-        if os.path.lexists(path / LISTED):
-            own = read_sealed(path / LISTED)
-        elif page is not None and page.exists():
-            own["files"] = [one.name for one in path.glob("[!.]*")]
+        own = read_sealed(path / LISTED) if os.path.lexists(path / LISTED) else {"files": [], "last": []}
         self.known, self.last, self.records = set(own["files"]), list(own["last"]), dict(own.get("records", {}))
         for name, record in self.records.items():
             with suppress(DamagedRun):  # it is gone, or what is there is refused when it is written
@@ -144,10 +137,10 @@ class OwnRunDirectory(RunDirectory):
                 f"cannot write to {self.path}: it is a file, or within one. Choose another place with output=… or run_dir=…"
             ) from error
         # a run that was killed at its first step has left the beginning of its mark, or its lock
-        others = [name for name in there if name != LOCK and not is_partial_of(MARKER, self / name)]
+        others = sorted(name for name in there if name != LOCK and not is_partial_of(MARKER, self / name))
         if others and MARKER not in there:
             raise UserError(
-                f"{self.path} is not empty and is not a run of attnprobe: there is {sorted(others)[0]}, and no {MARKER} that "
+                f"{self.path} is not empty and is not a run of attnprobe: there is {others[0]}, and no {MARKER} that "
                 f"says whose it is. Nothing was changed. Choose a new directory for run_dir, or another output=…"
             )
 
@@ -161,20 +154,16 @@ class OwnRunDirectory(RunDirectory):
     def checked(self, name: str) -> Path:
         """The path of something of the run, to be written or removed; a `UserError` where it, or a folder on the way to it,
         is something else than the run makes: a link, a device, a folder in place of a file."""
-        staged = name.removeprefix(STAGING)
-        assert name in (MARKER, TRACKING) or is_run_name(staged) or staged in WORKSHOPS, name
         parts = PurePosixPath(name).parts
         for number in range(1, len(parts) + 1):
             path = self.path.joinpath(*parts[:number])
             is_folder = number < len(parts) or name.endswith("/")
-            with suppress(FileNotFoundError, NotADirectoryError):
-                mode = path.lstat().st_mode
-                if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
-                    found = "a symbolic link" if stat.S_ISLNK(mode) else "something else"
-                    raise UserError(
-                        f"cannot write to {self / name}: {path} is {found}, expected a {'folder' if is_folder else 'file'} "
-                        f"of the run's own. Nothing was written there: move it away and give the same command again"
-                    )
+            if os.path.lexists(path) and (path.is_symlink() or not (path.is_dir() if is_folder else path.is_file())):
+                found = "a symbolic link" if path.is_symlink() else "something else"
+                raise UserError(
+                    f"cannot write to {self / name}: {path} is {found}, expected a {'folder' if is_folder else 'file'} "
+                    f"of the run's own. Nothing was written there: move it away and give the same command again"
+                )
         return self / name
 
     def _expect(self, *names: str) -> None:
@@ -232,14 +221,11 @@ class OwnRunDirectory(RunDirectory):
 
     def _commit(self, name: str, content: dict[str, Any], files: Mapping[str, Record]) -> dict[str, Any]:
         """Make what was prepared true by moving the file that lists it to its place, then the others to theirs."""
-        prepared = sorted(self.written)
-        self._expect(MARKER, *prepared)
-        for one in prepared:
-            self.checked(one)
+        self._expect(MARKER, *self.written)
         before = self._records()
-        content |= {"files": {**files, **{one: record_of(self / f"{STAGING}{one}") for one in prepared}}}
-        content["files"] = dict(sorted(content["files"].items()))
-        write_sealed({one: before[one] for one in prepared if one in before}, self.place(JOURNAL))
+        prepared = {one: record_of(self / f"{STAGING}{one}") for one in self.written}
+        content["files"] = dict(sorted({**files, **prepared}.items()))
+        write_sealed({one: before[one] for one in sorted(prepared) if one in before}, self.place(JOURNAL))
         write_sealed(content, self.place(name))
         self._install(name, before)
         self.written.clear()
@@ -250,13 +236,13 @@ class OwnRunDirectory(RunDirectory):
         """What the run's files hold, by its lists; a list that is not as it was written says nothing."""
         found: dict[str, list[Record]] = {}
         with suppress(DamagedRun):
-            journal = read_sealed(self / STAGING / JOURNAL)
-            found = {name: records for name, records in journal.items() if isinstance(records, list)}
+            found = read_sealed(self / STAGING / JOURNAL)
+            del found[SEAL]
         for read in (self.read_training, self.manifest):
             with suppress(UserError):
                 for name, record in read()["files"].items():
                     found.setdefault(name, []).append(record)
-        return {name: records for name, records in found.items() if is_run_name(name)}
+        return found
 
     def _is_own(self, name: str, records: Mapping[str, list[Record]]) -> bool:
         """Whether what is in the place of a file was written by the run."""
@@ -292,7 +278,7 @@ class OwnRunDirectory(RunDirectory):
         records = self._records()
         for listing in (self.read_training(), self.read_manifest() or {"files": {}}):
             for name, record in listing["files"].items():
-                staged = self.checked(f"{STAGING}{name}") if is_run_name(name) else self / STAGING
+                staged = self.checked(f"{STAGING}{name}")
                 if staged.is_file() and record_of(staged) == record:
                     self._install(name, records)
         self._clean()

@@ -51,10 +51,6 @@ def test_what_is_ours_is_replaced_and_a_folder_knows_what_the_last_call_wrote(tm
         for name in names:
             write_text(name, folder / name)
         folder.close()
-    (tmp_path / "files" / LISTED).rename(tmp_path / "list")  # as an earlier version left it
-    assert OwnFolder(tmp_path / "files", page).known == {"a.csv", "b.csv"}
-    assert OwnFolder(tmp_path / "files", tmp_path / "no.html").known == set()
-    (tmp_path / "list").rename(tmp_path / "files" / LISTED)
     again = OwnFolder(tmp_path / "files")
     assert (again.known, again.last) == ({"a.csv", "b.csv"}, ["b.csv"])
     (tmp_path / "link").symlink_to(tmp_path / "files")

@@ -25,7 +25,7 @@ from attnprobe.core.settings import Checked
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import Evidence
 from attnprobe.plots.style import paper_style
-from attnprobe.results.directory import RunDirectory, directories_with, named_places
+from attnprobe.results.directory import RunDirectory, directories_with
 from attnprobe.results.files import DamagedRun, damaged, read_sealed, records_of
 from attnprobe.results.fingerprint import fingerprint
 
@@ -207,7 +207,7 @@ def find_studies(places: str | os.PathLike | Iterable[str | os.PathLike]) -> tup
     """Every sound finished study at or below these directories or glob patterns, and what is wrong with the others; none is
     no error."""
     studies, skipped = [], []
-    for directory in directories_with(STUDY, named_places(places)):
+    for directory in directories_with(STUDY, places):
         try:
             studies.append(read_study(directory))
         except UserError as error:

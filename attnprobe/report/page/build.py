@@ -127,7 +127,7 @@ def write_report(
         UserError: no finished run there, or one run twice; or attnprobe did not write what is in the place of a file.
     """
     own_target(output)
-    folder = OwnFolder(output.with_name(f"{output.stem}_files"), output)
+    folder = OwnFolder(output.with_name(f"{output.stem}_files"))
     tell("reading runs")
     runs, skipped = read_sound_runs(places)
     with paper_style():

@@ -109,18 +109,6 @@ def test_an_adversary_that_found_nothing_says_so_and_several_labels_are_spelled_
     assert heatmap.label_text([0, 0], []) == "none"
 
 
-def test_tables_that_do_not_fit_are_refused(make_run):
-    run = make_run(count=5)
-    results, examples = read_results(run), read_examples(run)
-    with pytest.raises(ValueError, match="needs the run's examples"):
-        heatmap.heatmaps(results, None)
-    with pytest.raises(ValueError, match="0 tokens but"):
-        heatmap.heatmaps(results, examples.assign(tokens=[[]] * 5))
-    one = examples.assign(tokens=[["x"]] * 5, attention=[[1.0]] * 5)
-    with pytest.raises(ValueError, match=r"example \d+ \(1 tokens\) has a position that its text does not have"):
-        heatmap.heatmaps(results, one)
-
-
 def test_captions_say_what_is_exact_and_what_is_bounded(make_run):
     run = make_run(count=30, exact=False)
     results = read_results(run)
