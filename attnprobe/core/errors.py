@@ -7,11 +7,7 @@ from pathlib import Path
 
 from attnprobe.core.sanitise import visible
 
-REFUSALS = frozenset(
-    getattr(errno, name)
-    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EACCES", "EPERM", "ENOENT", "ENOTDIR", "ESTALE")
-    if hasattr(errno, name)
-)
+REFUSALS = {"ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "EACCES", "EPERM", "ENOENT", "ENOTDIR", "ESTALE"}
 """What a disk answers that is full, failing or read-only, or whose folders somebody has removed."""
 
 
@@ -40,16 +36,14 @@ def answering_disk(place: Path | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        refused = isinstance(error, OSError) and error.errno in REFUSALS
+        number, named = getattr(error, "errno", None), getattr(error, "filename", None)
+        refused = isinstance(error, OSError) and errno.errorcode.get(number or 0) in REFUSALS
         # safetensors has an error of its own
         if not refused and not (type(error).__name__ == "SafetensorError" and "os error" in str(error)):
             raise
-        named = getattr(error, "filename", None)
-        reason = getattr(error, "strerror", None) or str(error)
-        where = place or named or "the results"
-        trouble = "lost" if getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR) else "cannot write to"
+        trouble = "lost" if number in (errno.ENOENT, errno.ENOTDIR) else "cannot write to"
         file = f" ({named})" if named and place else ""
         raise UserError(
-            f"{trouble} {where}: {reason}{file}. Nothing half-written counts: make room, or choose another place, and give "
-            f"the same command again"
+            f"{trouble} {place or named or 'the results'}: {getattr(error, 'strerror', None) or error}{file}. Nothing "
+            f"half-written counts: make room, or choose another place, and give the same command again"
         ) from error

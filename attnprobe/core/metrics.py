@@ -9,7 +9,6 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 ROUNDING = 1e-6
@@ -26,11 +25,7 @@ class Scale:
 
     @property
     def range(self) -> str:
-        """The range in words; empty where the unit says it.
-
-        >>> Scale("nats", 0, math.log(2)).range, Scale("items", 1).range, Scale("0/1", 0, 1).range
-        ('0 to ln 2', '1 or more', '')
-        """
+        """The range in words; empty where the unit says it: `0 to ln 2`, `1 or more`."""
         if self.unit == "0/1":
             return ""
         if math.isinf(self.low):
@@ -39,11 +34,7 @@ class Scale:
 
     @property
     def words(self) -> str:
-        """Unit and range.
-
-        >>> Scale("TVD", 0, 1).words, Scale("0/1", 0, 1).words
-        ('TVD, 0 to 1', '0/1')
-        """
+        """Unit and range: `TVD, 0 to 1`."""
         return ", ".join(part for part in (self.unit, self.range) if part)
 
     @classmethod
@@ -93,22 +84,12 @@ class Metric:
     source: str = ""
     only: str = ""
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """What its names look like."""
-        return re.compile("(.+)".join(map(re.escape, re.split(r"\{\w+\}", self.name))))
-
-    @property
-    def literal(self) -> int:
-        """How many characters of its name are fixed: of two patterns that fit, the one with more is meant."""
-        return len(re.sub(r"\{\w+\}", "", self.name))
-
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest says of it; an end of the range that is open is None."""
         low, high = (end if math.isfinite(end) else None for end in (self.scale.low, self.scale.high))
-        said = {"unit": self.scale.unit, "low": low, "high": high, "step": self.step}
-        return said | {"higher_is_better": self.higher_is_better}
+        told = {"unit": self.scale.unit, "low": low, "high": high, "step": self.step}
+        return told | {"higher_is_better": self.higher_is_better}
 
     @property
     def of_scores(self) -> "Metric":
@@ -125,19 +106,19 @@ class UndeclaredNumber(UserWarning):
 
 
 def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
-    """The declaration that fits a metric's name best, None where none does.
+    """The declaration that fits a metric's name best, None where none does: of two, the one with more fixed characters.
 
     >>> declared("tau_words_a_b", [Metric("tau_{pair}", TAU), Metric("tau_words_{pair}", TAU)]).name
     'tau_words_{pair}'
     """
-    fitting = [one for one in metrics if one.pattern.fullmatch(name)]
-    return max(fitting, key=lambda one: one.literal, default=None)
+    parts = {one: re.split(r"\{\w+\}", one.name) for one in metrics}
+    fitting = [one for one, fixed in parts.items() if re.fullmatch("(.+)".join(map(re.escape, fixed)), name)]
+    return max(fitting, key=lambda one: len("".join(parts[one])), default=None)
 
 
 def declarations(names: Iterable[str], metrics: Sequence[Metric]) -> dict[str, Metric]:
     """The declaration of each of these names that has one."""
-    metrics_by_name = {name: declared(name, metrics) for name in names}
-    return {name: one for name, one in metrics_by_name.items() if one is not None}
+    return {name: one for name in names if (one := declared(name, metrics)) is not None}
 
 
 def warn_of_undeclared(
@@ -150,21 +131,17 @@ def warn_of_undeclared(
         extremes: metric → its smallest and its largest number; None where all are undefined.
         metrics: what the probe declares.
     """
-    if not metrics:
-        return
-    known = declarations(extremes, metrics)
-    for name, ends in extremes.items():
-        if name not in known:
+    for name, ends in extremes.items() if metrics else ():
+        one, message = declared(name, metrics), ""
+        if one is None:
             message = f"probe {probe} yields {name}, which its `metrics` do not declare"
+        elif ends and (ends[0] < one.scale.low - ROUNDING or ends[1] > one.scale.high + ROUNDING):
+            message = (
+                f"probe {probe} yields {name} from {ends[0]:g} to {ends[1]:g}, and declares {one.scale.words}: "
+                f"the number or its declaration is wrong"
+            )
+        if message:
             warnings.warn(message, UndeclaredNumber, stacklevel=3)
-        elif ends is not None:
-            scale = known[name].scale
-            if ends[0] < scale.low - ROUNDING or ends[1] > scale.high + ROUNDING:
-                message = (
-                    f"probe {probe} yields {name} from {ends[0]:g} to {ends[1]:g}, and declares {scale.words}: "
-                    f"the number or its declaration is wrong"
-                )
-                warnings.warn(message, UndeclaredNumber, stacklevel=3)
 
 
 def sureness(probability: Iterable[float], chosen: float) -> str:
@@ -178,7 +155,6 @@ def sureness(probability: Iterable[float], chosen: float) -> str:
 
 
 NAMED = {math.log(2): "ln 2", math.sqrt(2): "√2"}
-"""Ends of ranges that are written as what they are."""
 
 
 def bound(value: float) -> str:
@@ -187,5 +163,4 @@ def bound(value: float) -> str:
     >>> bound(-1.0), bound(math.log(2)), bound(0.5)
     ('−1', 'ln 2', '0.5')
     """
-    size = NAMED.get(abs(value), f"{abs(value):g}")
-    return f"−{size}" if value < 0 else size
+    return f"{'−' if value < 0 else ''}{NAMED.get(abs(value), f'{abs(value):g}')}"

@@ -22,11 +22,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Halving:
-    """Does something with a batch, or with parts of it that fit into memory.
-
-    Attributes:
-        count: how many times a part was halved.
-    """
+    """Does something with a batch, or with parts of it that fit into memory; `count`: how many times a part was halved."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,12 +46,10 @@ class Halving:
             UserError: a single text does not fit.
         """
         width = batch.ids.shape[1]
-        whole = slice(0, len(batch))
-        parts, results = [whole], []
+        parts, results = [slice(0, len(batch))], []
         while parts:
             part = parts.pop()
-            size = part.stop - part.start
-            middle = (part.start + part.stop) // 2
+            size, middle = part.stop - part.start, (part.start + part.stop) // 2
             halves = [slice(middle, part.stop), slice(part.start, middle)]
             too_many = rows_at_once is not None and size > rows_at_once
             if size > 1 and (too_many or size * width > self.fits.get(task, size * width)):
@@ -68,24 +62,23 @@ class Halving:
                 if not is_out_of_memory(error):
                     raise
                 failed = True
-            if failed:  # not in the handler: the error holds on to the memory of what failed
-                if size == 1:
-                    raise UserError(
-                        f"{task}: a text of {width:,} tokens does not fit into memory. Shorten the texts with "
-                        f"data.max_tokens, leave this probe out, or take a machine with more memory"
-                    )
-                self._tell(task, size, width)
-                self.count += 1
-                self.fits[task] = size * width // 2
-                parts += halves
+            if not failed:
+                continue
+            # not in the handler: the error holds on to the memory of what failed
+            if size == 1:
+                raise UserError(
+                    f"{task}: a text of {width:,} tokens does not fit into memory. Shorten the texts with "
+                    f"data.max_tokens, leave this probe out, or take a machine with more memory"
+                )
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            if self.count == 0:
+                print(
+                    f"{task}: {size} texts of {width:,} tokens do not fit into memory at a time; they are taken in halves, "
+                    f"which changes no number. data.eval_batch_size={max(1, size // 2)} spares the attempt",
+                    file=sys.stderr,
+                )
+            self.count += 1
+            self.fits[task] = size * width // 2
+            parts += halves
         return results
-
-    def _tell(self, task: str, size: int, width: int) -> None:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        if self.count == 0:
-            print(
-                f"{task}: {size} texts of {width:,} tokens do not fit into memory at a time; they are taken in halves, "
-                f"which changes no number. data.eval_batch_size={max(1, size // 2)} spares the attempt",
-                file=sys.stderr,
-            )

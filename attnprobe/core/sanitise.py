@@ -62,7 +62,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 
-PLAIN_SETTING = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 KEYWORDS = ("true", "false", "null", "nan", "inf")
 """What Hydra's grammar reads as something else than text."""
 
@@ -73,9 +72,8 @@ def quoted(value: str) -> str:
     >>> print(quoted("review"), quoted("umsatz=2024.csv"), quoted("it's (free)"), quoted("123"))
     review 'umsatz=2024.csv' 'it\'s (free)' '123'
     """
-    if PLAIN_SETTING.fullmatch(value) and value.lower() not in KEYWORDS:
+    if re.fullmatch(r"[A-Za-z/][\w./-]*", value, re.ASCII) and value.lower() not in KEYWORDS:
         return value
     # within quotes a backslash means something only before a quote, the closing one included
-    body = re.sub(r"(\\*)'", lambda match: f"{match[1] * 2}{chr(92)}'", value)
-    body = re.sub(r"(\\+)$", lambda match: match[1] * 2, body)
-    return f"'{body}'"
+    body = re.sub(r"(\\*)'", r"\1\1\\'", value)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", body) + "'"

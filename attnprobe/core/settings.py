@@ -13,7 +13,8 @@ they stand in a configuration.
 import inspect
 import json
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -89,12 +90,10 @@ class Checked(ABCMeta):
     def __signature__(cls) -> inspect.Signature:
         for one in cls.__mro__:
             if "__signature__" in vars(one):
-                signature: inspect.Signature = vars(one)["__signature__"]
-                return signature
+                return vars(one)["__signature__"]
         made: Any = cls.__init__  # type: ignore[misc]
-        return inspect.Signature(
-            [] if made is object.__init__ else list(inspect.signature(made).parameters.values())[1:]
-        )
+        given = [] if made is object.__init__ else list(inspect.signature(made).parameters.values())[1:]
+        return inspect.Signature(given)
 
 
 @cache
@@ -154,11 +153,8 @@ def check_value(setting: str, value: Any, kind: Any) -> None:
         UserError: one line, as `check_arguments`.
     """
     value = _plain(value)
-    try:
+    with suppress(ValidationError, RecursionError):
         _adapter(kind).validate_python(value)
-    except (ValidationError, RecursionError):
-        pass
-    else:
         return
     texts = [one for one in (value if isinstance(value, list | dict) else [value]) if isinstance(one, str)]
     hint = next(filter(None, (nearest(one, _choices(kind)) for one in texts)), "")
@@ -216,13 +212,8 @@ def _is_of_objects(hint: Any) -> bool:
     """Whether an annotation is a class of things that no YAML can hold: a tensor, a path."""
     bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     kind = get_origin(bare) or bare
-    plain = (int, float, bool, str, NoneType)
-    return (
-        isinstance(kind, type)
-        and kind not in plain
-        and kind.__module__ not in ("builtins", "collections.abc")
-        and part_of(hint) is None
-    )
+    is_plain = kind is NoneType or getattr(kind, "__module__", "") in ("builtins", "collections.abc")
+    return isinstance(kind, type) and not is_plain and part_of(hint) is None
 
 
 @cache
@@ -242,44 +233,39 @@ def part_of(hint: Any) -> tuple[type, bool] | None:
     return (hint, False) if is_part else None
 
 
-def words(kind: Any) -> str:
+NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null", None: "null"}
+PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def words(kind: Any, *, plural: bool = False) -> str:
     """What values a type has, in words.
 
     >>> words(int | None), words(list[int]), words(Share)
     ('a whole number or null', 'a list of whole numbers', 'a number above 0 and below 1')
     """
-    origin = get_origin(kind)
+    origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         named = [one for one in kind.__metadata__ if isinstance(one, str)]
-        return named[0] if named else words(get_args(kind)[0]) + _bounds(kind)
-    if origin in (Union, UnionType, Literal):
-        parts: list[str] = []
-        for one in get_args(kind):
-            if origin is Literal or get_origin(one) is Literal:
-                parts += map(str, get_args(one) if origin is not Literal else [one])
-            elif one != Object:
-                parts.append(words(one))
-        return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
+        return named[0] if named else words(inner[0], plural=plural) + _bounds(kind)
+    if origin is Literal:
+        return _either(list(map(str, inner)))
+    if origin in (Union, UnionType):
+        several = [_choices(one) if get_origin(one) is Literal else [words(one)] for one in inner if one != Object]
+        return _either([one for parts in several for one in parts])
     if origin is list:
-        item = get_args(kind)[0]
-        if item is Any:
-            return "a list"
-        return "a list of any of " + words(item) if get_origin(item) is Literal else "a list of " + _plural(item)
+        any_of = "any of " if get_origin(inner[0]) is Literal else ""
+        return "a list" if inner[0] is Any else f"a list of {any_of}{words(inner[0], plural=True)}"
     if origin is dict:
-        key, value = get_args(kind)
-        if get_origin(key) is not Literal:
-            return "a mapping such as {key: value}" if value is Any else f"a mapping to {_plural(value)}"
-        example = f", such as {{{get_args(key)[0]}: 100}}" if "number" in _plural(value) else ""
-        return f"a mapping from any of {words(key)} to {_plural(value)}{example},"
-    if kind in (None, NoneType):
-        return "null"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "another value")
+        values = words(inner[1], plural=True)
+        if get_origin(inner[0]) is not Literal:
+            return "a mapping such as {key: value}" if inner[1] is Any else f"a mapping to {values}"
+        example = f", such as {{{get_args(inner[0])[0]}: 100}}" if "number" in values else ""
+        return f"a mapping from any of {words(inner[0])} to {values}{example},"
+    return (PLURALS.get(kind) if plural else None) or NOUNS.get(kind, "another value")
 
 
-def _plural(kind: Any) -> str:
-    if get_origin(kind) is Annotated and not any(isinstance(one, str) for one in kind.__metadata__):
-        return _plural(get_args(kind)[0]) + _bounds(kind)
-    return {int: "whole numbers", float: "numbers", str: "texts"}.get(kind) or words(kind)
+def _either(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
 
 
 def _bounds(kind: Any) -> str:
@@ -299,14 +285,10 @@ def _choices(kind: Any) -> list[str]:
 
 def shown(value: Any) -> str:
     """A value as it stands on a command line, on one line and not too long."""
-    if isinstance(value, str):
-        text = value
-    else:
-        try:
-            text = json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            text = str(value)
-    text = visible(text)
+    try:
+        text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        text = visible(str(value))
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"
 
 
