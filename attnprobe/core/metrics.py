@@ -116,11 +116,6 @@ def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
     return max(fitting, key=lambda one: len("".join(parts[one])), default=None)
 
 
-def declarations(names: Iterable[str], metrics: Sequence[Metric]) -> dict[str, Metric]:
-    """The declaration of each of these names that has one."""
-    return {name: one for name in names if (one := declared(name, metrics)) is not None}
-
-
 def warn_of_undeclared(
     probe: str, extremes: Mapping[str, tuple[float, float] | None], metrics: Sequence[Metric]
 ) -> None:

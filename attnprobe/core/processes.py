@@ -27,9 +27,6 @@ class Ended(SystemExit):
     No KeyboardInterrupt even for Ctrl-C: Lightning would make status 1 of that, and status 0 of its own answer to SIGTERM.
     """
 
-    def __init__(self, number: int) -> None:
-        super().__init__(128 + number)
-
 
 @contextmanager
 def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
@@ -47,7 +44,7 @@ def ended_by_signals(names: Sequence[str] = ENDING) -> Iterator[list[int]]:
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
-        raise Ended(number)
+        raise Ended(128 + number)
 
     before = {}
     for name in names:

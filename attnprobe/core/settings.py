@@ -13,7 +13,7 @@ they stand in a configuration.
 import inspect
 import json
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
@@ -33,27 +33,23 @@ LISTED = 25
 """At most this many known names are listed."""
 
 
-def _is_name(text: str) -> bool:
-    return bool(text.strip()) and text not in (".", "..") and not set(text) & set("/\\\0") and len(text) <= 100
-
-
 def _is_part(value: Any) -> bool:
     if isinstance(value, Mapping):
         return isinstance(value.get("_target_"), str)
     return not isinstance(value, str | int | float | list | None)
 
 
-def _is_object(value: Any) -> bool:
-    return not isinstance(value, str | int | float | list | dict | None)
-
-
 # A text among the facts of an Annotated type is what the type is called in messages.
 Number = Annotated[float, AllowInfNan(False)]
-Name = Annotated[str, Predicate(_is_name), "a name for folders and tables: up to 100 characters, none of them / or \\"]
+Name = Annotated[
+    str,
+    Predicate(lambda text: text.strip() not in ("", ".", "..") and not set(text) & set("/\\\0") and len(text) <= 100),
+    "a name for folders and tables: up to 100 characters, none of them / or \\",
+]
 Text = Annotated[str, MinLen(1), "text that is not empty"]
 Part = Annotated[Any, Predicate(_is_part), "a part (a mapping with _target_, the class that is constructed)"]
 """What is constructed from a mapping with `_target_`."""
-Object = Annotated[Any, Predicate(_is_object), ""]
+Object = Annotated[Any, Predicate(lambda value: not isinstance(value, str | int | float | list | dict | None)), ""]
 """What no YAML can hold."""
 Whole = Annotated[int, Ge(0)]
 Count = Annotated[int, Ge(1)]
@@ -247,11 +243,10 @@ def words(kind: Any, *, plural: bool = False) -> str:
     if origin is Annotated:
         named = [one for one in kind.__metadata__ if isinstance(one, str)]
         return named[0] if named else words(inner[0], plural=plural) + _bounds(kind)
-    if origin is Literal:
-        return _either(list(map(str, inner)))
-    if origin in (Union, UnionType):
-        several = [_choices(one) if get_origin(one) is Literal else [words(one)] for one in inner if one != Object]
-        return _either([one for parts in several for one in parts])
+    if origin in (Union, UnionType, Literal):
+        kinds = [kind] if origin is Literal else [one for one in inner if one != Object]
+        parts = [part for one in kinds for part in (_choices(one) if get_origin(one) is Literal else [words(one)])]
+        return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
     if origin is list:
         any_of = "any of " if get_origin(inner[0]) is Literal else ""
         return "a list" if inner[0] is Any else f"a list of {any_of}{words(inner[0], plural=True)}"
@@ -262,10 +257,6 @@ def words(kind: Any, *, plural: bool = False) -> str:
         example = f", such as {{{get_args(inner[0])[0]}: 100}}" if "number" in values else ""
         return f"a mapping from any of {words(inner[0])} to {values}{example},"
     return (PLURALS.get(kind) if plural else None) or NOUNS.get(kind, "another value")
-
-
-def _either(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
 
 
 def _bounds(kind: Any) -> str:

@@ -17,7 +17,7 @@ manifest.json         written last; lists the tables, and the SHA-256 of every f
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path, PurePosixPath
@@ -117,9 +117,6 @@ class RunDirectory:
         except UnicodeEncodeError:  # no parquet file can be opened there
             raise UserError(f"{self.path}: the name of a run's folder is not UTF-8: rename it") from None
 
-    def __repr__(self) -> str:
-        return f"RunDirectory({str(self.path)!r})"
-
     def __truediv__(self, name: str) -> Path:
         return self.path.joinpath(*PurePosixPath(name).parts)
 
@@ -191,6 +188,16 @@ class RunDirectory:
         check(self / name, record)
         return self / name
 
+    def verify_tables(self, probes: Collection[str] | None = None) -> list[str]:
+        """As `verify`, of the tables of these probes (None: of all) and of the examples that probes were run on.
+
+        Returns:
+            the names of the tables' files.
+        """
+        tables = [table_file(name) for name in self.probes() if probes is None or name in probes]
+        self.verify([*tables, *(examples_file(split) for split in self.splits() if split not in UNTESTED)])
+        return tables
+
     def file(self, name: str) -> Path:
         """The path of one file, after comparing it with the manifest."""
         return self._located(name, self.verify([name])["files"][name])
@@ -220,20 +227,17 @@ class RunDirectory:
             UserError: the run has no examples of such a split.
             DamagedRun: they are not as they were written.
         """
-        ids = None if example_ids is None else pa.array([int(one) for one in example_ids], pa.int64())
-        wanted = None if ids is None else pc.field("example_id").isin(ids)
-        return pq.read_table(self._examples(split), columns=columns, filters=wanted)
-
-    def example_columns(self, split: str) -> pa.Schema:
-        """The columns of `examples`, and their types; raises as it does."""
-        return pq.read_schema(self._examples(split))
-
-    def _examples(self, split: str) -> Path:
         if split not in self.splits():
             raise UserError(
                 f"{self.path} has no examples of the split {split!r}: there are {', '.join(self.splits()) or 'none'}"
             )
-        return self.file(examples_file(split))
+        ids = None if example_ids is None else pa.array([int(one) for one in example_ids], pa.int64())
+        wanted = None if ids is None else pc.field("example_id").isin(ids)
+        return pq.read_table(self.file(examples_file(split)), columns=columns, filters=wanted)
+
+    def example_columns(self, split: str) -> pa.Schema:
+        """The columns of `examples`, and their types; a `DamagedRun` where they are not as they were written."""
+        return pq.read_schema(self.file(examples_file(split)))
 
     def shown_files(self) -> list[str]:
         """The files that figures and reports are made of, by name."""
@@ -270,7 +274,7 @@ def sound_runs(
     Raises:
         UserError: nothing there, nothing finished, or nothing sound.
     """
-    names = _named(places)
+    names = [os.fspath(place) for place in ([places] if isinstance(places, (str, os.PathLike)) else places)]
     directories = directories_with(MANIFEST, names)
     if not directories:
         missing = [place for place in names if not glob(place) and not Path(place).exists()]
@@ -302,12 +306,8 @@ def warn_of(skipped: Sequence[DamagedRun]) -> None:
 def directories_with(file: str, places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
     """Every directory at or below these directories or glob patterns that holds a file of this name, sorted."""
     directories: set[Path] = set()
-    for place in _named(places):
+    for place in [places] if isinstance(places, (str, os.PathLike)) else places:
         # a directory may be named like a pattern
-        for start in [place] if Path(place).exists() else glob(place, recursive=True):
+        for start in [place] if Path(place).exists() else glob(os.fspath(place), recursive=True):
             directories.update(path.parent for path in Path(start).rglob(file))
     return sorted(directories)
-
-
-def _named(places: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
-    return [os.fspath(place) for place in ([places] if isinstance(places, (str, os.PathLike)) else places)]

@@ -1,7 +1,7 @@
 """The numbers of runs as the report reads them: a few metrics of one probe at a time, never all tables at once."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,17 +11,7 @@ import pandas as pd
 
 from attnprobe.results.directory import RunDirectory, find_runs, table_file
 from attnprobe.results.pivot import ASKED, REPEATS, RUN, named
-from attnprobe.results.table import (
-    IMPORTANCES,
-    RANGES,
-    Contents,
-    Told,
-    attrs_of,
-    contents_of,
-    frame_of,
-    read_rows,
-    tested_files,
-)
+from attnprobe.results.table import IMPORTANCES, RANGES, Contents, Told, attrs_of, contents_of, frame_of, read_rows
 
 WHOLE_SPLITS = ("training", "performance")
 """The tables that every run has. They are about a whole split: no probe's, and no example's."""
@@ -68,35 +58,27 @@ class Numbers:
         frame.attrs = self.attrs
         return replace(self, attrs=named(frame, classes).attrs)
 
-    def _filled(self) -> Iterator[tuple[Mapping[str, Any], str, Contents]]:
-        """The tables that have rows: of which run, their probe, and what is in them."""
-        for each in self.tables:
-            for probe, table in each.items():
-                there = _contents(table)
-                if there.identity is not None:
-                    yield each, probe, there
+    def _filled(self) -> list[dict[str, dict[str, Any]]]:
+        """Of each run its tables that have rows: probe → what identifies the first row."""
+        contents = [{probe: _contents(table).identity for probe, table in each.items()} for each in self.tables]
+        return [{probe: one for probe, one in each.items() if one is not None} for each in contents]
 
     @property
     def probes(self) -> list[str]:
         """The probes that there are numbers of, in the order of the runs' tables."""
-        return list(dict.fromkeys(probe for _, probe, _ in self._filled()))
+        return list(dict.fromkeys(probe for each in self._filled() for probe in each))
 
     @property
     def runs(self) -> list[dict[str, Any]]:
         """What identifies each run that there are numbers of (`attnprobe.results.pivot.RUN`), the split of the first table
         included."""
-        first: dict[int, dict[str, Any]] = {}
-        for each, _, there in self._filled():
-            first.setdefault(id(each), there.identity or {})
-        return list(first.values())
+        return [next(iter(each.values())) for each in self._filled() if each]
 
     @property
     def split(self) -> str | None:
         """The split whose examples the first run's probes measured; None where none did."""
-        for _, probe, there in replace(self, tables=self.tables[:1])._filled():
-            if probe not in WHOLE_SPLITS and there.identity:
-                return str(there.identity["split"])
-        return None
+        probed = [one for probe, one in next(iter(self._filled()), {}).items() if probe not in WHOLE_SPLITS]
+        return str(probed[0]["split"]) if probed else None
 
     def metrics(self, probe: str) -> list[str]:
         """The metrics of a probe, in alphabetical order."""
@@ -164,5 +146,4 @@ def read_numbers(places: str | os.PathLike | Iterable[str | os.PathLike]) -> Num
     Raises:
         UserError: no finished run there, or no sound one.
     """
-    sound = find_runs(places, lambda run: run.verify([*map(table_file, run.probes()), *tested_files(run)]))
-    return Numbers.of(map(RunDirectory, sound))
+    return Numbers.of(map(RunDirectory, find_runs(places, RunDirectory.verify_tables)))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from attnprobe.results.directory import (
-    IDENTITY,
-    SCHEMA,
-    SITE,
-    SITED,
-    UNTESTED,
-    RunDirectory,
-    examples_file,
-    find_runs,
-    table_file,
-)
+from attnprobe.results.directory import IDENTITY, SCHEMA, SITE, SITED, UNTESTED, RunDirectory, find_runs
 from attnprobe.results.files import write_groups
 from attnprobe.results.pivot import ASKED, REPEATS
 
@@ -48,12 +39,12 @@ def read_rows(
     if not files:
         return SITED.empty_table().select(columns)
 
-    def of(names: Collection[str] | None) -> ds.Expression:
-        if not names:  # known without reading a row, so that row groups can be skipped
-            return ds.scalar(names is None)
-        return ds.field("metric").isin(pa.array(list(names), pa.string()))
-
-    plain, others = ds.field("step").is_null() & of(metrics), ds.field("step").is_valid() & of(stepped)
+    plain, others = (
+        # without names it is known before a row is read, so that row groups can be skipped
+        ds.field("metric").isin(pa.array(list(names), pa.string())) if names else ds.scalar(names is None)
+        for names in (metrics, stepped)
+    )
+    plain, others = ds.field("step").is_null() & plain, ds.field("step").is_valid() & others
     if example_ids is not None:
         others &= ds.field("example_id").isin(pa.array(list(example_ids), pa.int64()))
     tables = ds.dataset(list(map(str, files)), schema=SITED)
@@ -114,11 +105,6 @@ def told(manifests: Iterable[Mapping[str, Any]]) -> Told:
             for name, said in entry.get("importances", {}).items():
                 facts.setdefault(probe, {}).setdefault(name, said)
     return facts
-
-
-def tested_files(run: RunDirectory) -> list[str]:
-    """The files that hold the examples that probes were run on."""
-    return [examples_file(split) for split in run.splits() if split not in UNTESTED]
 
 
 def repeats_of(run: RunDirectory) -> frozenset[int]:
@@ -183,13 +169,8 @@ def read_results(
             named in a `DamagedRunWarning`.
     """
     wanted = None if probe is None else {probe} if isinstance(probe, str) else set(probe)
-
-    def chosen(run: RunDirectory) -> list[str]:
-        return [name for name in run.probes() if wanted is None or name in wanted]
-
-    places = find_runs(directory_or_glob, lambda run: run.verify([*map(table_file, chosen(run)), *tested_files(run)]))
-    runs = list(map(RunDirectory, places))
-    results = frame_of(read_rows([run.file(table_file(name)) for run in runs for name in chosen(run)]))
+    runs = list(map(RunDirectory, find_runs(directory_or_glob, lambda run: run.verify_tables(wanted))))
+    results = frame_of(read_rows([run.file(name) for run in runs for name in run.verify_tables(wanted)]))
     results.attrs.update(attrs_of(runs))
     return results
 
@@ -229,13 +210,13 @@ class Written(NamedTuple):
     extremes: Extremes
 
 
+@dataclass
 class Column:
     """The numbers of one metric as they come: 24 bytes each."""
 
-    def __init__(self) -> None:
-        self.ids: list[np.ndarray] = []
-        self.steps: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
+    ids: list[np.ndarray] = field(default_factory=list)
+    steps: list[np.ndarray] = field(default_factory=list)
+    values: list[np.ndarray] = field(default_factory=list)
 
     def add(self, example_id: np.ndarray, counts: np.ndarray, values: np.ndarray, steps: np.ndarray) -> None:
         """Some examples (`[n]`), how many values each has, and these one after the other; a step of NaN stands for none."""
@@ -250,17 +231,12 @@ class Column:
         return ids[order], steps[order], values[order]
 
 
+@dataclass
 class Rows:
     """Numbers on their way into one table; neither the order in which they are added nor their number at a time ever
     shows in the table."""
 
-    def __init__(self) -> None:
-        self.columns: dict[tuple[str, str], Column] = {}
-
-    @property
-    def metrics(self) -> list[str]:
-        """The metrics that rows were added of, in alphabetical order."""
-        return sorted({metric for metric, _ in self.columns})
+    columns: dict[tuple[str, str], Column] = field(default_factory=dict)
 
     def add(
         self, metric: str, example_id: np.ndarray, value: np.ndarray, step: np.ndarray | None = None, site: str = ""

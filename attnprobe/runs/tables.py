@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attnprobe.core.metrics import declarations, warn_of_undeclared
+from attnprobe.core.metrics import declared, warn_of_undeclared
 from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.probes.base import ProbeRunner
 from attnprobe.results.directory import table_file
@@ -46,10 +46,11 @@ def write_tables(
     for name, collected in rows.items():
         written = collected.write(directory.place(table_file(name)), identity(name))
         warn_of_undeclared(name, written.extremes, metrics[name])
+        declarations = {key: declared(key, metrics[name]) for key in written.extremes}
         tables[name] = {
             "rows": written.rows,
             "undefined": written.undefined,
-            "metrics": {key: one.facts for key, one in declarations(written.extremes, metrics[name]).items()},
+            "metrics": {key: one.facts for key, one in declarations.items() if one is not None},
             "settings": of_probe.get(name),
             "seconds": round(runner.seconds.get(name, 0.0), 3),
             "notes": runner.notes.get(name, {}),

@@ -5,17 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attnprobe.core.metrics import (
-    JSD,
-    TAU,
-    TVD,
-    Metric,
-    Scale,
-    UndeclaredNumber,
-    declarations,
-    declared,
-    warn_of_undeclared,
-)
+from attnprobe.core.metrics import JSD, TAU, TVD, Metric, Scale, UndeclaredNumber, declared, warn_of_undeclared
 from attnprobe.results import table
 from attnprobe.results.table import Rows
 
@@ -39,7 +29,6 @@ def test_the_most_literal_declaration_that_fits_is_meant(name, expected):
 
 
 def test_the_manifest_has_open_ends_as_null():
-    assert declarations(["tau_x", "unheard_of"], METRICS) == {"tau_x": METRICS[0]}
     facts = Metric("count", Scale("items", 1)).facts
     assert facts == {"unit": "items", "low": 1, "high": None, "step": "", "higher_is_better": None}
     assert Scale.of(facts) == Scale("items", 1, math.inf)
