@@ -162,8 +162,7 @@ class Outputs:
 
     def rows(self, chosen: slice | Int[Tensor, "chosen"]) -> "Outputs":
         """Those of some of the examples, with all their padding."""
-        there = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
-        return replace(self, **{name: value[chosen] for name, value in there.items()})
+        return replace(self, **{name: value[chosen] for name, value in vars(self).items() if value is not None})
 
     def cut(self, width: int) -> "Outputs":
         """The first `width` positions of every text."""
@@ -175,7 +174,7 @@ class Outputs:
         """Those of successive rows of one batch."""
         if len(parts) == 1:
             return parts[0]
-        there = [f.name for f in fields(cls) if getattr(parts[0], f.name) is not None]
+        there = [name for name, value in vars(parts[0]).items() if value is not None]
         return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in there})
 
 

@@ -74,10 +74,9 @@ def per_example(results: pd.DataFrame, probe: str, metrics: Sequence[str]) -> pd
                     f"Name one of the two, or give each its own experiment"
                 )
         wide = pd.DataFrame(columns).sort_index().reindex(columns=list(metrics)).reset_index(names="example_id")
-        for place, (name, value) in enumerate(zip(RUN, key, strict=True)):
-            wide.insert(place, name, value)
-        parts.append(wide)
-    together = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*RUN, "example_id", *metrics])
+        parts.append(wide.assign(**dict(zip(RUN, key, strict=True))))
+    names = [*RUN, "example_id", *metrics]
+    together = pd.concat(parts, ignore_index=True)[names] if parts else pd.DataFrame(columns=names)
     together.attrs = dict(results.attrs)
     return together
 
@@ -111,14 +110,10 @@ def facets(rows: pd.DataFrame) -> list[Facet]:
         keys.append("run_id")
     panels = []
     for key, own in runs.groupby(keys, sort=True, observed=True):
-        part = rows
-        if len(own) < len(runs):
-            part = rows[
-                np.logical_and.reduce([(rows[name] == one).to_numpy() for name, one in zip(keys, key, strict=True)])
-            ]
+        alike = [(rows[name] == one).to_numpy() for name, one in zip(keys, key, strict=True)]
         seeds = own["seed"].nunique()
         words = [str(word) for word in key] + ([f"{seeds} seeds"] if seeds > 1 else [])
-        panel = part.reset_index(drop=True)
+        panel = rows[np.logical_and.reduce(alike)].reset_index(drop=True)
         panel.attrs = dict(rows.attrs)
         panels.append(Facet(" · ".join(words), panel))
     return panels
@@ -144,14 +139,10 @@ def split_by_class(rows: pd.DataFrame, most: int) -> list[tuple[str, pd.DataFram
     if not classes or len(classes) > most or predicted.isna().any():
         return [(f"all {len(classes)} classes" if len(classes) > most else "all examples", rows)]
     names = rows.attrs.get(CLASSES, [])
-    alike = len({name.strip() for name in names}) < len(names) or not all(name.strip() for name in names)
-
-    def called(number: int) -> str:
-        if not names:
-            return f"class {number}"
-        return f"{number}: {names[number]}" if alike else str(names[number])
-
-    return [(called(int(number)), rows[predicted == number]) for number in classes]
+    if len({name.strip() for name in names} - {""}) < len(names):
+        names = [f"{number}: {name}" for number, name in enumerate(names)]
+    called = {number: str(names[int(number)]) if names else f"class {int(number)}" for number in classes}
+    return [(name, rows[predicted == number]) for number, name in called.items()]
 
 
 def class_of(group: str, names: Sequence[str]) -> str:
@@ -170,8 +161,7 @@ def named(results: pd.DataFrame, classes: Sequence[Sequence[str]]) -> pd.DataFra
         results: the long table of some runs.
         classes: the names of the classes of each run; empty where they are not known or must not be shown.
     """
-    alike = len({tuple(names) for names in classes}) == 1 and classes[0]
+    alike = len({tuple(names) for names in classes}) == 1
     result = results.copy(deep=False)
-    kept = {key: value for key, value in results.attrs.items() if key != CLASSES}
-    result.attrs = kept | ({CLASSES: list(classes[0])} if alike else {})
+    result.attrs = results.attrs | {CLASSES: list(classes[0]) if alike else []}
     return result
