@@ -22,7 +22,7 @@ from tests.faults.operations import KINDS
 from tests.faults.processes import adopt_orphans
 from tests.faults.scenarios import SCENARIOS
 
-AT_ONCE, TWICE = ("run", "sweep", "study"), 3
+AT_ONCE, TWICE = ("run", "study"), 3
 """Scenarios whose command is given twice at once as well, and how many times that is tried (or fewer, with --points)."""
 
 
@@ -75,7 +75,7 @@ def import_everything() -> None:
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
         for scenario in SCENARIOS:
             for one in (*scenario.before, scenario.disturbed):
-                if one.module == "attnprobe" and "-m" not in one.arguments:
+                if one.module == "attnprobe":
                     check(resolved(composed(one.arguments)))
     torch.set_num_threads(1)
 
@@ -96,7 +96,7 @@ def carry_out(asked: argparse.Namespace, number: int, path: Path) -> None:
                     file.write(as_json(finding) + "\n")
                     for reason in (*finding.wrong, *finding.unclear):
                         fault = finding.fault
-                        where = f"{finding.scenario}, {fault.kind} at {fault.at} of process {fault.process}"
+                        where = f"{finding.scenario}, {fault.kind} at {fault.at}"
                         print(f"{where} ({finding.operation}): {reason}", file=sys.stderr, flush=True)
 
 

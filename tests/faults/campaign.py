@@ -46,7 +46,7 @@ class Prepared:
 
     scenario: Scenario
     folder: Path
-    operations: dict[int, list[str]]
+    operations: list[str]
     expected: list[list[dict[str, str]]]
     legitimate: set[tuple[str, str, str]]
     judged: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -91,17 +91,17 @@ def perform(one: Command, folder: Path, fault: Fault | None = None) -> Ending:
 
 
 def faults(ready: Prepared, kinds: Sequence[str], points: int | None) -> Iterator[Fault]:
-    """Every kind at every operation of every process; or at some of them, evenly spread."""
-    places = [(process, at) for process, all_ in ready.operations.items() for at in range(len(all_))]
+    """Every kind at every operation; or at some of them, evenly spread."""
+    places = range(len(ready.operations))
     for number, kind in enumerate(kinds):
         if kind == "remove" and ready.scenario.before:
             continue  # the same command would find nothing of what it goes by
-        chosen = places
+        chosen: Sequence[int] = places
         if points is not None and points < len(places):
             step = len(places) / points
             shift = number / len(kinds)  # the kinds at different places
             chosen = [places[int((i + shift) * step)] for i in range(points)]
-        yield from (Fault(kind, at, process) for process, at in chosen)
+        yield from (Fault(kind, at) for at in chosen)
 
 
 def tried(ready: Prepared, fault: Fault, place: Path) -> Finding:
@@ -116,7 +116,7 @@ def tried(ready: Prepared, fault: Fault, place: Path) -> Finding:
     there = json.dumps(state(folder, ()), sort_keys=True)
     if there not in ready.judged:
         ready.judged[there] = tuple(followed(ready, folder, place / "after"))
-    operation = ready.operations[fault.process][fault.at]
+    operation = ready.operations[fault.at]
     return Finding(
         ready.scenario.name,
         fault,
@@ -171,13 +171,7 @@ def unclear(ending: Ending, fault: Fault, operation: str = "") -> Iterator[str]:
         return  # where settings are still composed, every exception is taken for a mistake in them
     if ending.status == 0 and fault.kind in ("full", "error", "remove"):
         return  # what could not be done was not needed
-    if fault.process > 0:
-        # the pool says it: one job failed
-        if ending.status != 1 or "FAILED" not in ending.output:
-            yield f"status {ending.status} and no word of the failed job"
-        return
-    sweep = STATUS[fault.kind] == 2 and ending.status == 1 and "attnprobe: " in last_line(ending)
-    if ending.status != STATUS[fault.kind] and not sweep:  # Hydra ends with 1 what its launcher refuses
+    if ending.status != STATUS[fault.kind]:
         yield f"status {ending.status}, expected {STATUS[fault.kind]}"
     if fault.kind in LINE_EXPECTED:
         if "Traceback" in ending.output:

@@ -33,12 +33,10 @@ class Fault:
             interrupt: SIGINT, also twice, the second at the next operation. terminate: SIGTERM. remove: somebody deletes
             the output.
         at: number of the operation, from 0.
-        process: 0 the command itself; k the k-th process that it starts, from 1.
     """
 
     kind: str
     at: int
-    process: int = 0
 
 
 class Planted(Exception):

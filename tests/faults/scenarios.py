@@ -56,7 +56,6 @@ def repeated(
 
 FIGURES = tuple("figures=true" if one == "figures=false" else one for one in TINY)
 MORE_SAMPLES = (*(one for one in TINY if "samples" not in one), "probe.permutation.samples=4")
-POOL = ("-m", *TINY, "probe=[permutation]", "seed=0,1", "launcher.workers=2")
 STUDY = (*TINY, "probe.adversarial.steps=3", "probe.adversarial.restarts=1", "+experiment=audit", "study.seeds=[]",
          "study.probes=[permutation,adversarial]")  # fmt: skip
 
@@ -77,7 +76,6 @@ SCENARIOS = (
         or_else=(tiny("on_finished=skip"),),
     ),
     repeated("replace", tiny("on_finished=replace"), tiny(), or_else=(tiny("on_finished=skip"),)),
-    repeated("sweep", Command(POOL)),
     repeated("study", Command(STUDY, pictures=False)),
     repeated(
         "report", Command(("runs",), "attnprobe.report"), tiny(), Command((*FIGURES, "probe=[permutation]", "seed=1"))

@@ -1,18 +1,15 @@
 """A part of the campaign; the whole of it is `make faults`."""
 
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from attnprobe.core.errors import UserError
 from tests.faults.campaign import unclear
 from tests.faults.operations import Fault
 from tests.faults.processes import Ending
 from tests.faults.states import counted, state, without_times
-from tests.runs import seal
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -25,23 +22,14 @@ ROOT = Path(__file__).parent.parent.parent
         ("run", ("kill", "full", "interrupt_twice")),
         ("add with figures", ("kill", "terminate", "interrupt", "full")),
         ("remeasure", ("kill",)),
-        ("sweep", ("kill", "full", "terminate")),
     ],
 )
 def test_no_bad_moment(scenario, kinds):
-    """Each fault at one operation: the run, a probe with its figures added, its probes measured again, a pool's jobs."""
+    """Each fault at one operation: the run, a probe with its figures added, its probes measured again."""
     command = [sys.executable, "-m", "tests.faults", "--points", "1", "--scenario", scenario, "--kind", *kinds]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ": 0 wrong, 0 unclear" in done.stdout
-
-
-def test_a_run_that_cannot_be_read_is_noticed(tmp_path, monkeypatch):
-    seal(tmp_path)
-    monkeypatch.delitem(sys.modules, "tests.faults.reading", raising=False)
-    monkeypatch.setattr(sys, "argv", ["reading", str(tmp_path)])
-    with pytest.raises(UserError, match=r"config\.yaml is damaged: the manifest does not list it"):
-        runpy.run_module("tests.faults.reading", run_name="__main__")
 
 
 def test_what_is_prepared_and_not_true_does_not_count(tmp_path):
@@ -70,19 +58,6 @@ def test_what_is_compared_leaves_out_times_and_nothing_else(tmp_path):
     assert without_times(b"{half") == b"{half"
 
 
-def test_a_page_is_compared_but_for_its_times(tmp_path):
-    page, sentence = (
-        tmp_path / "report.html",
-        "<p>4 runs: about {} on this machine (cpu).</p>on {} UTC, {} flips</html>",
-    )
-    page.write_text(sentence.format("1 minute", "2026-11-22 02:29", 7))
-    before = state(tmp_path)
-    page.write_text(sentence.format("2.5 hours", "2027-01-02 12:00", 7))
-    assert state(tmp_path) == before
-    page.write_text(sentence.format("1 minute", "2026-11-22 02:29", 8))
-    assert state(tmp_path) != before
-
-
 @pytest.mark.parametrize(
     ("kind", "status", "output", "short"),
     [
@@ -97,4 +72,4 @@ def test_a_page_is_compared_but_for_its_times(tmp_path):
     ],
 )
 def test_last_words_that_fall_short_are_found(kind, status, output, short):
-    assert bool(list(unclear(Ending(status, output, {}), Fault(kind, 0)))) is short
+    assert bool(list(unclear(Ending(status, output, []), Fault(kind, 0)))) is short

@@ -33,43 +33,37 @@ LIBRARIES = (
     "numpy", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "torch", "lightning", "torchmetrics",
     "hydra", "datasets", "jaxtyping", "beartype.claw", "sklearn.metrics",
 )  # fmt: skip
+OTHERS = {
+    "core/processes": ["launching/test_signals.py"],
+    "evidence/statistics": ["results/statistics/test_statistics.py"],
+    "exact/checks": [f"exact/test_{name}.py" for name in ("flipping", "erasure", "arguments")],
+    "exact/farthest": ["exact/test_farthest.py", "exact/test_certified.py"],
+    "exact/flipping": ["exact/test_flipping.py", "exact/test_arguments.py"],
+    "exact/regions": ["exact/test_certified.py"],
+    "importance/gradients": ["importance/test_gradient.py"],
+    "importance/leave_one_out/changed_states": ["importance/leave_one_out"],
+    "importance/leave_one_out/recombine": ["importance/leave_one_out"],
+    "importance/leave_one_out/recurrent": ["importance/leave_one_out"],
+    "importance/leave_one_out/removal": ["importance/test_leave_one_out.py", "importance/leave_one_out"],
+    "importance/nulls": ["exact/test_nulls.py", "probes/test_agreement.py"],
+    "measures": ["test_measures.py"],
+    "results/directory": ["results/test_directory.py", "results/test_results.py"],
+    "results/files": [f"results/test_{name}.py" for name in ("directory", "damage", "files", "untrusted")],
+    "results/saved_settings": ["results/test_saved_settings.py", "running/test_allowed.py"],
+    "results/table": ["results/test_rows.py", "results/test_results.py"],
+    "results/writer": ["results/test_transaction.py", "results/test_directory.py"],
+    "runs/launching": [f"launching/test_{name}.py" for name in ("pool", "cluster", "planning")],
+    "runs/lock": ["running/test_lock.py"],
+    "runs/prepare": ["running/test_prepare.py", "running/test_run.py"],
+    "runs/settings": ["running/test_allowed.py", "running/test_run.py"],
+    "runs/validation": ["running/test_allowed.py", "running/test_validation.py"],
+}
+ALIKE = ("exact/certified", "exact/erasure", "exact/identifiable", "exact/nulls", "exact/removal_orders", "exact/subsets",
+         "importance/plausibility", "probes/known_answer")  # fmt: skip
+"""Files whose test is called as they are."""
 SUBJECTS = {
-    "attnprobe/core/processes.py": ["tests/launching/test_signals.py"],
-    "attnprobe/evidence/statistics.py": ["tests/results/statistics/test_statistics.py"],
-    "attnprobe/exact/certified.py": ["tests/exact/test_certified.py"],
-    "attnprobe/exact/checks.py": [f"tests/exact/test_{name}.py" for name in ("flipping", "erasure", "arguments")],
-    "attnprobe/exact/erasure.py": ["tests/exact/test_erasure.py"],
-    "attnprobe/exact/farthest.py": ["tests/exact/test_farthest.py", "tests/exact/test_certified.py"],
-    "attnprobe/exact/flipping.py": ["tests/exact/test_flipping.py", "tests/exact/test_arguments.py"],
-    "attnprobe/exact/identifiable.py": ["tests/exact/test_identifiable.py"],
-    "attnprobe/exact/nulls.py": ["tests/exact/test_nulls.py"],
-    "attnprobe/exact/regions.py": ["tests/exact/test_certified.py"],
-    "attnprobe/exact/removal_orders.py": ["tests/exact/test_removal_orders.py"],
-    "attnprobe/exact/subsets.py": ["tests/exact/test_subsets.py"],
-    "attnprobe/importance/gradients.py": ["tests/importance/test_gradient.py"],
-    "attnprobe/importance/leave_one_out/changed_states.py": ["tests/importance/leave_one_out"],
-    "attnprobe/importance/leave_one_out/recombine.py": ["tests/importance/leave_one_out"],
-    "attnprobe/importance/leave_one_out/recurrent.py": ["tests/importance/leave_one_out"],
-    "attnprobe/importance/leave_one_out/removal.py": [
-        "tests/importance/test_leave_one_out.py",
-        "tests/importance/leave_one_out",
-    ],
-    "attnprobe/importance/nulls.py": ["tests/exact/test_nulls.py", "tests/probes/test_agreement.py"],
-    "attnprobe/importance/plausibility.py": ["tests/importance/test_plausibility.py"],
-    "attnprobe/measures.py": ["tests/test_measures.py"],
-    "attnprobe/probes/known_answer.py": ["tests/probes/test_known_answer.py"],
-    "attnprobe/results/directory.py": ["tests/results/test_directory.py", "tests/results/test_results.py"],
-    "attnprobe/results/files.py": [
-        f"tests/results/test_{name}.py" for name in ("directory", "damage", "files", "untrusted")
-    ],
-    "attnprobe/results/saved_settings.py": ["tests/results/test_saved_settings.py", "tests/running/test_allowed.py"],
-    "attnprobe/results/table.py": ["tests/results/test_rows.py", "tests/results/test_results.py"],
-    "attnprobe/results/writer.py": ["tests/results/test_transaction.py", "tests/results/test_directory.py"],
-    "attnprobe/runs/launching.py": [f"tests/launching/test_{name}.py" for name in ("pool", "cluster", "planning")],
-    "attnprobe/runs/lock.py": ["tests/running/test_lock.py"],
-    "attnprobe/runs/prepare.py": ["tests/running/test_prepare.py", "tests/running/test_run.py"],
-    "attnprobe/runs/settings.py": ["tests/running/test_allowed.py", "tests/running/test_run.py"],
-    "attnprobe/runs/validation.py": ["tests/running/test_allowed.py", "tests/running/test_validation.py"],
+    f"attnprobe/{name}.py": [f"tests/{test}" for test in tests]
+    for name, tests in (OTHERS | {one: ["/test_".join(one.rsplit("/", 1)) + ".py"] for one in ALIKE}).items()
 }
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -1,5 +1,4 @@
 import contextlib
-import json
 import os
 import shutil
 import warnings
@@ -9,9 +8,8 @@ import numpy as np
 import pytest
 
 from attnprobe.core.errors import UserError
-from attnprobe.results import writer
 from attnprobe.results.directory import MARKER, DamagedRunWarning, RunDirectory, find_runs, is_run_name
-from attnprobe.results.files import DamagedRun, read_sealed, sealed, write_sealed, write_table
+from attnprobe.results.files import DamagedRun, read_sealed, write_sealed, write_table
 from attnprobe.results.table import Rows, read_examples, read_results
 from attnprobe.results.writer import CHECKPOINTS, LOCK, OwnRunDirectory
 from tests.runs import seal
@@ -45,19 +43,7 @@ def test_a_sealed_file_notices_every_single_bit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe{}",
-        b"[]",
-        b"3",
-        b'{"name": "a web app"}',
-        b"[" * 100_000,
-        b'{"checksum": 3}',
-        b"\xef\xbb\xbf{}",
-    ],
-    ids=range(9),
+    "content", [b"", b"{", b"[]", b'{"name": "a web app"}', b"[" * 100_000, b'{"checksum": 3}'], ids=range(6)
 )
 def test_a_manifest_of_somebody_else_keeps_no_run_from_being_read(tmp_path, content):
     finished_run(tmp_path / "one")
@@ -78,14 +64,7 @@ def test_examples_are_those_of_a_split_that_the_run_has(tmp_path):
 
 def test_a_folder_of_somebody_else_is_refused_whatever_it_holds(tmp_path):
     place = tmp_path / "paper"
-    for name in (
-        "config.yaml",
-        "figures/paper.pdf",
-        "training/notes",
-        "checkpoints/a",
-        "manifest.json",
-        ".a.9.partial",
-    ):
+    for name in ("config.yaml", "figures/paper.pdf", "checkpoints/a", "manifest.json", ".a.9.partial"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("mine")
     before = content_of(place)
@@ -117,39 +96,6 @@ def test_what_is_prepared_is_true_once_the_manifest_is_written(tmp_path):
     assert {path.name for path in run.path.iterdir()} == {
         MARKER, "config.yaml", "manifest.json", "model.safetensors", "tables", "training.json",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("moved", [0, 1, 2])
-def test_a_run_that_is_killed_after_its_manifest_is_whole_and_its_next_command_tidies_up(tmp_path, monkeypatch, moved):
-    """What was measured before has been replaced in the manifest, and the files are not all in their places."""
-    run, files = begun(tmp_path / "run", "tables/a.parquet", "tables/b.parquet")
-    run.finish({"tables": {"a": {}, "b": {}}}, files)
-    before = RunDirectory(run.path).manifest()
-    again = OwnRunDirectory(run.path)
-    again.mark()
-    for name in ("tables/a.parquet", "tables/b.parquet"):
-        again.place(name).write_text("newer")
-    assert RunDirectory(run.path).file("tables/a.parquet").read_text() == "new"
-    with monkeypatch.context() as patched:
-        left, replace = [moved], os.replace
-
-        def killed(source, target):
-            if "partial" not in str(source) and "tables" in str(source):
-                if not left[0]:
-                    raise KeyboardInterrupt
-                left[0] -= 1
-            replace(source, target)
-
-        patched.setattr(os, "replace", killed)
-        with pytest.raises(KeyboardInterrupt) if moved < 2 else contextlib.nullcontext():
-            again.finish({"tables": before["tables"]}, before["files"])
-    reader = RunDirectory(run.path)
-    reader.verify()
-    assert [reader.file(f"tables/{name}.parquet").read_text() for name in "ab"] == ["newer"] * 2
-    OwnRunDirectory(run.path).mark()
-    assert [(run / f"tables/{name}.parquet").read_text() for name in "ab"] == ["newer"] * 2
-    assert not (run / ".attnprobe.new").exists()
-    reader.verify()
 
 
 def test_what_was_prepared_and_never_true_is_removed_by_the_next_command(tmp_path):
@@ -280,22 +226,6 @@ def test_a_run_of_which_somebody_has_removed_a_file_meanwhile_does_not_finish(tm
     assert not run.is_finished
 
 
-@pytest.mark.parametrize("last", ["replaced.json", "manifest.json"])
-def test_a_run_that_is_removed_at_its_last_moment_leaves_no_manifest_alone(tmp_path, monkeypatch, last):
-    run, files = begun(tmp_path / "run", "config.yaml")
-    sealed = writer.write_sealed
-
-    def written(content, path):
-        sealed(content, path)
-        if path.name == last:
-            shutil.rmtree(run.path)
-
-    monkeypatch.setattr(writer, "write_sealed", written)
-    with pytest.raises((FileNotFoundError, UserError)):
-        run.finish({}, files)
-    assert not run.is_finished
-
-
 def test_a_run_in_a_folder_whose_name_is_no_text_is_named_and_left_out(tmp_path):
     finished_run(tmp_path / "a")
     finished_run(tmp_path / "b").rename(tmp_path / os.fsdecode(b"b\xff"))
@@ -312,7 +242,3 @@ def test_several_damaged_runs_are_listed_and_a_sound_one_is_found(tmp_path):
         warnings.simplefilter("always")
         assert find_runs(tmp_path) == [tmp_path / "b"]
     assert [str(one.message).count("a.parquet is damaged: it is missing") for one in caught] == [2]
-
-
-def test_a_seal_does_not_depend_on_how_keys_were_given():
-    assert json.loads(sealed({"a": {1: 2}}))["checksum"] == json.loads(sealed({"a": {"1": 2}}))["checksum"]
