@@ -236,11 +236,7 @@ def _check_words(checks: _Checks, splits: Splits, counts: Counts, language: str 
 
 
 def check_pieces(counts: Counts, longest: int) -> list[Check]:
-    """What a model that reads pieces of words, at most `longest` of a text, loses of the texts of all splits.
-
-    Raises:
-        UserError: every word is unknown to it.
-    """
+    """What a model that reads pieces of words, at most `longest` of a text, loses of the texts of all splits."""
     names = ("kept", "cut at the model's longest text", "words after the cut", "words", "words of unknown pieces")
     kept, cut, after, words, unknown = (sum(count[name] for count in counts.values()) for name in names)
     if words and unknown == words:

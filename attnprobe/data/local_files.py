@@ -294,9 +294,6 @@ def dialect_of(path: Path, content: bytes, how: Reading, tell: Tell = lambda _: 
         content: what is in it, unpacked.
         how: what is given.
         tell: is told in one sentence what was guessed.
-
-    Raises:
-        UserError: it is in no encoding that can be found out.
     """
     encoding = how.encoding or encoding_of(path, content, tell)
     # a mark that says UTF-8 is no part of the text
@@ -343,11 +340,7 @@ def separator_of(text: str, candidates: str, *, whole: bool) -> str:
 
 
 def encoding_of(path: Path, content: bytes, tell: Tell = lambda _: None) -> str:
-    """UTF-8 or UTF-16 where the content says so, or else the most plausible guess.
-
-    Raises:
-        UserError: no guess fits.
-    """
+    """UTF-8 or UTF-16 where the content says so, or else the most plausible guess."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:

@@ -90,9 +90,6 @@ class PieceReader:
             texts: the words that are attended to.
             others: of each pair the words of the text that is not attended to; None: there is none such.
             segments: of every word in `texts` the text of the pair, 0 or 1; None: the texts are no pairs.
-
-        Raises:
-            UserError: the tokenizer gives a piece that the model does not know, or the prompt has no place for a text.
         """
         if self.prompt != TEXT and (segments is None) == (SECOND in self.prompt):
             expected = (

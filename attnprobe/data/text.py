@@ -32,9 +32,6 @@ def blank(language: str) -> Callable[[str], "Doc"]:
     """spaCy's tokenizer of a language, by its code.
 
     Chinese is segmented by jieba and Japanese by SudachiPy, into words.
-
-    Raises:
-        UserError: spaCy knows no such language, or needs a library for it that is not installed.
     """
     import spacy
 
@@ -272,9 +269,6 @@ PATIENCE = 1.0
 
 def matching(words: Iterable[str], pattern: str) -> list[str]:
     """The distinct words that match the pattern in full, in the order in which they come.
-
-    Raises:
-        UserError: a word takes longer than `PATIENCE`.
 
     >>> matching(["@entity2", "met", "@entity10", "and", "@entity2"], r"@entity\\d+")
     ['@entity2', '@entity10']

@@ -63,11 +63,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read what `save` wrote.
-
-        Raises:
-            UserError: the file is missing, no JSON, or not a vocabulary of this layout.
-        """
+        """Read what `save` wrote."""
         try:
             ids = read_json(path)
         except FileNotFoundError:
@@ -99,9 +95,6 @@ def build_vocabulary(
 ) -> Vocabulary:
     """The words that occur in at least `min_df` training documents; of these the `max_vocabulary` most frequent,
     ties in alphabetical order.
-
-    Raises:
-        UserError: no word is frequent enough.
     """
     kept = [(-int(n), word) for word, n in zip(words, frequency, strict=True) if n >= max(min_df, 1)]
     if not kept:
