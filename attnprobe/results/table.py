@@ -226,9 +226,13 @@ class Column:
 
     def ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Example ids, steps and values, by example and step."""
-        ids, steps, values = map(np.concatenate, (self.ids, self.steps, self.values))
-        order = np.lexsort((np.nan_to_num(steps, nan=-np.inf), ids))
-        return ids[order], steps[order], values[order]
+        columns = (self.ids, self.steps, self.values)
+        for parts in columns:
+            parts[:] = [np.concatenate(parts)]  # never held twice
+        order = np.lexsort((np.nan_to_num(self.steps[0], nan=-np.inf), self.ids[0]))
+        for parts in columns:
+            parts[:] = [parts[0][order]]
+        return self.ids[0], self.steps[0], self.values[0]
 
 
 @dataclass
