@@ -20,7 +20,7 @@ CRITERIA = {
     "necessity": "is attention needed at all?",
     "stability": "does another seed attend to the same words?",
     "agreement": "does attention agree with other measures of importance?",
-    "exclusivity": "does no very different attention give the same prediction?",
+    "exclusivity": "is there no very different attention that predicts the same?",
     "erasure": "does removing what it points at matter most?",
     "leak": "do the weights carry the label?",
     "plausibility": "does it point at what a human calls the reason?",

@@ -65,8 +65,8 @@ class Quality:
     def in_words(self) -> str:
         """Both numbers compared with what guessing reaches."""
         return (
-            f"{self.beside_majority}; balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "
-            f"{self.balanced_high:.3f}], guessing {self.chance:.3f}, asked for: more than {self.asked:.3f}"
+            f"{self.beside_majority}. Balanced accuracy {self.balanced:.3f} [{self.balanced_low:.3f}, "
+            f"{self.balanced_high:.3f}]; guessing: {self.chance:.3f}, asked for: more than {self.asked:.3f}"
         )
 
     @property

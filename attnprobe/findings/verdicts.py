@@ -146,7 +146,7 @@ def _record(known: pd.DataFrame, level: str) -> TrackRecord | None:
             words[rightness] = f"{100 * share:.0f} % {ends} of {models}"
     if "right" not in words or ("wrong" not in words and level == "word"):
         return None
-    of_wrong = "; on wrong attention it is unknown: a state may decide where its word does not"
+    of_wrong = ". On wrong attention it is unknown: a state may decide where its word does not"
     if "wrong" in words:
         of_wrong = f", on wrong attention in {words['wrong']}"
     return TrackRecord(

@@ -68,7 +68,7 @@ def telling_examples(results: pd.DataFrame) -> list[int]:
 
 
 def heatmaps(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Examples of one run whose attention is peaked but movable, and least movable; every token coloured by its weight.
+    """Texts whose attention is peaked but movable, and texts where it moves least. Every token is coloured by its weight.
 
     All three columns of an example show the same tokens. Long texts are shown as windows around the most attended
     tokens; how many of the tokens are shown is written above.

@@ -192,9 +192,10 @@ READING = Reading(
     probe="agreement_matrix", order=55, claims=CLAIMS, closing=_headlines,
     title="Agreement of all importances: who ranks the words alike?",
     about=(
-        "Every importance against every other one, mean of the texts: Kendall's τ-b, τ that counts the top more, rank-biased "
-        "overlap, and what the lists of the top words have in common. A method against itself in random order is the floor; "
-        "against itself with other random numbers the ceiling, 1 where none are drawn. Agreement does not say who is right."
+        "Every importance against every other one, mean of the texts. Kendall's τ-b counts all pairs alike, weighted "
+        "τ counts the top more. Overlap says what the lists of the top words have in common. A method against itself "
+        "in random order is the floor; against itself with other random numbers the ceiling, 1 where none are drawn. "
+        "Agreement does not say who is right."
     ),
     tables=(
         Tabulation(

@@ -298,11 +298,11 @@ READING = Reading(
     probe=PROBE, order=50, noted=checked, claims=CLAIMS, closing=_headlines,
     title="Agreement: do attention, gradients and leave-one-out rank the words alike?",
     about=(
-        "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), mean over "
-        "the texts. Gradient against leave-one-out is shown as a ceiling, a shuffled attention as a floor. Low "
-        "agreement does not say which of the two measures is wrong: neither gradients nor leave-one-out is a ground truth, "
-        "τ over all words is ruled by the many weights near 0, and it depends on the length of the text (Neely et al. 2021). "
-        "So this is called agreement, not faithfulness."
+        "Kendall's τ-b between two rankings of a text's words, −1 (reversed) over 0 (unrelated) to 1 (the same), "
+        "mean over the texts. Gradient against leave-one-out is shown as a ceiling, a shuffled attention as a floor. "
+        "Low agreement does not say which of the two is wrong. Neither gradients nor leave-one-out is the truth. And "
+        "τ over all words is ruled by the many weights near 0, and by the length of the text (Neely et al. 2021). So "
+        "this is called agreement, not faithfulness."
     ),
     columns=(
         Column("tau_attention_gradient", "disagrees with the gradient", one_minus=True),

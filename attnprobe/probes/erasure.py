@@ -268,9 +268,9 @@ def removal_share(fraction: np.ndarray, never_flips: np.ndarray) -> np.ndarray:
 
 
 def boxes(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Share of the items erased until the decision flips, by ranking: left boxes over the examples that this ranking
-    flips (the paper's), right boxes over those that all rankings but the control (lowest attention) flip. Quartiles,
-    median, whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
+    """Share of the items erased until the decision flips, by ranking. Left boxes: the examples that this ranking flips
+    (the paper's). Right boxes: those that all rankings flip but the control, which takes the lowest attention first.
+    Quartiles, median, whiskers from the 5th to the 95th percentile; below, how many examples each left box has.
 
     Serrano & Smith's figures 5 and 6.
     """
@@ -434,11 +434,12 @@ READING = Reading(
     ),
     title="Erasing in order: how many items until the decision flips?",
     about=(
-        "Words (in the hierarchical models sentences) are removed in the order of a ranking, the rest renormalised after "
-        "each, until the decision changes. The fewer, the better the ranking: the number is the share that had to go, 0 "
-        "to 1. Beside it is the smallest set that flips the decision at all, found exactly; regret is how many words more "
-        "a ranking needs. Decisions that no set flips are counted apart. Caution: a state with half of its weights erased "
-        "is unlike what the decoder was trained on, and with a contextual encoder it also tells of its neighbours."
+        "We remove words in a ranking's order and scale up the rest, until the decision changes. In the hierarchical "
+        "models sentences stand for words. The fewer, the better the ranking: the number is the share that had to "
+        "go, 0 to 1. Beside it is the smallest set that flips the decision at all, found exactly; regret is how many "
+        "words more a ranking needs. Decisions that no set flips are counted apart. Caution: the decoder was not "
+        "trained on a state with half of its weights erased. And where the encoder reads context, a state also tells "
+        "of its neighbours."
     ),
     maps=(HeatMap("smallest_set", "Smallest flipping set", "1 where the position belongs to it"),),
     columns=(

@@ -175,8 +175,8 @@ def faithfulness_table(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Comprehensiveness (filled) and sufficiency (hollow) of every importance with 95 % bootstrap intervals, one panel per
-    data set, model and operator. The farther apart the two, the better."""
+    """Filled: the fall without the top words (comprehensiveness). Hollow: the fall with these alone (sufficiency). Bars are
+    95 % bootstrap intervals, one panel per data set, model and operator. The farther apart the two, the better."""
     return interval_figure(
         faithfulness_table(results), ["data and model", "operator"],
         [facts_of(name, results, "faithfulness") for name, _ in measured(results)],

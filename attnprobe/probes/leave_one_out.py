@@ -51,7 +51,7 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     """How exact the numbers are, over several runs, in words.
 
     >>> checked([{"removals_checked": 64, "largest_error": 3e-7}, {"removals_checked": 64, "largest_error": 1e-9}])
-    'Leave-one-out checked itself: 128 removals were encoded again in full. The largest difference in TVD was 3e-7.'
+    'Leave-one-out was checked: 128 texts without a word were read again in full. The largest difference in TVD was 3e-7.'
     """
 
     def total(name: str) -> int:
@@ -64,8 +64,8 @@ def checked(notes: Sequence[Mapping[str, Any]]) -> str:
     sentences = []
     if total("removals_checked"):
         sentences.append(
-            f"Leave-one-out checked itself: {total('removals_checked'):,} removals were encoded again in full. The largest "
-            f"difference in TVD was {largest('largest_error')}."
+            f"Leave-one-out was checked: {total('removals_checked'):,} texts without a word were read again in full. The "
+            f"largest difference in TVD was {largest('largest_error')}."
         )
     if total("texts_remeasured"):
         sentences.append(
@@ -81,10 +81,9 @@ READING = Reading(
     probe="leave_one_out", order=40, noted=checked,
     title="Leave-one-out: what the prediction loses with each token",
     about=(
-        "How far the prediction moves when one token is taken out of the text and the rest is encoded again, as total "
-        "variation distance: 0 (not at all) to 1. It is the other measure that attention is compared with. It is no ground "
-        "truth either: a word that is said twice can be left out once at no cost, and a text with a gap is not one that "
-        "the model was trained on."
+        "How far the prediction moves when one word is taken out and the rest is read again: TVD, 0 (not at all) to "
+        "1. It is the other measure that attention is compared with. It is no ground truth either: a word that is "
+        "said twice can be left out once at no cost, and a text with a gap is not one that the model was trained on."
     ),
     maps=(
         HeatMap("leave_one_out", "Leave-one-out",

@@ -80,9 +80,9 @@ def ties(
 READING = Reading(
     probe="near_ties", order=52, title="Near ties: how firm is the order of the weights?",
     about=(
-        "Rank correlations count every pair of positions alike, also those whose weights hardly differ. Here every weight is "
-        "moved by about a hundredth of itself (a setting), and the weights are compared with themselves: no measure can "
-        "agree better with an order that is only known so well."
+        "Rank correlations count every pair of positions alike, also those whose weights hardly differ. Here every "
+        "weight is moved by about a hundredth of itself (a setting). Then the weights are compared with what they "
+        "were. No measure can agree better with an order that is only known so well."
     ),
     headlines=(
         Headline("near_ties", "pairs of weights that are nearly level"),

@@ -155,9 +155,10 @@ READING = Reading(
     probe="novelty", order=66,
     title="Novelty: are texts without words like those that the model knows?",
     about=(
-        "What erasing words does to a prediction says little if the model has never seen such a text. Each text is compared "
-        "with held-out ones, by what the attention gives the decoder: the p-value is the share of held-out texts whose "
-        "nearest neighbour is as far. It is even from 0 to 1 for texts like these; of whole test texts 5 % are below 0.05."
+        "What erasing words does to a prediction says little if the model has never seen such a text. So each text "
+        "is compared with held-out ones, by what the attention gives the decoder. The p-value is the share of "
+        "held-out texts whose nearest neighbour is as far. It is even from 0 to 1 for texts like these; of whole "
+        "test texts 5 % are below 0.05."
     ),
     headlines=(Headline("novelty_p", "p-value of the whole texts (0.5 is expected)"),),
     tables=(

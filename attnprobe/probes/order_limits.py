@@ -96,12 +96,12 @@ READING = Reading(
     probe="order_limits", order=65, mark="place_low_",
     title="Limits of all orders: how good is each order of removal, at any length?",
     about=(
-        "Positions are removed from the attention one by one in each importance's order, the rest is renormalised, and the "
-        "mean fall of the decision's probability (AOPC) is placed between the worst (0) and the best (1) that any order can "
-        "reach. No order passes the certified limits; orders that were found show how near to them one can come. The place "
-        "is known up to the gap between the two, and exactly where there is none. No claim is made of attention's own place: "
-        "its largest weights have made the decision, so that removing them first comes near to the best order whether they "
-        "mean something or not."
+        "Positions are removed from the attention one by one, in each importance's order. How far does the "
+        "decision's probability fall, on average (AOPC)? The answer stands between the worst (0) and the best (1) "
+        "that any order can reach. No order passes the certified limits; orders that were found show how near to "
+        "them one can come. The place is known up to the gap between the two, and exactly where there is none. No "
+        "claim is made of attention's own place. Its largest weights have made the decision, so removing them first "
+        "comes near to the best order, whether they mean something or not."
     ),
     of_importance=(
         Headline("aopc_{importance}", "AOPC: {title}"),

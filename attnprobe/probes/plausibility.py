@@ -163,8 +163,8 @@ def plausibility_table(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def points(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """F1 of every importance with 95 % intervals, a panel per data set and model: where several people marked the texts,
-    against all of them but one, the shaded line being what one of them reaches; else above chance."""
+    """F1 of every importance above chance, with 95 % intervals, a panel per data set and model. Where several people
+    marked the texts, it is against all of them but one. The shaded line is what one of them reaches."""
     table = plausibility_table(results)
     several = "f1 against the others" in table
     measure = "f1 against the others" if several else "f1 above chance"
@@ -196,10 +196,11 @@ READING = Reading(
         Headline("others_f1_{importance}", "F1 against all annotators but one, {title}"),
     ),
     about=(
-        "How often the top word of each importance lies in the rationale (the words that a human, or the "
-        "maker of the data, calls the reason), and what share of each lies on it: 0 to 1. The rationale's share of the "
-        "text is what chance would reach. This says that an explanation looks right, not that the model reasons that way "
-        "(Jacovi & Goldberg 2020): a faithful explanation of a wrong model looks wrong."
+        "The rationale is the words that a person, or the maker of the data, calls the reason. How often does the "
+        "top word of each importance lie in it? And what share of each importance lies on it, 0 to 1? The "
+        "rationale's share of the text is what chance would reach. This says that an explanation looks right, not "
+        "that the model reasons that way (Jacovi & Goldberg 2020). A faithful explanation of a wrong model looks "
+        "wrong."
     ),
     columns=(Column("top_in_rationale_attention", "most attended is in the rationale", sorts=False, truth=True),),
     headlines=(

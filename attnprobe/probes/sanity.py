@@ -217,8 +217,8 @@ def sanity_table(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def lines_down(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """What is left of every importance's ranking as the model becomes random from its output down, from the ranking itself
-    (1) on; a panel per data set and model."""
+    """What is left of each importance's ranking as the model becomes random, from its output down. It begins at 1, the
+    ranking itself. A panel per data set and model."""
     table = sanity_table(results)
     panels = list(table.groupby("data and model", sort=False))
     there = importances_in(results, "sanity", "random_weights_similarity_").values()

@@ -151,9 +151,9 @@ SHADES = LinearSegmentedColormap.from_list("examples", colormaps["Blues"](np.lin
 
 
 def delta(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """ΔJS = JS(most attended item erased) − JS(a random other one erased) against the difference of their weights, one
-    other item per example; darker where there are more examples. How many stand above each quarter, and the share of
-    them below 0.
+    """ΔJS = JS(most attended item erased) − JS(a random other one erased). Across: the difference of their weights.
+    One other item per example; darker where there are more examples. How many stand above each quarter, and the share
+    of them below 0.
 
     Serrano & Smith's figure 3.
     """
@@ -216,7 +216,7 @@ def _flip_tables(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def flips(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """The 2×2 tables of decision flips: erasing the most attended item against erasing a random other one, in percent.
+    """How often does the decision flip, in percent? The most attended item erased against a random other one.
 
     Serrano & Smith's table 2.
     """
@@ -254,7 +254,7 @@ CLAIMS = (
     ),
     claim(
         name="delta_js_is_positive",
-        statement="Erasing the most attended item moves the prediction farther than erasing a random other one",
+        statement="Erasing the top item moves the prediction farther than erasing a random other one",
         source=f"{SOURCE} (figure 3)",
         measure=mean_of("delta_js_attention", ends=(-LN2, LN2)),
         quantity="ΔJS, mean of the examples, nats, −ln 2 to ln 2",
@@ -299,10 +299,11 @@ READING = Reading(
     ),
     title="Erasing one weight: does the most attended item matter most?",
     about=(
-        "Set the largest weight to 0 and scale up the others: does the decision change, and how far does the prediction "
-        "move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word minus that of a random one: above 0 the top "
-        "word matters more. In the hierarchical models sentences stand for words. In a long text no single word may "
-        "matter, whatever the attention, and a state without one weight is one that the decoder was not trained on."
+        "Set the largest weight to 0 and scale up the others. Does the decision change? How far does the prediction "
+        "move (JSD, 0 to 0.69 nats)? ΔJS is that of the most attended word minus that of a random one: above 0 the "
+        "top word matters more. In the hierarchical models sentences stand for words. In a long text no single word "
+        "may matter, whatever the attention, and a state without one weight is one that the decoder was not trained "
+        "on."
     ),
     maps=(
         HeatMap("effect_js", "Effect of erasing one weight",

@@ -213,12 +213,12 @@ def _map(panel: Axes, table: pd.DataFrame, metric: str) -> None:
 READING = Reading(
     probe="sites", title="Layers and heads: which attention is which?", order=57,
     about=(
-        "Each layer's attention, and each of its heads, is examined by itself on the same texts: the row that the prediction "
-        "is read from (or all rows, as model.rows says), one weight per word. It is exchanged there and nowhere else: for "
-        "its own weights in other places, for even ones, and for itself without its top word; the numbers say how far the "
-        "prediction moves. A head that nothing depends on may show anything; one with most of its weight on special tokens "
-        "(or the other text of a pair) says little about words. Below them, how each ranks the words against other "
-        "importances, which are the same for all."
+        "Each layer's attention, and each of its heads, is looked at by itself on the same texts. It has one weight "
+        "per word: from the row that the prediction is read from, or from all rows (model.rows). It is exchanged "
+        "there and nowhere else. How far does the prediction move with the same weights in other places? With even "
+        "weights? Without its own top word? A head that nothing depends on may show anything; one with most of its "
+        "weight on special tokens (or the other text of a pair) says little about words. Below them, how each ranks "
+        "the words against other importances, which are the same for all."
     ),
     maps=(HeatMap("attention", "Attention", "of the layer and head chosen above; the weights of a text sum to 1"),),
     tables=(

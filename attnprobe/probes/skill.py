@@ -131,7 +131,7 @@ SMALLEST_OF_WORDS = 0.2
 calibration. It fails where words are redundant, where places count and where many vote (docs/results/calibration.md), so that
 the verdict on words goes by `attnprobe.probes.swaps`."""
 STATE = "Serrano & Smith 2019, section 4, with a null that keeps the mechanism"
-WORD = "attnprobe: leave-one-out, compared with the same weights in random order and at best"
+WORD = "Leave-one-out, beside the same weights in random order and at best (attnprobe)"
 
 
 QUANTITY = (
@@ -147,7 +147,7 @@ CLAIMS = (
     ),
     of_word(
         name="top_word_decides", measure=skill_of("word_distance"),
-        statement="Deleting the most attended word from the text moves the prediction farther than deleting a random one",
+        statement="Deleting the most attended word moves the prediction farther than deleting a random one",
     ),
     of_state(
         name="top_state_flips", measure=skill_of("state_flip"),
@@ -156,7 +156,7 @@ CLAIMS = (
     ),
     of_word(
         name="top_word_flips", measure=skill_of("word_flip"),
-        statement="Deleting the most attended word from the text flips the decision more often than deleting a random one",
+        statement="Deleting the most attended word flips the decision more often than deleting a random one",
     ),
     of_word(
         name="weights_follow_words", measure=skill_of("word_mass"), smallest=SMALLEST_OF_WORDS,

@@ -112,10 +112,10 @@ READING = Reading(
     probe="soft_erasure", order=63, mark="soft_comprehensiveness_",
     title="Soft erasure: does the prediction rest on words as much as their scores say?",
     about=(
-        "Every number of a word's vector goes with the word's place in the order of scores as its probability "
-        "(comprehensiveness), or stays with it (sufficiency): no threshold decides which words count, and half of the "
-        "numbers go whatever the scores are. Both are in shares of what is lost without any word; "
-        "high is good. Scores that are all alike have 1 for the sum of the two."
+        "The numbers of each word's vector are erased at random. The higher the word's score, the more of them go "
+        "(comprehensiveness), or the more of them stay (sufficiency). So no threshold decides which words count, and "
+        "half of the numbers go whatever the scores are. Both are in shares of what is lost without any word; high "
+        "is good. Scores that are all alike have 1 for the sum of the two."
     ),
     of_importance=(
         Headline("soft_comprehensiveness_{importance}", "soft comprehensiveness: {title}"),

@@ -193,10 +193,10 @@ READING = Reading(
     probe="subsets", order=64, claims=CLAIMS, mark=MARK,
     title="Every subset: how near do orders and attributions come to the exact answer?",
     about=(
-        "Of every short text all 2^n versions with some words replaced are predicted. From these follow exactly: the best "
-        "and the worst order of removal, between which each importance's AOPC is placed (0 to 1); the Shapley values, which "
-        "several attributions estimate; and the fewest words without which the decision differs. Longer texts are left out, "
-        "so this is about the short ones."
+        "Each short text is predicted in all 2^n versions with some words replaced. Three things follow from these "
+        "without any guess. The best and the worst order of removal: each importance's AOPC lies between them (0 to "
+        "1). The Shapley values: several attributions aim at them. And the fewest words without which the decision "
+        "differs. Longer texts are left out, so this is about the short ones."
     ),
     of_importance=(
         Headline("aopc_normalised_{importance}", "AOPC between its limits (0 to 1): {title}"),

@@ -122,8 +122,8 @@ def _p_value(differences: np.ndarray) -> float:
 
 
 def leaning(results: pd.DataFrame, examples: pd.DataFrame | None) -> Figure:
-    """Attention and effect of the words that stand out, of each kind the largest: first those that matter and are hidden,
-    then those that are attended to and do not matter; both in shares of the average word's.
+    """Attention and effect of the words that stand out, both in shares of the average word's. First those that matter
+    and are hidden. Then those that are attended to and do not matter.
 
     Raises:
         ValueError: no examples' table.
@@ -165,11 +165,11 @@ READING = Reading(
     probe=PROBE, order=58,
     title="Words: what does the model lean on that attention hides?",
     about=(
-        "Over all texts, word by word: the attention that it gets, in shares of an even one, and what leaving it out does to "
-        "the prediction, beside the other words of the same texts. Above, words that matter more than their neighbours and "
-        "are attended to no more than an even share; below, words that are attended to and matter less than their "
-        f"neighbours. Of the words that are named {FALSE:.0%} may be there by chance (Benjamini & Hochberg 1995). A word "
-        f"counts from {FEWEST} texts on."
+        "Over all texts, word by word: how much attention does it get, in shares of an even one? And what does leaving it "
+        "out do to the prediction, beside the other words of the same texts? Above are words that matter more than their "
+        "neighbours and get no more than an even share. Below are words that get more attention and matter less. Of the "
+        f"words that are named {FALSE:.0%} may be there by chance (Benjamini & Hochberg 1995). A word counts from {FEWEST} "
+        "texts on."
     ),
     drawings=(
         Drawing("words_leaning", leaning, tuple((PROBE, metric) for metric in STEPS), words=True,

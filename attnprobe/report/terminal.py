@@ -64,14 +64,8 @@ def safe(text: str, style: str = "") -> Text:
 def terminal_table(
     columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Sequence[str | Text]], *, lines: bool, **settings: Any
 ) -> Table:
-    """A table of words.
-
-    Args:
-        columns: heading → what rich is told of the column.
-        rows: the cells; a row of none begins a new section.
-        lines: as a terminal draws them; else in ASCII.
-        settings: of the table.
-    """
+    """A table of words, its lines as a terminal draws them or else in ASCII; a row without cells begins a new section.
+    `columns`: heading → what rich is told of the column; `settings`: of the table."""
     frame = box.SIMPLE_HEAD if lines else box.ASCII
     table = Table(box=frame, title_justify="left", caption_justify="left", **settings)
     for heading, options in columns.items():
@@ -94,7 +88,7 @@ def print_summary(
     """Print the headline numbers: with colours and lines on a terminal, in plain ASCII lines into a file or pipe.
 
     Args:
-        results: the numbers of one run, or of several, which follow each other; a long table will do.
+        results: the numbers of one run or several; a long table will do.
         classes: the names of the classes; their numbers stand for them where there are none.
         directory: where the results are; printed below the table, on one line that can be copied.
         stream: standard output if None. Characters that its encoding does not know are shown as `?`.
@@ -145,42 +139,35 @@ def data_notes(counts: Mapping[str, Any]) -> list[str]:
     """One line for everything that a run left out of its data or cut, by the manifest's counts; none if there is none.
 
     >>> data_notes({"test": {"loaded": 9, "dropped": {"text is null": 2, "too long": 0}, "truncated": 1}})
-    ['test: 2 of 9 rows left out (text is null), 1 text truncated']
+    ['test: 9 rows. Left out: 2 (text is null). 1 text cut']
     >>> data_notes({"test": {"drawn from train": 400, "dropped": {"over data.most": 200}}})
-    ['test: 200 of 400 rows left out (over data.most)']
+    ['test: 400 rows. Left out: 200 (over data.most)']
     """
     notes = []
     for split, count in counts.items():
         whole = count.get("loaded", count.get("drawn from train"))
-        parts = [
-            f"{number:,} of {whole:,} rows left out ({reason})"
-            for reason, number in count.get("dropped", {}).items()
-            if number and whole is not None
-        ]
-        if count.get("truncated"):
-            parts.append(f"{count['truncated']} text{'s' if count['truncated'] > 1 else ''} truncated")
-        if cut := count.get("cut at the model's longest text"):
-            parts.append(f"{cut} text{'s' if cut > 1 else ''} cut at the model's longest")
+        left = [f"{number:,} ({reason})" for reason, number in count.get("dropped", {}).items() if number]
+        parts = [f"{whole:,} rows", f"Left out: {', '.join(left)}"] if left and whole is not None else []
+        for name, where in (("truncated", ""), ("cut at the model's longest text", " at the model's longest")):
+            if cut := count.get(name):
+                parts.append(f"{cut:,} text{'s' if cut > 1 else ''} cut{where}")
         if "vocabulary" in count:
             parts.append(f"{count['found']:,} of {count['vocabulary']:,} words found")
         if parts:
-            notes.append(visible(f"{split}: {', '.join(parts)}"))
+            notes.append(visible(f"{split}: {'. '.join(parts)}"))
     return notes
 
 
 def measured_again(tables: Mapping[str, Any]) -> list[str]:
     """What a probe measured again because its first numbers failed its own check, by the manifest's `tables`; each
-    sentence once, none if nothing was."""
-    said = []
-    for probe, reading in readings().items():
-        notes = tables.get(probe, {}).get("notes", {})
-        if reading.noted is not None and notes.get("texts_remeasured"):
-            said.append(reading.noted([notes]))
-    return list(dict.fromkeys(said))
+    sentence once."""
+    notes = {probe: tables.get(probe, {}).get("notes", {}) for probe in readings()}
+    again = {probe: reading.noted for probe, reading in readings().items() if notes[probe].get("texts_remeasured")}
+    return list(dict.fromkeys(noted([notes[probe]]) for probe, noted in again.items() if noted is not None))
 
 
 def times_of(tables: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The seconds of each test, the slowest first, by the manifests' `tables`; nothing where no test was run."""
+    """The seconds of each test, the slowest first, by the manifests' `tables`, as one line or none."""
     seconds: Counter[str] = Counter()
     for some in tables:
         seconds.update({probe: one.get("seconds", 0.0) for probe, one in some.items()})
@@ -188,7 +175,8 @@ def times_of(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"seconds of the tests: {taken}"] if taken else []
 
 
-# What was found, for somebody who has read none of the papers.
+FEW = 2
+"""Untested questions up to which each is named with what would test it."""
 
 
 def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on: str = "") -> list[str]:
@@ -198,7 +186,7 @@ def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on
     Args:
         own: the findings on one group.
         quality: of its classifier.
-        attention_on: where its attention is, as `Run.attention_on` says it.
+        attention_on: where its attention is (`Run.attention_on`).
     """
 
     def item(head: str, words: str) -> list[str]:
@@ -225,10 +213,6 @@ def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on
     many = f"{len(left)} more questions; attnprobe audit, or +experiment=audit, asks most of them"
     said += item(UNASKED, many if len(left) > FEW else " · ".join(left)) if left else []
     return [*said, *(line for one in found.instead for line in item("instead", one)), *model]
-
-
-FEW = 2
-"""Untested questions up to which each is named with what would test it."""
 
 
 def gauge(value: float, low: float, high: float) -> str:

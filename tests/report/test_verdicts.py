@@ -234,7 +234,7 @@ def test_a_verdict_carries_its_track_record_or_says_that_there_is_none():
         assert track_record(*asked, table=table).words == NONE
     assert track_record("erasure", "word", "lstm", "c", table=table.iloc[:1]).words == NONE
     alone = track_record("erasure", "state", "lstm", "c", table=records((40, 38), None, "state"))
-    assert "95 % [83, 99] of 40; on wrong attention it is unknown" in alone.words
+    assert "95 % [83, 99] of 40. On wrong attention it is unknown" in alone.words
     assert lines([finding(ACROSS)])[5].track_record == ""  # nothing was decided
 
 

@@ -230,21 +230,21 @@ def instead(reading: StudyReading, results: pd.DataFrame) -> None:
     denied = "words were deleted, and no other way of removing them agrees" if unconfirmed else ""
     if found.better:
         words = (
-            f"Instead of attention, show {found.title}: without its top words the predicted class loses {cite(found.own)} "
-            f"of its probability, {cite(found.gain)} more than without attention's, on {found.gain.n} texts that had no "
-            f"part in choosing it.{caution}"
+            f"Instead of attention, show {found.title}. Without its top words the predicted class loses {cite(found.own)} "
+            f"of its probability. That is {cite(found.gain)} more than without attention's, on {found.gain.n} texts that had "
+            f"no part in choosing it.{caution}"
         )
     elif unconfirmed and not found.others:
         words = (
-            f"Nothing to show instead of attention is confirmed: without the top words of {found.title} the predicted class "
-            f"loses {cite(found.gain)} more of its probability than without attention's, on {found.gain.n} texts that had "
-            f"no part in choosing it, but words were only deleted. Another way of taking them out has to agree: "
+            f"Nothing better than attention is confirmed. Without the top words of {found.title} the predicted class loses "
+            f"{cite(found.gain)} more of its probability than without attention's, on {found.gain.n} texts that had no part "
+            f"in choosing it. But words were only deleted. Another way of taking them out has to agree: "
             f"probe.faithfulness.operators=[delete,zeros].{caution}"
         )
     else:
         words = (
-            f"Nothing to show instead of attention is shown to be better: {found.title} looked best on half of the texts, "
-            f"and on the other {found.gain.n} its top words cost the prediction {cite(found.gain)} more than attention's do."
+            f"Nothing is shown to be better than attention. On half of the texts {found.title} looked best. On the other "
+            f"{found.gain.n} its top words cost the prediction {cite(found.gain)} more than attention's do."
         )
     claim = replace(CLAIM, statement=f"Show {found.title}: its top words cost the prediction more")
     reading.add(claim, replace(found.gain, unasked=denied), words)
@@ -293,9 +293,9 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     members = Members(directory, content)
     reading = members.reading(
         "May this attention be read? {data} · {model}",
-        "The same model trained again with other seeds, and with attention frozen to uniform (Wiegreffe & Pinter 2019, "
-        "sections 3.2 and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes; its intervals "
-        "are over texts and seeds together, those of distances are bootstrapped over examples.",
+        "The same model trained again with other seeds, and with equal weights (Wiegreffe & Pinter 2019, sections 3.2 "
+        "and 3.3). F1 is of class 1 on the test split, macro F1 with more than two classes. Its intervals are over texts "
+        "and seeds together, those of distances over texts.",
         [f"Planned: {content['plan']}."] if content.get("plan") else [],
     )
     if not members.of("uniform").empty:

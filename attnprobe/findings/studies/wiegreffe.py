@@ -612,14 +612,14 @@ def read(directory: Path, content: dict[str, Any]) -> StudyReading:
     members = Members(directory, content)
     reading = members.reading(
         "{data}, {model}: is attention needed, stable, does it carry the label, and can it be escaped?",
-        "Wiegreffe & Pinter's four tests. F1 is of class 1 on the test split (macro F1 with more than two classes); "
-        "guidance is judged by balanced accuracy, as F1 of one class rewards a model that always says this class; "
-        "intervals of F1 are over texts and seeds together, paired where two models are compared; intervals of "
-        "distances are bootstrapped over examples. JSD in nats, 0 to 0.693; TVD 0 to 1. Published values are quoted from "
-        "memory and not verified; they are of models with pretrained word vectors.",
+        "Wiegreffe & Pinter's four tests. F1 is of class 1 on the test split (macro F1 with more than two classes). "
+        "Guidance is judged by balanced accuracy, as F1 of one class rewards a model that always says this class. "
+        "Intervals of F1 are over texts and seeds together, paired where two models are compared. Those of distances are "
+        "over texts. JSD is in nats, 0 to 0.693; TVD is 0 to 1. Published values are quoted from memory and not "
+        "verified; they are of models with pretrained word vectors.",
         [
-            "The released code chooses the best epoch on the test split; here the validation split alone chooses, the "
-            "guiding adversary included.",
+            "The released code chooses the best epoch on the test split. Here the validation split alone chooses, also for "
+            "the guiding adversary.",
             "The published TVD of table 4 is in the released code's unit, which is half of this one for two classes.",
         ],
     )

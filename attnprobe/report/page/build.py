@@ -61,7 +61,7 @@ def page_text(**parts: Any) -> str:
     script = "\n".join(['"use strict";', "(() => {", *scripts, "})();", ""])
 
     def digest(text: str) -> str:
-        """How a content security policy names a text that may run."""
+        # how a content security policy names a text that may run
         return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
     environment.globals |= {
@@ -109,19 +109,16 @@ def write_report(
     again: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Write the page, and beside it a folder with the figures and the tables.
+    """Write the page, and beside it a folder `<its stem>_files` with the figures and the tables; returns the page's path.
 
     Args:
         places: run directories, directories above runs, or glob patterns.
-        output: the page's file; the folder is called `<its stem>_files`.
+        output: the page's file.
         title: heads the page.
         words: False leaves the texts out, and the figures that show them. Names of classes stay.
-        megabytes: about what the page may weigh; see `attnprobe.report.page.browser.browse`.
+        megabytes: about what the page may weigh (`attnprobe.report.page.browser.browse`).
         again: decide anew, whatever findings are stored with the runs or beside the page.
         tell: called with a line about every step.
-
-    Returns:
-        The page's path.
 
     Raises:
         UserError: no finished run there, or one run twice; or attnprobe did not write what is in the place of a file.
@@ -138,10 +135,8 @@ def write_report(
     findings = kept_findings(runs, folder, studies, again=again, tell=tell)
     known = set(findings.loc[findings["verdict"] != NOT_TESTED, "group"])
     examined = [group for group in groups if group.title in known]
-    drawn = {}
-    for reading in probes:
-        tell(f"figures of {reading.probe}")
-        drawn[reading.probe] = pictures(reading, groups, folder, words=words)
+    tell("figures")
+    drawn = {reading.probe: pictures(reading, groups, folder, words=words) for reading in probes}
     shown: list[dict[str, Any]] = [
         show_study(study, place, folder, groups, findings) for place, study in enumerate(studies, start=1)
     ]
@@ -154,6 +149,8 @@ def write_report(
     tables += [path.name for path in write_paper(compared, folder)]
     browser = browse(groups, words=words, megabytes=megabytes, tell=tell)
     browser.index["playgrounds"] = playgrounds(examined or groups, browser, words=words)
+    made = cards(examined or groups, findings)
+    browser.index["instead"] = [better for one in made for better in one["answer"].instead]
     tell("page")
     answers = [study.answer for study in studies if study.answer]
     page = page_text(
@@ -162,8 +159,8 @@ def write_report(
         comparisons=by_claim(findings[findings["section"] == ACROSS]),
         studies=shown,
         answers=answers,
-        cards=cards(examined, findings),
-        glances=[glance(one) for one in cards(examined or groups, findings)],
+        cards=made if examined else [],
+        glances=[glance(one) for one in made],
         untested=[group.title for group in groups if group not in examined],
         warnings=[
             (group.title, run.warning + (f" (seed {run.seed})" if len(group.runs) > 1 else ""))

@@ -2,31 +2,19 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 
-@dataclass(frozen=True)
-class Term:
-    """A word of the page.
-
-    Attributes:
-        key: in its link.
-        title: as the definitions have it.
-        forms: as the texts of the page have it.
-        meaning: one or more sentences; the first one is shown on hover.
-    """
+class Term(NamedTuple):
+    """A word of the page: the key in its link, its title in the definitions, its forms in the texts, and what it means; the
+    first sentence of that is shown on hover."""
 
     key: str
     title: str
     forms: tuple[str, ...]
     meaning: str
-
-    @property
-    def short(self) -> str:
-        """The first sentence."""
-        return self.meaning.split(". ")[0].rstrip(".") + "."
 
 
 TERMS = (
@@ -111,7 +99,7 @@ ANSWERS = {
 
 MEANS = {
     ("necessity", "model"): (
-        "learned attention classifies better than uniform attention, by more than another seed makes",
+        "the model classifies better with its own weights than with equal ones, by more than chance",
         "that the weights say why",
     ),
     ("stability", "model"): (
@@ -151,11 +139,8 @@ KNOWN = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(BY_FORM, key=
 
 
 def explained(text: str, visible: Callable[[str], str] = str) -> Markup:
-    """The text as markup, the first use of each known word a link to its definition that says the meaning on hover.
-
-    Args:
-        text: plain; everything but the links is escaped.
-        visible: makes what cannot be seen visible.
+    """The text as markup, the first use of each known word a link to its definition that says the meaning on hover. All else
+    is escaped, and what cannot be seen made `visible`.
 
     >>> str(explained("a <TVD>"))[:40]
     'a &lt;<a class="term" href="#term-tvd" t'
@@ -166,7 +151,8 @@ def explained(text: str, visible: Callable[[str], str] = str) -> Markup:
         term = BY_FORM[match[0]]
         if term.key not in met:
             met.add(term.key)
-            link = Markup('<a class="term" href="#term-{}" title="{}">{}</a>').format(term.key, term.short, match[0])
+            short = term.meaning.split(". ")[0].rstrip(".") + "."
+            link = Markup('<a class="term" href="#term-{}" title="{}">{}</a>').format(term.key, short, match[0])
             pieces += [escape(text[done : match.start()]), link]
             done = match.end()
     return Markup("").join([*pieces, escape(text[done:])])

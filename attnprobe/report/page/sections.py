@@ -1,5 +1,6 @@
 """What the page shows: its first screen, each probe's headline numbers beside the published ones, cards, studies, runs."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from attnprobe.core.metrics import Scale
-from attnprobe.core.sanitise import percent
+from attnprobe.core.sanitise import percent, quoted
 from attnprobe.evidence.published import REMARKS
 from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import answer, card, group_of
-from attnprobe.findings.verdicts import in_a_word, row_of
+from attnprobe.findings.verdicts import NEEDS_MARKS, in_a_word, row_of, setting_of, stage_class
 from attnprobe.report.figures import Picture, picture
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
@@ -30,28 +31,27 @@ def sections(
     drawn: Mapping[str, Sequence[Picture]],
     table: pd.DataFrame,
 ) -> list[dict[str, Any]]:
-    """The page's sections, one per probe that has something to show.
+    """The page's sections, one per probe that has something to show; the groups that have it are its columns.
 
     Args:
         readings: of the probes.
-        groups: the runs; those that have a probe are the columns of its section.
+        groups: the runs.
         compared: `attnprobe.evidence.published.compare` of all runs.
         drawn: each probe's figures.
         table: the findings.
     """
     made: list[dict[str, Any]] = []
-    said: set[str] = set()
+    said = {""}
     for reading in readings:
         numbers = compared[compared["probe"] == reading.probe]
         there = set(map(str, numbers["run_id"].unique()))
         columns = [group for group in groups if any(run.run_id in there for run in group.runs)]
-        claims = by_claim(table[table["section"] == f"test-{reading.probe}"], [claim.name for claim in reading.claims])
         beside = published_rows(numbers, columns)
-        papers = dict.fromkeys(row["source"].split(",")[0] for row in beside)
         # what the manifest of each run says of the probe's table
         tables = [run.manifest.get("tables", {}).get(reading.probe, {}) for group in columns for run in group.runs]
         notes = [one["notes"] for one in tables if one.get("notes")]
         noted = reading.noted(notes) if reading.noted is not None and notes else ""
+        papers = dict.fromkeys(row["source"].split(",")[0] for row in beside)
         section = {
             "probe": reading.probe,
             "title": reading.title or reading.probe.replace("_", " ").capitalize(),
@@ -61,12 +61,14 @@ def sections(
             "published": beside,
             "remarks": [f"{paper}: {REMARKS[paper]}" for paper in papers],
             "pictures": [one for one in drawn[reading.probe] if one.source],
-            "claims": claims,
+            "claims": by_claim(
+                table[table["section"] == f"test-{reading.probe}"], [one.name for one in reading.claims]
+            ),
             "noted": "" if noted in said else noted,  # several probes use the same numbers
             "cost": cost_of(tables),
         }
         said.add(noted)
-        if section["rows"] or section["pictures"] or claims:
+        if section["rows"] or section["pictures"] or section["claims"]:
             made.append(section)
     return made
 
@@ -75,30 +77,26 @@ Tables = Sequence[Mapping[str, Any]]
 
 
 def headline_rows(numbers: pd.DataFrame, columns: Sequence[Group], tables: Tables) -> list[dict[str, Any]]:
-    """The headline numbers over all classes, a cell per group (None where it has none); numbers that no group has are left
-    out. With one run a cell is its value and interval; with several seeds the mean of their values, the smallest and the
-    largest. `inner`: the number belongs to the row above."""
-    overall = numbers[numbers["group"] == "overall"]
-    records: list[Any] = overall.to_dict("records")
-    by_key: dict[tuple[str, str], dict[str, Any]] = {(row["metric"], str(row["run_id"])): row for row in records}
+    """The headline numbers over all classes, a cell per group (None where it has none). With one run a cell is its value and
+    interval; with several seeds the mean of their values, the smallest and the largest. `inner`: the number belongs to the
+    row above."""
     made = []
-    for metric, title in dict(zip(overall["metric"], overall["title"], strict=True)).items():
+    for metric, own in numbers[numbers["group"] == "overall"].groupby("metric", sort=False, observed=True):
         cells: list[dict[str, Any] | None] = []
         for group in columns:
-            rows = [by_key[metric, run.run_id] for run in group.runs if (metric, run.run_id) in by_key]
-            values = pd.Series([row["mean"] for row in rows], dtype=float)  # NaN counts for nothing
-            low, high = (rows[0]["low"], rows[0]["high"]) if len(rows) == 1 else (values.min(), values.max())
+            rows = own[own["run_id"].astype(str).isin([run.run_id for run in group.runs])]
+            values = rows["mean"].astype(float)  # NaN counts for nothing
+            low, high = rows[["low", "high"]].iloc[0] if len(rows) == 1 else (values.min(), values.max())
             cell = {"value": values.mean(), "low": low, "high": high, "seeds": len(rows)}
-            cells.append(cell if rows else None)
+            cells.append(cell if len(rows) else None)
         if any(cells):
-            unit = unit_of(metric, tables)
+            title, unit = str(own["title"].iloc[0]), unit_of(str(metric), tables)
             made.append({"title": title.strip(), "unit": unit, "inner": title.startswith(" "), "cells": cells})
     return made
 
 
 def unit_of(metric: str, tables: Tables) -> str:
-    """Unit, range and direction of a metric as the first run that says something of it declares them; empty where none does.
-    A number that is made of a metric under another name has units of its own."""
+    """Unit, range and direction of a metric as the first run that declares them has them; empty where none does."""
     said = next((table["metrics"][metric] for table in tables if metric in table.get("metrics", {})), None)
     if said is None:
         return ""
@@ -108,10 +106,7 @@ def unit_of(metric: str, tables: Tables) -> str:
 
 
 def cost_of(tables: Tables) -> str:
-    """Wall time of a test and of the importances in it, over all runs; empty where no run says it.
-
-    What an importance took counts once for the whole run, whichever test asked first.
-    """
+    """Wall time of a test and of the importances in it, over all runs; empty where no run says it."""
     timed = [table for table in tables if table.get("seconds")]
     if not timed:
         return ""
@@ -130,21 +125,18 @@ def cost_of(tables: Tables) -> str:
 
 def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict[str, Any]]:
     """Every number that a paper has too, in the order of the headlines, then of the groups."""
-    places = {run.run_id: place for place, run in enumerate(run for group in columns for run in group.runs)}
-    groups = {run.run_id: (group, run.manifest.get("classes", [])) for group in columns for run in group.runs}
+    runs = [(group, run) for group in columns for run in group.runs]
+    places = {run.run_id: place for place, (_, run) in enumerate(runs)}
     order = {metric: place for place, metric in enumerate(dict.fromkeys(numbers["metric"]))}
     rows: list[Any] = numbers[numbers["published"].notna()].to_dict("records")
     rows.sort(
         key=lambda row: (order[row["metric"]], row["group"] != "overall", row["group"], places[str(row["run_id"])])
     )
-    made = []
     for row in rows:
-        group, classes = groups[str(row["run_id"])]
-        by_class = "" if row["group"] == "overall" else f"predicted {class_of(row['group'], classes)}"
-        made.append(
-            row | {"title": row["title"].strip(), "where": group.title, "value": row["mean"], "group": by_class}
-        )
-    return made
+        group, run = runs[places[str(row["run_id"])]]
+        of = "" if row["group"] == "overall" else f"predicted {class_of(row['group'], run.manifest.get('classes', []))}"
+        row |= {"title": row["title"].strip(), "where": group.title, "value": row["mean"], "group": of}
+    return rows
 
 
 MINUS = "−"
@@ -191,28 +183,43 @@ def by_claim(rows: pd.DataFrame, order: Sequence[str] = ()) -> list[list[Any]]:
     return [groups[name] for name in names]
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Parts as a list in words.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-
-
 def cards(groups: Sequence[Group], table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Each group's card: its answer, and its lines, each with its name and the findings that are its details."""
+    """Each group's card: its answer, and its lines, each with its name, the findings that are its details, and `advice`."""
     made = []
     for group in groups:
         own = table[table["group"] == group.title]
         details = [*own[~own["primary"] & (own["speaks"] == "for")].itertuples(index=False)]
         lines = card(own)
         shown = [
-            (name, line, [one for one in details if (one.criterion, one.level) == (line.criterion, line.level)])
+            (
+                name,
+                line,
+                [one for one in details if (one.criterion, one.level) == (line.criterion, line.level)],
+                advice(line, group.runs[0]),
+            )
             for name, line in zip(lines.index, lines.itertuples(index=False), strict=True)
         ]
         made.append({"group": group, "answer": answer(own), "lines": shown})
     return made
+
+
+def advice(line: Any, run: Run) -> tuple[str, str]:
+    """What a question that was not tested lacks in this run, and the command or setting that adds it."""
+    if line.reason.startswith("probe="):
+        directory = shlex.quote(f"run={quoted(str(run.directory))}")
+        return "This run lacks the probe. Add it:", f"attnprobe run {directory} '{line.reason}'"
+    if line.reason == NEEDS_MARKS:
+        return "These texts have no words that people marked. Name their column, in a new run:", line.reason
+    if line.criterion == "leak" and is_pretrained(run):
+        return "It trains other kinds of model, and cannot be asked of a pretrained transformer.", ""
+    if run.manifest.get("training", {}).get("training", {}).get("epochs") == 0:
+        return "A checkpoint as it is has no second training. Fine-tune it:", f"training=finetune {line.reason}"
+    return "It needs more trainings than these. Give the same command with:", line.reason
+
+
+def is_pretrained(run: Run) -> bool:
+    """Whether its model was made by somebody else."""
+    return setting_of(run.manifest, "_target_").endswith(".PretrainedClassifier")
 
 
 def show_study(
@@ -241,9 +248,9 @@ def show_table(caption: str, table: pd.DataFrame) -> dict[str, Any]:
     def shown(value: Any) -> tuple[str, bool]:
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
             return str(value), False
-        if np.isnan(float(value)):
-            return "", True
-        return (f"{value:,}" if isinstance(value, (int, np.integer)) else number(float(value))), True
+        if isinstance(value, (int, np.integer)):
+            return f"{value:,}", True
+        return "" if np.isnan(value) else number(float(value)), True
 
     compact = with_intervals(table)
     columns = [
@@ -254,15 +261,12 @@ def show_table(caption: str, table: pd.DataFrame) -> dict[str, Any]:
     return {"caption": caption, "columns": [str(name) for name in compact], "rows": rows}
 
 
-# The first screen: which model, which data, how good against guessing, the verdicts, one sentence, one text.
-
-
 ENCODERS = {
-    "LSTMEncoder": "recurrent model (LSTM)",
-    "CNNEncoder": "convolutional model",
+    "LSTMEncoder": "LSTM, a recurrent model",
+    "CNNEncoder": "CNN, a convolutional model",
     "AverageEncoder": "bag of words (no context)",
     "TransformerEncoder": "transformer, trained from scratch",
-    "GRUEncoder": "recurrent model (GRU)",
+    "GRUEncoder": "GRU, a recurrent model",
     "NoEncoder": "bag of words (no context)",
     "HierarchicalEncoder": "hierarchical model (words, then sentences)",
 }
@@ -272,12 +276,8 @@ NO_TESTS = {"performance", "training", "teacher"}
 
 
 def glance(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The first screen of one group, by its first run with probes: its card; model, data and quality in words; and what is to
-    be known of them.
-
-    Args:
-        card: of the group (`attnprobe.report.page.sections.cards`).
-    """
+    """The first screen of one group, by its first run with probes: its card (`cards`); model, data and quality in words; and
+    what is to be known of them."""
     runs = card["group"].runs
     run = next((run for run in runs if set(run.probes) - NO_TESTS), runs[0])
     checks = run.manifest.get(SECTION, {}).get("checks", ())
@@ -295,15 +295,15 @@ def glance(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_in_words(run: Run) -> str:
-    """Such as "recurrent model (LSTM), additive attention"."""
+    """Such as "LSTM, a recurrent model, with additive attention"."""
     model = run.manifest.get("training", {}).get("model", {})
-    if str(model.get("_target_", "")).endswith(".PretrainedClassifier"):
+    if is_pretrained(run):
         layer, heads = model.get("layer", -1), model.get("heads")
         where = "the last layer" if layer == -1 else f"layer {layer}"
-        which = "mean of all heads" if heads is None else f"heads {listed(list(map(str, heads)))}"
+        which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
         return f"{run.model}, a pretrained transformer; attention of {where}, {which}"
-    kind = str(model.get("encoder", {}).get("_target_", "")).rpartition(".")[2]
-    return f"{ENCODERS[kind]}, {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
+    kind = stage_class(run.manifest, "encoder")
+    return f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
 
 
 def data_in_words(run: Run) -> str:
@@ -320,10 +320,7 @@ def data_in_words(run: Run) -> str:
     if names:
         more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
         parts.append(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
-    return f"{run.data}: {'; '.join(parts)}" if parts else run.data
-
-
-# What the page says of the runs themselves: how they were made, of which data, and what to know of their classifiers.
+    return f"{run.data}: {'. '.join(parts)}" if parts else run.data
 
 
 def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
@@ -350,12 +347,11 @@ def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
 
 def versions(runs: Sequence[Run]) -> list[str]:
     """Every library with the version that the runs were made with, several where they differ."""
-    by_library: dict[str, list[str]] = {}
+    used: dict[str, dict[str, None]] = {}
     for run in runs:
-        for library, used in run.manifest.get("versions", {}).items():
-            if used not in by_library.setdefault(str(library), []):
-                by_library[str(library)].append(str(used))
-    return [f"{library} {' or '.join(used)}" for library, used in by_library.items()]
+        for library, version in run.manifest.get("versions", {}).items():
+            used.setdefault(str(library), {})[str(version)] = None
+    return [f"{library} {' or '.join(several)}" for library, several in used.items()]
 
 
 def notes_of_data(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

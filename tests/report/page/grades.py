@@ -10,8 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from statistics import median
 
-PROSE = {"p", "li", "dd", "summary", "figcaption", "h1", "h2", "h3"}
-LEFT_OUT = {"script", "style", "code", "table", "select", "button", "math", "svg"}
+PROSE = {"p", "li", "dd", "summary", "figcaption", "h1", "h2", "h3", "h4"}
+BLOCKS = {"div", "ul", "details"}
+LEFT_OUT = {"script", "style", "code", "table", "select", "button", "math", "svg", "cite"}
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr", "col"}
 
 
@@ -25,12 +26,13 @@ class Prose(HTMLParser):
     def handle_starttag(self, tag, attrs):
         if tag in VOID:
             return
-        self.open.append(tag)
-        if tag in PROSE:
+        # a sign beside a sentence is none of its words
+        self.open.append("code" if tag == "span" and "badge" in dict(attrs).get("class", "") else tag)
+        if tag in PROSE | BLOCKS:
             self.found.append(["", "details" in self.open])
 
     def handle_endtag(self, tag):
-        while tag in self.open and self.open.pop() != tag:
+        while self.open and self.open.pop() not in (tag, "code" if tag == "span" else tag):
             pass
 
     def handle_data(self, data):

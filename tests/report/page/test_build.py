@@ -284,7 +284,7 @@ def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, t
             manifest["tables"][probe]["notes"] = {"removals_checked": 64, "largest_error": [3e-7, 1e-9][place]}
         seal(run_, **manifest)
     text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
-    said = "128 removals were encoded again in full. The largest difference in TVD was 3e-7."
+    said = "128 texts without a word were read again in full. The largest difference in TVD was 3e-7."
     assert text.count(said) == 1
     assert text.index('id="test-leave_one_out"') < text.index(said) < text.index('id="test-correlation"')
 

@@ -41,7 +41,7 @@ def test_a_better_method_is_named_with_its_gain_on_the_other_half():
     results = table_of(attention=attention, random=drawn(0.02, 2), gradient_input=better, lime=attention - 0.05)
     reading = read(results)
     words = reading.readings["another_method_is_more_faithful"]
-    assert words.startswith("Instead of attention, show gradient input: ")
+    assert words.startswith("Instead of attention, show gradient input. ")
     gain = reading.findings[0].evidence
     assert gain.n == 100
     assert gain.value == pytest.approx((better - attention)[1::2].mean())
@@ -53,7 +53,7 @@ def test_of_twenty_methods_that_are_no_better_none_is_shown():
     attention = drawn(0.2, 0)
     others = {f"method{number}": drawn(0.2, 10 + number) for number in range(20)}
     results = table_of(attention=attention, random=drawn(0.02, 2), **others)
-    assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing to show instead")
+    assert read(results).readings["another_method_is_more_faithful"].startswith("Nothing is shown to be better")
     frame = per_example(results, "faithfulness", results["metric"].unique().tolist())
     # the best of twenty does look better on the half that it was chosen on
     best = chosen(frame, results, list(others), ["zeros"]).name
@@ -75,8 +75,8 @@ def test_another_way_of_taking_words_out_has_to_agree(other_way):
         lost = {"attention": results["metric"] == "comprehensiveness_attention_by_zeros", "lime": lime, "all": by_zeros}
         results = results[~lost[other_way.removeprefix("lacks ")]]
     words = read(results).readings["another_method_is_more_faithful"]
-    begins = {"agrees": "Instead of attention, show lime: ", "denies": "Nothing to show instead of attention is shown"}
-    confirmed = "Nothing to show instead of attention is confirmed: without the top words of lime"
+    begins = {"agrees": "Instead of attention, show lime. ", "denies": "Nothing is shown to be better"}
+    confirmed = "Nothing better than attention is confirmed. Without the top words of lime"
     assert words.startswith(begins.get(other_way, confirmed))
     assert ("probe.faithfulness.operators=[delete,zeros]" in words) == other_way.startswith("lacks")
 

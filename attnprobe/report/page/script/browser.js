@@ -22,6 +22,8 @@ function mapsNow() {
 
 const WRONG = "wrong"; // an order of the list
 const SHOWN_MAPS = ["attention", "word_attention", "leave_one_out-leave_one_out"];
+// and what was found to be the better explanation
+const isShown = ({ key, title }) => SHOWN_MAPS.includes(key) || index.instead.some((better) => better.toLowerCase().startsWith(`show ${title.toLowerCase()}:`));
 
 // place of the length that is neither trivial nor a page long
 const handiest = (lengths) => lengths.reduce((best, length, i) => (Math.abs(length - 14) < Math.abs(lengths[best] - 14) ? i : best), 0);
@@ -73,7 +75,7 @@ async function openRun(number_, wanted) {
   fill($("browser-sort"), [...run.measures.filter(({ sorts }) => sorts).map(({ key, title }) => option(key, `${title}, most first`)), option(WRONG, "wrong predictions first")]);
   state.sort = $("browser-sort").value;
   // at first the model's own and, where it was measured, what would happen without each word
-  state.hidden ??= new Set(index.runs.flatMap((one) => one.maps.map(({ key }) => key)).filter((key) => !SHOWN_MAPS.includes(key)));
+  state.hidden ??= new Set(index.runs.flatMap(({ maps }) => maps.filter((map) => !isShown(map)).map(({ key }) => key)));
   const maps = $("browser-maps-shown");
   maps.replaceChildren(element("legend", {}, "Heat maps"));
   for (const { key, title, site } of run.maps) {
