@@ -29,13 +29,8 @@ SHA256SUMS           sha256sum --check SHA256SUMS finds out whether anything was
 def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page: Path, archive: Path) -> Path:
     """Put a report and what it was made of into one zip; texts of examples are in it only as far as the page shows them.
 
-    Args:
-        places: as the report was given them.
-        page: the report's file, as `write_report` wrote it.
-        archive: the zip.
-
     Raises:
-        UserError: no finished run there, or no archive may be written there (`archive_target`).
+        UserError: no finished run at these places, or no archive may be written there (`archive_target`).
     """
     from attnprobe import __version__
 
@@ -59,11 +54,8 @@ def write_archive(places: str | os.PathLike | Iterable[str | os.PathLike], page:
 
 
 def archive_target(archive: Path) -> Path:
-    """Where an archive is to be written: asked before the work begins, and again when it is done.
-
-    Raises:
-        UserError: its name does not end in .zip, or there is what attnprobe did not write.
-    """
+    """Where an archive is to be written: asked before the work begins, and again when it is done. A UserError where its name
+    does not end in .zip, or there is what attnprobe did not write."""
     if archive.suffix.lower() != ".zip":
         raise UserError(f"--archive={archive}: expected a name that ends in .zip, for example --archive evidence.zip")
     return own_target(archive)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -82,53 +83,44 @@ def all_figures(
     """
     for drawing in (drawing for reading in several for drawing in reading.drawings):
         if not drawing.words:
-            figure = drawn(drawing, numbers)
-            if figure is not None:
+            if (figure := _drawn(drawing, numbers)) is not None:
                 yield drawing, figure, drawing.name, None
             continue
         for run, own, ending in zip(runs, numbers.each(), endings, strict=True) if words else ():
-            figure = drawn(drawing, own.named([class_names(run.path)]), run)
-            if figure is not None:
+            if (figure := _drawn(drawing, own.named([class_names(run.path)]), run)) is not None:
                 yield drawing, figure, f"{drawing.name}{ending}", run
 
 
-def drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
-    """One figure in the house style; None where the numbers lack a metric that it cannot do without.
-
-    Args:
-        drawing: the figure.
-        numbers: of all runs, or of one whose texts it shows.
-        run: that one.
-    """
+def _drawn(drawing: Drawing, numbers: Numbers, run: RunDirectory | None = None) -> Figure | None:
+    # of all runs, or of the one whose texts it shows; None where the numbers lack a metric that it cannot do without
     if any(metric not in numbers.metrics(probe) for probe, metric in drawing.metrics):
         return None
+
+    def rows(shown: Sequence[int] | None) -> pd.DataFrame:
+        # those without steps, and of what it cannot do without also those with steps, of these examples (None: of all)
+        parts = []
+        for probe in drawing.probes:
+            needed = [metric for owner, metric in drawing.metrics if owner == probe]
+            also: tuple[str, ...] = EVERY
+            if drawing.optional is not None:
+                also = (*needed, *(metric for owner, metric in drawing.optional if owner == probe))
+            parts.append(numbers.rows(probe, also, stepped=needed, example_ids=shown))
+        if len(parts) == 1:
+            return parts[0]
+        results = pd.concat([part.astype({"probe": str, "metric": str}) for part in parts], ignore_index=True)
+        results.attrs = dict(numbers.attrs)
+        return results
+
     shown: list[int] | None = None
-    if drawing.examples is not None:  # chosen by their numbers without steps; those with steps are read of these alone
-        without_steps = rows_of(drawing, numbers, ())
+    if drawing.examples is not None:  # chosen by their numbers without steps
+        without_steps = rows(())
         if without_steps.empty:
             return None
         shown = list(drawing.examples(without_steps))
-    results = rows_of(drawing, numbers, shown)
+    results = rows(shown)
     examples = None if run is None else run.examples(str(results["split"].iloc[0]), example_ids=shown).to_pandas()
     with paper_style():
         return drawing.draw(results, examples)
-
-
-def rows_of(drawing: Drawing, numbers: Numbers, shown: Sequence[int] | None) -> pd.DataFrame:
-    """The rows that a figure is drawn from: those without steps, and of the metrics that it cannot do without also those
-    with steps, of the examples `shown` (None: of all)."""
-    parts = []
-    for probe in drawing.probes:
-        needed = [metric for owner, metric in drawing.metrics if owner == probe]
-        also: tuple[str, ...] = EVERY
-        if drawing.optional is not None:
-            also = (*needed, *(metric for owner, metric in drawing.optional if owner == probe))
-        parts.append(numbers.rows(probe, also, stepped=needed, example_ids=shown))
-    if len(parts) == 1:
-        return parts[0]
-    results = pd.concat([part.astype({"probe": str, "metric": str}) for part in parts], ignore_index=True)
-    results.attrs = dict(numbers.attrs)
-    return results
 
 
 def file_name(text: str) -> str:
@@ -163,14 +155,8 @@ class Picture:
 
 
 def pictures(reading: Reading, groups: Sequence[Group], directory: OwnFolder, *, words: bool) -> list[Picture]:
-    """Every figure of a probe's reading that the numbers allow, written to `directory` as PDF too.
-
-    Args:
-        reading: of the probe.
-        groups: the runs.
-        directory: for the PDFs.
-        words: False leaves out the figures that show texts.
-    """
+    """Every figure of a probe's reading that these runs allow, written to `directory` as PDF too; without `words` none that
+    shows texts."""
     runs = {run.directory: run for group in groups for run in group.runs}
     numbers = together(list(runs.values())).named([class_names(place) for place in runs])
     endings = [f"-{file_name(run.run_id)}" for run in runs.values()]
@@ -199,6 +185,7 @@ def picture(figure: Figure, name: str, caption: str, directory: OwnFolder, *, sh
 
 def prose(function: object) -> str:
     """A function's docstring up to its arguments and exceptions, as one paragraph, without references to code."""
-    text = re.split(r"\n\s*(?:Args|Raises|Returns|Note):", inspect.getdoc(function) or "")[0]
+    documented = function.func if isinstance(function, partial) else function
+    text = re.split(r"\n\s*(?:Args|Raises|Returns|Note):", inspect.getdoc(documented) or "")[0]
     text = re.sub(r":? see `\w+`| \(`\w+`\)", "", text)
     return re.sub(r"\s+", " ", text.replace("`", "")).strip()

@@ -59,10 +59,10 @@ class Strip:
 
     Attributes:
         name: shown before the strip.
-        values: per position, 0 to 1, NaN where undefined; more is a deeper colour.
-        tokens: the words at these positions; None shows the positions' numbers in their place.
+        values: per position, 0 to 1, NaN where undefined.
+        tokens: the words there; None shows the positions' numbers.
         ends: positions after which a new line begins.
-        is_set: the values are 0 or 1, and those of 1 are shown struck out: a set of positions that is erased.
+        is_set: the values are 0 or 1, and those of 1 are erased: they are shown struck out.
     """
 
     name: str
@@ -77,7 +77,6 @@ class Strip:
 
     @property
     def words(self) -> list[str]:
-        """What is shown at the positions."""
         return [str(number) for number in range(len(self.values))] if self.tokens is None else list(self.tokens)
 
 
@@ -93,11 +92,8 @@ def page(fragments: Iterable[str]) -> str:
 
 
 def strip_html(strip: Strip) -> str:
-    """One strip: a name, and the tokens on their colours with the number as a tooltip. A reader who does not see the colours
-    is told the largest values, or the members of the set.
-
-    A colour's depth is the square root of the value: a weight of 0.05 must be seen beside one of 1.
-    """
+    """One strip: a name, and the tokens on their colours with the number as a tooltip. A colour's depth is the square root of
+    the value. A reader who does not see the colours is told the largest values, or the members of the set."""
     words, values, ends = strip.words, [float(value) for value in strip.values], set(strip.ends)
 
     def said(value: float) -> str:
@@ -109,12 +105,12 @@ def strip_html(strip: Strip) -> str:
 
     tokens = []
     for position, (word, value) in enumerate(zip(words, values, strict=True)):
-        depth = 0.0 if isnan(value) else min(max(value, 0.0), 1.0) ** 0.5
         if isnan(value):
             look = ' class="undefined"'
         elif strip.is_set:
             look = ' class="member"' if value else ""
         else:
+            depth = min(max(value, 0.0), 1.0) ** 0.5
             look = ' class="much"' if depth > MUCH else ""
             look += f' style="--w:{depth:.2f}"' if depth >= 0.005 else ""
         title = _escaped(f"{position}: {word} — {said(value)}")

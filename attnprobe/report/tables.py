@@ -33,9 +33,7 @@ COMPARED = [
 def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike) -> list[Path]:
     """Write every table that the results allow, as `<name>.csv` and `<name>.tex`.
 
-    These are the probes' own tables (`Reading.tables`), `headlines` (every headline number of every run, with its
-    interval), `published` (those that a paper reports as well, side by side) and `findings` (every claim put to the
-    test).
+    These are the probes' own tables (`Reading.tables`), and those of `CAPTIONS`.
 
     Args:
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
@@ -64,12 +62,10 @@ class Table:
 
     def write(self, directory: Path | OwnFolder) -> list[Path]:
         """Write it as `<name>.csv` (numbers in full, UTF-8) and `<name>.tex`."""
-        files = [directory / f"{self.name}.{kind}" for kind in ("csv", "tex")]
-        for text, file in zip(
-            (csv_table(self.rows), latex_table(self.rows, self.caption, self.name)), files, strict=True
-        ):
-            write_text(text, file)
-        return files
+        csv, tex = (directory / f"{self.name}.{kind}" for kind in ("csv", "tex"))
+        write_text(csv_table(self.rows), csv)
+        write_text(latex_table(self.rows, self.caption, self.name), tex)
+        return [csv, tex]
 
 
 def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) -> Iterator[Table]:
@@ -88,14 +84,14 @@ def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) ->
     headlines = compared[COMPARED]
     known = found["verdict"] != NOT_TESTED
     cards = found[found["primary"] & found["group"].isin(found.loc[known, "group"])]
-    for (name, caption), rows in (
-        (HEADLINES, headlines),
-        (FINDINGS, found.loc[known, FINDING_COLUMNS]),
-        (PUBLISHED, headlines[headlines["published"].notna()].reset_index(drop=True)),
-        (VERDICTS, cards[VERDICT_COLUMNS]),
+    for name, rows in (
+        ("headlines", headlines),
+        ("findings", found.loc[known, FINDING_COLUMNS]),
+        ("published", headlines[headlines["published"].notna()].reset_index(drop=True)),
+        ("verdicts", cards[VERDICT_COLUMNS]),
     ):
         if len(rows):
-            yield Table(name, caption, rows)
+            yield Table(name, CAPTIONS[name], rows)
 
 
 def csv_table(rows: pd.DataFrame) -> str:
@@ -147,15 +143,11 @@ def with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     >>> with_intervals(pd.DataFrame({"F1": [0.5], "F1 low": [0.4], "F1 high": [0.6], "n": [3]})).to_dict("list")
     {'F1': ['0.500 [0.400, 0.600]'], 'n': ['3']}
     """
-    ends = {f"{name} {end}" for name in table.columns for end in ("low", "high")}
-    shown = {}
-    for name in [name for name in table.columns if name not in ends]:
-        cells = [text_cell(value) for value in table[name]]
-        if f"{name} low" in table:
-            lows, highs = ([text_cell(value) for value in table[f"{name} {end}"]] for end in ("low", "high"))
-            spans = zip(cells, lows, highs, strict=True)
-            cells = [f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans]
-        shown[name] = cells
+    shown = {name: [text_cell(value) for value in table[name]] for name in table}
+    for name in table:
+        if f"{name} low" in shown:
+            spans = zip(shown[name], shown.pop(f"{name} low"), shown.pop(f"{name} high"), strict=True)
+            shown[name] = [f"{middle} [{low}, {high}]" if low else middle for middle, low, high in spans]
     return pd.DataFrame(shown)
 
 
@@ -170,35 +162,25 @@ def text_cell(value: object) -> str:
     return str(value)
 
 
-HEADLINES = (
-    "headlines",
-    "Headline numbers of every run with 95 % intervals (bootstrap over the examples for means, Wilson's for shares of the "
-    "whole split), and the published ones next to them.",
-)
-PUBLISHED = ("published", "Measured beside published numbers; the interval is the measured one's.")
-FINDINGS = (
-    "findings",
-    "Published claims put to the test. By its interval alone (interval_verdict) a claim meets what is asked for where the "
-    "whole 95 % interval lies above the threshold by more than the smallest difference of interest, and fails where none of "
-    "it does; with all of it that close to the threshold there is no relevant difference, and else it cannot decide. The "
-    "verdict of a primary claim is corrected for the card's other claims.",
-)
+CAPTIONS = {
+    "headlines": "Headline numbers of every run with 95 % intervals (bootstrap over the examples for means, Wilson's for "
+    "shares of the whole split), and the published ones next to them.",
+    "published": "Measured beside published numbers; the interval is the measured one's.",
+    "findings": "Published claims put to the test. By its interval alone (interval_verdict) a claim meets what is asked for "
+    "where the whole 95 % interval lies above the threshold by more than the smallest difference of interest, and fails "
+    "where none of it does; with all of it that close to the threshold there is no relevant difference, and else it cannot "
+    "decide. The verdict of a primary claim is corrected for the card's other claims.",
+    "verdicts": "Verdicts by criterion and level, each with its primary claim's number, 95 % interval and p-value adjusted "
+    "for the other claims of the model (Holm).",
+}
 FINDING_COLUMNS = [
     "data", "model", "group", "criterion", "level", "claim", "statement", "value", "low", "high", "n", "threshold",
     "smallest", "verdict", "interval_verdict", "primary", "speaks", "quantity", "source",
 ]  # fmt: skip
-VERDICTS = (
-    "verdicts",
-    "Verdicts by criterion and level, each with its primary claim's number, 95 % interval and p-value adjusted for the other "
-    "claims of the model (Holm).",
-)
 VERDICT_COLUMNS = [
     "data", "model", "group", "criterion", "level", "verdict", "reason", "claim", "statement", "value", "low", "high", "n",
     "threshold", "smallest", "p", "track_record",
 ]  # fmt: skip
-
-
-# The global view as a table: of each run that has the probe `words` a row per word of the corpus.
 
 
 CAPTION = (
@@ -218,9 +200,6 @@ def word_tables(runs: Iterable[Run]) -> Iterator[Table]:
             rows = word_table(run.numbers.rows(PROBE, (), stepped=STEPS), run.files.examples(run.split).to_pandas())
             if len(rows):
                 yield Table("word_table" if len(several) == 1 else f"word_table-{run.directory.name}", CAPTION, rows)
-
-
-# paper.tex: the headline numbers of all runs, one table per paper, as a document that LaTeX compiles as it is.
 
 
 PAPERS = {
@@ -248,12 +227,8 @@ DEFINITIONS = (
 
 
 def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Path]:
-    """Write `paper.tex`, one table per paper; returns its path, nothing where there is no number.
-
-    Args:
-        compared: all headline numbers (`attnprobe.evidence.published.compare`).
-        directory: where it goes.
-    """
+    """Write `paper.tex`, a document that LaTeX compiles as it is, with a table per paper; returns its path, nothing where
+    there is no number. `compared`: all headline numbers (`attnprobe.evidence.published.compare`)."""
     overall = compared[compared["group"] == "overall"]
     named = {probe for probes in PAPERS.values() for probe in probes}
     left = [probe for probe in overall["probe"].unique() if probe not in named]
@@ -272,7 +247,14 @@ def write_paper(compared: pd.DataFrame, directory: Path | OwnFolder) -> list[Pat
 def _paper_table(paper: str, label: str, rows: pd.DataFrame) -> str:
     """A table that may run over several pages: a line per number, data set and model. Over one run a number has its interval,
     over several seeds their mean and range."""
-    lines = []
+    caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
+    head = "Number & Data, model & $n$ & Measured & Published \\\\"
+    lines = [
+        "\\begin{longtable}{@{}>{\\raggedright}p{5.6cm}>{\\raggedright}p{3.6cm}rp{3.4cm}r@{}}",
+        f"\\caption{{{printable(caption)}}}\\label{{tab:{label}}}\\\\",
+        f"\\toprule\n{head}\n\\midrule\n\\endfirsthead",
+        f"\\toprule\n{head}\n\\midrule\n\\endhead",
+    ]
     # not by title: every pair of importances has its "standard deviation"
     for (data, model, _, _), own in rows.groupby(["data", "model", "probe", "metric"], sort=False, observed=True):
         title, values = str(own["title"].iloc[0]), own["mean"].to_numpy(float)
@@ -286,18 +268,7 @@ def _paper_table(paper: str, label: str, rows: pd.DataFrame) -> str:
         cells = [inner + printable(title.strip()), printable(f"{data}, {model}"), f"{int(own['n'].sum())}"]
         cells += [f"{_cell(values.mean())}{spread}", _cell(published.iloc[0]) if len(published) else ""]
         lines.append(" & ".join(cells) + " \\\\")
-    caption = f"Numbers of {paper}. {DEFINITIONS}." if paper == OTHERS else f"The tests of {paper}. {DEFINITIONS}."
-    head = "Number & Data, model & $n$ & Measured & Published \\\\"
-    return "\n".join(
-        [
-            "\\begin{longtable}{@{}>{\\raggedright}p{5.6cm}>{\\raggedright}p{3.6cm}rp{3.4cm}r@{}}",
-            f"\\caption{{{printable(caption)}}}\\label{{tab:{label}}}\\\\",
-            f"\\toprule\n{head}\n\\midrule\n\\endfirsthead",
-            f"\\toprule\n{head}\n\\midrule\n\\endhead",
-            *lines,
-            "\\bottomrule\n\\end{longtable}\n",
-        ]
-    )
+    return "\n".join([*lines, "\\bottomrule\n\\end{longtable}\n"])
 
 
 def printable(text: str) -> str:

@@ -50,9 +50,9 @@ WORDS_OF_MANIFEST = ("classes", "counts", "data_section")
 WORDLESS, WITH_WORDS = (WEIGHTS, CONFIG, TRAINED), (VOCABULARY, PIPELINE)
 """Files of the checkpoint; those of the second kind hold words: the vocabulary, and the names of the classes."""
 ROWS = 10_000
-"""Rows of a probe's table: W&B shows no more."""
-LEFT_OUT, HEATMAPS = "left_out", "heatmaps"
-"""Keys of a table's `attrs`: how many examples it does not show, and which columns hold heat maps."""
+"""Rows of a table: W&B shows no more."""
+HEATMAPS = "heatmaps"
+"""Key of a table's `attrs`: which columns hold heat maps."""
 EXAMPLES = 200
 """Rows of the examples' table, unless said otherwise."""
 UNNAMED = "name not logged"
@@ -73,23 +73,20 @@ def open_run(
 ) -> "wandb.Run":
     """Start a W&B run; the caller ends it with `wandb.finish()`.
 
-    Its id is the run's id, so that the same training is the same W&B run, whenever and from wherever it is logged. Its
-    name is the run's id and the probes. Tags: data, model, seed, probes. Group and job type: see `group`.
+    Its id is the run's id, so that the same training is the same W&B run, whenever and from wherever it is logged. Tags are
+    data, model, seed and probes.
 
     Args:
         identity: `run_id`, `experiment`, `data`, `model`, `seed` of the run.
         probes: names of its probes; those that the directory's manifest lists join them.
         config: the resolved settings.
         directory: the run's directory; W&B's own files go into its folder `wandb/`.
-        project: W&B project.
-        entity: W&B user or team; None takes the account's default.
+        project, entity: W&B project, and user or team (None: the account's default).
         mode: `offline` writes files that `wandb sync` sends later; `disabled` does nothing but check.
-        group: W&B group; None takes the environment's WANDB_RUN_GROUP, and the experiment's name where that is not set
-            either. Neither depends on data, model, seed or time, so the jobs of a sweep, of the same sweep
-            resumed, and of a later one with more seeds are in one group. The job type, `data-model`, puts the seeds of a
-            data set and model together.
-        resumed: the training is finished, and what W&B has of it is added to. Otherwise (W&B holds the beginning of a
-            training that was killed) it is overwritten.
+        group: W&B group; None takes the environment's WANDB_RUN_GROUP, else the experiment's name: the jobs of a sweep, also
+            of a resumed one, are in one group.
+        resumed: the training is finished, and what W&B has of it is added to; otherwise (a training that was killed) it is
+            overwritten.
 
     Raises:
         UserError: W&B cannot be reached or does not know the user.
@@ -165,18 +162,12 @@ def log_run(
 def log_results(
     run: "wandb.Run", run_dir: Path, *, log_text: bool = True, log_model: bool = True, examples: int = EXAMPLES
 ) -> None:
-    """Log what a finished run found.
+    """Log what a finished run found: headline numbers, the training's curves unless they were logged while training, tables,
+    figures, and two artifacts, the checkpoint (type `model`) and the long tables (type `results`).
 
-    - headline numbers as scalars and summary (with their interval's ends and the published value as `<number>_low`,
-      `_high`, `_published`); the training's curves, unless they were logged while training
-    - a `wandb.Table` per probe with one row per example (the first 10,000; `<table>_rows_left_out` of the summary says how
-      many more there are), one of every metric's unit, range and direction, one of chosen examples with heat maps, and
-      published versus measured; the figures as images
-    - two artifacts: the checkpoint (type `model`) and the long tables (type `results`). Online the checkpoint is an
-      input of this W&B run and the results its output, so that the lineage leads from one to the other. W&B declares no
-      inputs offline; there both are outputs, and the results' metadata name the checkpoint and its SHA-256, as always.
-
-    What an earlier offline run of this directory holds and nobody has sent is in this one too, so that one is removed.
+    Online the checkpoint is an input of this W&B run and the results its output, so that the lineage leads from one to the
+    other. W&B declares no inputs offline; there both are outputs. What an earlier offline run of this directory holds and
+    nobody has sent is in this one too, so that one is removed.
 
     Args:
         run: an open W&B run.
@@ -204,9 +195,9 @@ def log_results(
     logged: dict[str, Any] = {name: float(value) for name, value in headline(results).items()}
     summary = summary_of(done, compared, found, classes, log_text=log_text)
     for name, table in tables(done, compared, found, classes, log_text=log_text, examples=examples):
-        logged[name] = as_wandb(table)
-        if table.attrs.get(LEFT_OUT):
-            summary[f"{name}_rows_left_out"] = table.attrs[LEFT_OUT]
+        logged[name] = as_wandb(table.head(ROWS))
+        if len(table) > ROWS:
+            summary[f"{name}_rows_left_out"] = len(table) - ROWS
     with tempfile.TemporaryDirectory() as folder:
         # W&B copies an image when it is logged, so the folder must last until then
         figures = draw_figures(run_dir, Path(folder, "figures"), words=log_text)
@@ -224,19 +215,12 @@ def log_results(
             shutil.rmtree(earlier)
 
 
-# Numbers
-
-
 def summary_of(
     run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool
 ) -> dict[str, Any]:
-    """The run's summary.
-
-    Every headline, with its interval and the published value where there are such, a predicted class called by its name
-    where `classes` has one, else by its number (`class_1`). The share of the largest class, with which accuracy is to be
-    compared, and a warning where the classifier is no better. Every line of the run's card that was tested:
-    `verdict/erasure/word` = `meets`, and its number with the interval's ends as `…_value`, `…_low`, `…_high`.
-    """
+    """The run's summary: every headline as `<number>`, with `_low`, `_high` and `_published`, a predicted class by its name
+    where `classes` has one, else by its number (`class_1`); how good the classifier is; and of the run's card, as far as it
+    was tested, `verdict/erasure/word` = `meets`, with `_value`, `_low` and `_high`."""
     summary: dict[str, Any] = {}
     rows: list[Any] = compared.to_dict("records")
     for row in rows:
@@ -282,14 +266,10 @@ def findings_to_send(run: Run, *, log_text: bool) -> pd.DataFrame:
     )
 
 
-# Tables
-
-
 def tables(
     run: Run, compared: pd.DataFrame, found: pd.DataFrame, classes: Sequence[str], *, log_text: bool, examples: int
 ) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The run's tables with their names: one per probe, verdicts and findings, units and ranges, chosen examples, and
-    published versus measured."""
+    """The run's tables with their names."""
     for probe in sorted(run.probes):
         table = probe_table(run.numbers, probe)
         if not table.empty:
@@ -312,19 +292,13 @@ def tables(
     yield "tables/published_versus_measured", compared.drop(columns=list(RUN)).assign(group=groups)
 
 
-def probe_table(results: Numbers, probe: str, most: int = ROWS) -> pd.DataFrame:
-    """One row per example of a run, the first ones by id, and a column per metric of one probe; numbers with a step (a
-    weight per position) are left to the run directory. Whole-split metrics are headlines, not rows.
-
-    Returns:
-        The table; its `attrs` say under `LEFT_OUT` how many examples are not in it.
-    """
+def probe_table(results: Numbers, probe: str) -> pd.DataFrame:
+    """One row per example of a run and a column per metric of one probe; numbers with a step (a weight per position) are left
+    to the run directory. Whole-split metrics are headlines, not rows."""
     rows = results.rows(probe)
     rows = rows[rows["example_id"] != WHOLE_SPLIT]
     rows.attrs = {}  # repeated texts too
-    table = per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
-    table.attrs[LEFT_OUT] = max(0, len(table) - most)
-    return table.head(most)
+    return per_example(rows, probe, sorted(map(str, rows["metric"].unique()))).drop(columns=list(RUN))
 
 
 def as_wandb(table: pd.DataFrame) -> wandb.Table:
@@ -342,15 +316,8 @@ def as_wandb(table: pd.DataFrame) -> wandb.Table:
 
 
 def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
-    """The `chosen_examples`, one row each: `example_id`, `chosen`, `label`, `prediction`, `probability`, the words (`text`),
-    `max_attention`; of the readings the columns to sort by, called by their metrics; and as HTML the `attention` and the
-    readings' maps, called by their titles.
-
-    Args:
-        run: has the examples.
-        most: rows at most.
-        log_text: False leaves out the words; the heat maps then show the positions' numbers.
-    """
+    """The `chosen_examples`, one row each: what was decided, the words, the readings' numbers by their metrics, and as HTML
+    the attention and the readings' maps by their titles. Without `log_text` these show the positions' numbers."""
     numbers, picked = run.numbers, chosen_examples(run, most)
     examples = run.files.examples(run.split, example_ids=picked["example_id"]).to_pandas()
     chosen = picked.merge(examples, on="example_id", validate="one_to_one")
@@ -391,8 +358,7 @@ def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
 def chosen_examples(run: Run, most: int) -> pd.DataFrame:
     """At most that many examples, `example_id`, and why each is `chosen` (`select_examples`).
 
-    Extremes are the `largest` in each predicted class by the first of the readings' leading columns that the run has (the
-    largest JSD at which the prediction stays: the adversarial probe's optimum, or what the gradient adversary found); by the
+    Extremes are the `largest` in each predicted class by the first of the readings' leading columns that the run has; by the
     largest attention weight where there is none (a text of one position, whose weight is always 1, comes last).
     """
     table = run.files.examples(run.split, ["example_id", "prediction", "attention"])
@@ -417,14 +383,8 @@ def cell(value: Any) -> Any:
     return "[" + ", ".join(f"{item:.3g}" for item in value) + "]" if pd.api.types.is_list_like(value) else value
 
 
-# Files
-
-
 def artifact_of(kind: str, manifest: dict[str, Any]) -> wandb.Artifact:
-    """An empty artifact, with what says where it comes from, the checkpoint's SHA-256 above all: the same at every logging.
-
-    Its name is in the characters and the length (128) that W&B allows; the run id's end tells runs apart.
-    """
+    """An empty artifact with what says where it comes from, the checkpoint's SHA-256 above all; the same at every logging."""
     named = ("run_id", "experiment", "data", "model", "seed", "chosen_epoch", "training_fingerprint", "versions")
     known = {key: manifest[key] for key in named if key in manifest}
     if WEIGHTS in manifest["files"]:
@@ -436,10 +396,8 @@ def artifact_of(kind: str, manifest: dict[str, Any]) -> wandb.Artifact:
 
 
 def model_artifact(run: RunDirectory, *, log_text: bool) -> wandb.Artifact:
-    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent.
-
-    The weights are uploaded from where they are and must stay there until then; W&B keeps its own copy of the rest.
-    """
+    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent. The
+    weights are uploaded from where they are and must stay there until then."""
     artifact = artifact_of("model", run.verify())
     for file in WORDLESS + (WITH_WORDS if log_text else ()):
         if (run / file).exists():

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, UInt
 from attnprobe.evidence.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.plots.example_selection import select_examples
-from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, examples_file, table_file
+from attnprobe.results.directory import PLAYGROUND, SITE, VOCABULARY, table_file
 from attnprobe.results.files import damaged, read_json
 from attnprobe.results.playground import read_playground
 from attnprobe.results.table import read_rows
@@ -37,31 +37,21 @@ PER_BLOCK = 120_000
 """Weights of one map in a block: the page unpacks a block at a time, in some milliseconds."""
 MOST_CLASSES = 6
 """With more classes only the probabilities of the predicted class and of the label are kept."""
-TYPES = {
-    "u1": "Uint8Array",
-    "u2": "Uint16Array",
-    "u4": "Uint32Array",
-    "i4": "Int32Array",
-    "f4": "Float32Array",
-    "f8": "Float64Array",
-}
+TYPES = {"u1": "Uint8Array", "u2": "Uint16Array", "u4": "Uint32Array",
+         "i4": "Int32Array", "f4": "Float32Array", "f8": "Float64Array"}  # fmt: skip
 """numpy's name → the browser's typed array."""
 LEVELS = 2**16 - 2
 """Of a quantised weight; the number above stands for NaN."""
-PIECES = {
-    "pieces": pa.list_(pa.string()),
-    "piece_word": pa.list_(pa.int32()),
-    "piece_attention": pa.list_(pa.float32()),
-}
+PIECES = ("pieces", "piece_word", "piece_attention")
 """Columns of the examples' table where a model reads pieces of words: the pieces, the word that each belongs to (−1: none
 of the text), and its weight."""
-OWN_MAPS = (
-    HeatMap("attention", "Attention", ""),
-    HeatMap("word_attention", "Attention to words", "within each sentence; sums to 1 there"),
-)
-"""The maps of the examples' table: the first comes before all others, the second after them."""
 INNER = "word_attention"
 """The map over the words of a text whose positions are sentences."""
+OWN_MAPS = (
+    HeatMap("attention", "Attention", ""),
+    HeatMap(INNER, "Attention to words", "within each sentence; sums to 1 there"),
+)
+"""The maps of the examples' table: the first comes before all others, the second after them."""
 OWN_COLUMNS = (
     Column("max_attention", "largest weight"),
     Column("margin", "how sure the model is"),
@@ -75,8 +65,6 @@ OF_PIECES = (
     Column("first_words", "words of the first text", digits=0),
 )
 """Those of a model that reads pieces."""
-
-
 OTHER_TEXT = {"first": "Second text", "second": "First text"}
 """What was read beside the text whose attention is shown, by `data.attend_to`; of data without pairs it is a question."""
 
@@ -92,12 +80,10 @@ def packed(content: Any) -> Block:
     """An array (little endian), or whatever JSON can say. Base64 can neither end a script element nor be read as markup.
 
     Raises:
-        ValueError: an array of a type that browsers do not have.
+        KeyError: an array of a type that browsers do not have.
     """
     if isinstance(content, np.ndarray):
-        kind = TYPES.get(content.dtype.str[1:], "")
-        if not kind:
-            raise ValueError(f"expected an array of {', '.join(TYPES)}, got {content.dtype}")
+        kind = TYPES[content.dtype.str[1:]]
         raw = np.ascontiguousarray(content, content.dtype.newbyteorder("<")).tobytes()
     else:
         kind, raw = "JSON", json.dumps(content, separators=(",", ":")).encode()
@@ -128,16 +114,14 @@ class Browser:
 
     def add(self, name: str, contents: dict[str, Any]) -> dict[str, str]:
         """Pack contents; returns the name of each one's block by its key."""
-        self.blocks |= {f"{name}-{key}": packed(content) for key, content in contents.items()}
-        return {key: f"{name}-{key}" for key in contents}
+        names = {key: f"{name}-{key}" for key in contents}
+        self.blocks |= {names[key]: packed(content) for key, content in contents.items()}
+        return names
 
 
-@dataclass(frozen=True)
-class Source:
-    """A heat map or a number of one run, and where it is: in a probe's table, or (`probe` None) in the examples' own.
-
-    `site`: of which of the model's attentions, where the table has several.
-    """
+class Source(NamedTuple):
+    """A heat map or a number of one run: of a probe's table, or (`probe` None) of the examples' own; `site`: of which of the
+    model's attentions, where the table has several."""
 
     probe: str | None
     shown: Any
@@ -200,11 +184,7 @@ def browse(
             known.append(same)
         items = texts["items"]
         inner = _added_up(texts["sentence"], items) if "sentence" in texts else items
-        cut = words and "piece_attention" in table.column_names
-        if cut and any(name not in table.column_names or table[name].type != kind for name, kind in PIECES.items()):
-            where = run.files / examples_file(run.split)
-            raise damaged(where, "its columns of pieces are not those of a run")
-        pieces = int(lengths_of(table["pieces"]).sum()) if cut else 0
+        pieces = int(lengths_of(table["pieces"]).sum()) if words and "pieces" in table.column_names else 0
         browsed.append(
             Browsed(run, title, known.index(same), items, inner,
                     unknown_words(run, texts.get("vocabulary", ())), maps_of(run, table.column_names), pieces)
@@ -224,15 +204,15 @@ def browse(
 
 
 def examples_of(run: Run) -> pa.Table:
-    """The examples of a run's split, whose ids ascend."""
+    """The examples of a run's split, whose ids ascend, without their texts as they were."""
     names = [name for name in run.files.example_columns(run.split).names if name != "text"]
     return run.files.examples(run.split, names)
 
 
 def texts_of(table: pa.Table, *, words: bool) -> dict[str, Any]:
-    """The texts of a run's examples: `items` counts the positions that attention is spread over, and `words` numbers the
-    words in `vocabulary`, all texts in a row. In a hierarchical model the positions are sentences, and `sentence` counts the
-    words of each. `question` and `question_length`: of texts that were read with one. Without `words` the lengths alone."""
+    """The texts of a run's examples: `items` counts the positions of each, `words` numbers the words in `vocabulary`, all
+    texts in a row. In a hierarchical model the positions are sentences, and `sentence` counts the words of each. `question`
+    and `question_length`: of texts that were read with one. Without `words` the lengths alone."""
     hierarchical = "words" in table.column_names
     lists = table["words" if hierarchical else "tokens"]
     texts: dict[str, Any] = {"items": lengths_of(lists)}
@@ -245,7 +225,7 @@ def texts_of(table: pa.Table, *, words: bool) -> dict[str, Any]:
     asked = flat.slice(0, 0)
     if "question" in table.column_names:
         column = table["question"]
-        split = column if is_list(column.type) else pc.utf8_split_whitespace(pc.fill_null(column, ""))
+        split = column if pa.types.is_list(column.type) else pc.utf8_split_whitespace(pc.fill_null(column, ""))
         texts["question_length"] = lengths_of(split)
         asked = pc.list_flatten(split)
     numbers, texts["vocabulary"] = numbered([*flat.chunks, *asked.chunks])
@@ -265,20 +245,14 @@ def lengths_of(lists: pa.ChunkedArray) -> UInt[np.ndarray, " lists"]:
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.uint32)
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column holds lists."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def starts(lengths: UInt[np.ndarray, " parts"]) -> Int[np.ndarray, " parts"]:
-    """Where each part begins, the parts in a row."""
-    return np.cumsum(lengths, dtype=np.int64) - lengths
+def _ends(lengths: np.ndarray) -> np.ndarray:
+    # 0, and where each part ends, the parts in a row
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def _added_up(values: np.ndarray, lengths: UInt[np.ndarray, " parts"]) -> UInt[np.ndarray, " parts"]:
-    """The sum of each part's values, the parts in a row; 0 of an empty one."""
-    ends = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
-    return (ends[starts(lengths) + lengths] - ends[starts(lengths)]).astype(np.uint32)
+    # the sum of each part's values, the parts in a row; 0 of an empty one
+    return np.diff(_ends(values)[_ends(lengths)]).astype(np.uint32)
 
 
 def unknown_words(run: Run, words: Sequence[str]) -> UInt[np.ndarray, " unknown"]:
@@ -306,7 +280,7 @@ def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
 def columns_of(run: Run, table: pa.Table) -> list[Source]:
     """The numbers that are shown with each example: first those that the list can be sorted by, leading ones before all."""
     # with several labels at once no class is ahead of another
-    absent = {"margin"} if is_list(table["label"].type) else set()
+    absent = {"margin"} if pa.types.is_list(table["label"].type) else set()
     absent |= {one.metric for one in OF_PIECES}.difference(table.column_names)
     columns = [Source(probe, one) for probe, one in columns_in(run.numbers)]
     columns += [Source(None, one) for one in (*OWN_COLUMNS, *OF_PIECES) if one.metric not in absent]
@@ -370,7 +344,7 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
 def decisions(table: pa.Table) -> dict[str, Any]:
     """Labels, predictions, probabilities and candidates of every example; several labels at once as lists."""
     probability = np.array(table["probability"].to_pylist(), np.float32)
-    several = is_list(table["label"].type)
+    several = pa.types.is_list(table["label"].type)
     found: dict[str, Any] = {}
     for side in ("label", "prediction"):
         rows = table[side]
@@ -416,15 +390,15 @@ def add_maps(
             if read is None:
                 own, flat = flattened(kept_rows[metric])
                 row, value = np.repeat(count, own), flat.to_numpy().astype(float)
-                step = np.arange(len(row)) - np.repeat(starts(own), own)
+                step = np.arange(len(row)) - np.repeat(_ends(own)[:-1], own)
             else:
                 rows = read[read["value"].notna() & (read[SITE] == source.site)]
                 row, value = np.searchsorted(ids, rows["example_id"]), rows["value"].to_numpy()
                 step = rows["step"].to_numpy().astype(np.int64)
-            dense = np.zeros(int(lengths.sum()))
-            dense[starts(lengths)[row] + step] = value
+            ends = _ends(lengths)
+            dense = np.zeros(ends[-1])
+            dense[ends[row] + step] = value
             dense[np.repeat(~np.isin(count, row), lengths)] = np.nan  # a text without any
-            ends = np.concatenate([[0], np.cumsum(lengths)])
             unit = float(np.nanmax(dense, initial=1.0))  # distances of scores do not end at 1
             parts = {str(number): quantised(dense[ends[a] : ends[b]] / unit) for number, (a, b) in enumerate(stretches)}
             yield {
@@ -441,7 +415,7 @@ def add_maps(
 
 def flattened(lists: pa.ChunkedArray) -> tuple[Int[np.ndarray, " examples"], pa.ChunkedArray]:
     """How many numbers each example has, and all of them in a row; of lists of lists the inner ones one after the other."""
-    if not is_list(lists.type.value_type):
+    if not pa.types.is_list(lists.type.value_type):
         return lengths_of(lists).astype(np.int64), pc.list_flatten(lists)
     inner = pc.list_flatten(lists)
     return _added_up(lengths_of(inner), lengths_of(lists)).astype(np.int64), pc.list_flatten(inner)
@@ -450,23 +424,12 @@ def flattened(lists: pa.ChunkedArray) -> tuple[Int[np.ndarray, " examples"], pa.
 def add_pieces(
     browser: Browser, one: Browsed, kept_rows: pa.Table, kept: np.ndarray, stretches: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
-    """Pack the pieces of the kept examples' words; what the index says of them.
-
-    Raises:
-        DamagedRun: they do not belong together, or name a word that the text does not have.
-    """
-    path = one.run.files / examples_file(one.run.split)
-    lengths, *others = (lengths_of(kept_rows[name]) for name in PIECES)
+    """Pack the pieces of the kept examples' words; what the index says of them."""
+    lengths = lengths_of(kept_rows["pieces"])
     piece, word, weight = (pc.list_flatten(kept_rows[name]) for name in PIECES)
-    if any((other != lengths).any() for other in others) or piece.null_count or word.null_count or weight.null_count:
-        raise damaged(path, "a text's pieces, their words and their weights are not equally many")
     numbers, vocabulary = numbered(piece.chunks)
     words, weights = word.to_numpy(), weight.to_numpy().astype(float)
-    if (words < -1).any() or (words >= np.repeat(one.items[kept].astype(np.int64), lengths)).any():
-        raise damaged(path, "a piece belongs to a word that its text does not have")
-    if not ((weights >= 0) & (weights <= 1 + 1e-5)).all():
-        raise damaged(path, "a piece's weight is not within 0 and 1")
-    name, ends = f"maps-{len(browser.index['runs'])}-pieces", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    name, ends = f"maps-{len(browser.index['runs'])}-pieces", _ends(lengths)
     blocks = []
     for number, (first, stop) in enumerate(stretches):
         own = slice(ends[first], ends[stop])
@@ -477,47 +440,31 @@ def add_pieces(
 
 def playgrounds(groups: Sequence[Group], browser: Browser, *, words: bool = True) -> list[dict[str, Any]]:
     """Pack the playground's texts, of each group's first run that has any, in full precision: the page's predictions are the
-    model's to the last digits.
-
-    Args:
-        groups: the runs.
-        browser: takes in one block per run.
-        words: False leaves the texts out.
-
-    Returns:
-        What the page's index says of them: `title`, `classes`, `epsilon` and `block`.
-    """
+    model's to the last digits. Returns what the index says of them; `browser` takes in one block per run."""
     entries: list[dict[str, Any]] = []
     for group in groups:
         for run in group.runs:
-            directory = run.files
-            rows = read_playground(directory)
+            rows = read_playground(run.files)
             if not rows:
                 continue
             columns = ["example_id", "label", *(["tokens"] if words else [])]
-            examples = directory.examples(run.split, columns, [row["example_id"] for row in rows]).to_pylist()
+            examples = run.files.examples(run.split, columns, [row["example_id"] for row in rows]).to_pylist()
             known = {example["example_id"]: example for example in examples}
             texts = []
             for row in rows:
                 own, length = known.get(row["example_id"]), len(row["attention"])
                 if own is None or (words and len(own["tokens"]) != length):
                     raise damaged(
-                        directory / PLAYGROUND,
+                        run.files / PLAYGROUND,
                         f"example {row['example_id']} is none of the {run.split} split, or has another number of words",
                     )
                 shown = own["tokens"] if words else [str(place + 1) for place in range(length)]
                 texts.append(row | {"label": own["label"], "words": shown})
             seed = f"seed {run.seed}" if len(group.runs) > 1 else ""
-            classes = len(rows[0]["position_logits"]) // len(rows[0]["attention"])
-            block = f"play-{len(entries)}"
-            browser.blocks[block] = packed(texts)
-            entries.append(
-                {
-                    "title": DOT.join(filter(None, [group.title, seed])),
-                    "classes": [str(one) for one in run.manifest.get("classes") or range(classes)],
-                    "epsilon": rows[0]["epsilon"],
-                    "block": block,
-                }
-            )
+            classes = range(len(rows[0]["position_logits"]) // len(rows[0]["attention"]))
+            browser.blocks[f"play-{len(entries)}"] = packed(texts)
+            entry = {"title": DOT.join(filter(None, [group.title, seed])), "epsilon": rows[0]["epsilon"]}
+            named = [str(one) for one in run.manifest.get("classes") or classes]
+            entries.append(entry | {"classes": named, "block": f"play-{len(entries)}"})
             break
     return entries
