@@ -8,16 +8,14 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-from jaxtyping import Float, Int, UInt
+from jaxtyping import Float, Int
 
 from attnprobe.evidence.reading import Column, HeatMap, columns_in, maps_in
 from attnprobe.findings.groups import DOT, Group, Run
@@ -29,19 +27,14 @@ from attnprobe.results.table import read_rows
 
 MEGABYTES = 60
 """What a page may weigh; `--megabytes` on the command line."""
-PER_VALUE = 2.4
-"""Bytes of the page that a weight takes: gzip gains about what base64 loses, less on real texts."""
+PER_VALUE = 3.5
+"""Bytes of the page that a weight takes, packed."""
 PER_PIECE = 3
-"""Values that a piece of a word takes: which it is, the word that it belongs to, and its weight."""
-PER_BLOCK = 120_000
-"""Weights of one map in a block: the page unpacks a block at a time, in some milliseconds."""
+"""Values that a piece of a word takes: its name, the word that it belongs to, and its weight."""
+PER_BLOCK = 500
+"""Examples whose weights are in one block: the page unpacks a block at a time, in some milliseconds."""
 MOST_CLASSES = 6
 """With more classes only the probabilities of the predicted class and of the label are kept."""
-TYPES = {"u1": "Uint8Array", "u2": "Uint16Array", "u4": "Uint32Array",
-         "i4": "Int32Array", "f4": "Float32Array", "f8": "Float64Array"}  # fmt: skip
-"""numpy's name → the browser's typed array."""
-LEVELS = 2**16 - 2
-"""Of a quantised weight; the number above stands for NaN."""
 PIECES = ("pieces", "piece_word", "piece_attention")
 """Columns of the examples' table where a model reads pieces of words: the pieces, the word that each belongs to (−1: none
 of the text), and its weight."""
@@ -69,38 +62,15 @@ OTHER_TEXT = {"first": "Second text", "second": "First text"}
 """What was read beside the text whose attention is shown, by `data.attend_to`; of data without pairs it is a question."""
 
 
-class Block(NamedTuple):
-    """Content of the page as text: base64 of a gzip file. `type`: a typed array of the browser, or `JSON`."""
-
-    type: str
-    text: str
-
-
-def packed(content: Any) -> Block:
-    """An array (little endian), or whatever JSON can say. Base64 can neither end a script element nor be read as markup.
-
-    Raises:
-        KeyError: an array of a type that browsers do not have.
-    """
-    if isinstance(content, np.ndarray):
-        kind = TYPES[content.dtype.str[1:]]
-        raw = np.ascontiguousarray(content, content.dtype.newbyteorder("<")).tobytes()
-    else:
-        kind, raw = "JSON", json.dumps(content, separators=(",", ":")).encode()
-    return Block(kind, base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii"))
+def packed(content: Any) -> str:
+    """Content of the page as text: base64 of a gzip file of JSON. It can neither end a script element nor be markup."""
+    raw = json.dumps(content, separators=(",", ":")).encode()
+    return base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
 
 
-def quantised(values: Float[np.ndarray, " values"]) -> UInt[np.ndarray, " values"]:
-    """Numbers from 0 to 1 in 16 bits, NaN as the largest of them.
-
-    The square root is rounded, so that small weights, of which a text has many, keep more digits than large ones: a
-    value v comes back within √v / `LEVELS`.
-
-    >>> quantised(np.array([0.0, 0.25, 1.0, np.nan]))
-    array([    0, 32767, 65534, 65535], dtype=uint16)
-    """
-    levels = np.rint(np.sqrt(np.clip(values, 0, 1)) * LEVELS)
-    return np.where(np.isnan(levels), LEVELS + 1, levels).astype(np.uint16)
+def rounded(values: Iterable[float], digits: int = 5) -> list[float | None]:
+    """Numbers as JSON has them, with so many digits; None where undefined."""
+    return [None if value != value else float(f"{value:.{digits}g}") for value in values]
 
 
 @dataclass
@@ -109,14 +79,18 @@ class Browser:
     not all do."""
 
     index: dict[str, Any]
-    blocks: dict[str, Block] = field(default_factory=dict)
+    blocks: dict[str, str] = field(default_factory=dict)
     remark: str = ""
 
-    def add(self, name: str, contents: dict[str, Any]) -> dict[str, str]:
-        """Pack contents; returns the name of each one's block by its key."""
-        names = {key: f"{name}-{key}" for key in contents}
-        self.blocks |= {names[key]: packed(content) for key, content in contents.items()}
-        return names
+    def add(self, name: str, content: Any) -> str:
+        """Pack content; returns the name of its block."""
+        self.blocks[name] = packed(content)
+        return name
+
+    def add_rows(self, name: str, rows: Sequence[Any]) -> list[str]:
+        """Pack a list in blocks of `PER_BLOCK`; returns their names."""
+        starts = range(0, len(rows), PER_BLOCK)
+        return [self.add(f"{name}-{start}", rows[start : start + PER_BLOCK]) for start in starts]
 
 
 class Source(NamedTuple):
@@ -137,14 +111,14 @@ class Source(NamedTuple):
 @dataclass(frozen=True)
 class Browsed:
     """A run on its way into the page. `texts`: their place in the index; `items`: positions per text; `words`: words per
-    text, which are more where the positions are sentences; `unknown`: numbers of the words that its model does not know."""
+    text, which are more where the positions are sentences; `unknown`: words that its model does not know."""
 
     run: Run
     title: str
     texts: int
-    items: UInt[np.ndarray, " examples"]
-    words: UInt[np.ndarray, " examples"]
-    unknown: UInt[np.ndarray, " unknown"]
+    items: list[int]
+    words: list[int]
+    unknown: list[str]
     maps: list[Source]
     pieces: int
 
@@ -152,7 +126,7 @@ class Browsed:
     def values(self) -> int:
         """Weights of all its maps, and what its pieces take."""
         of_maps = (self.words if source.key == INNER else self.items for source in self.maps)
-        return PER_PIECE * self.pieces + sum(int(lengths.sum()) for lengths in of_maps)
+        return PER_PIECE * self.pieces + sum(map(sum, of_maps))
 
 
 def browse(
@@ -171,25 +145,25 @@ def browse(
             keep theirs.
         tell: progress callback.
     """
-    browser = Browser({"runs": [], "texts": [], "words": words})
-    known: list[dict[str, Block]] = []
+    browser = Browser({"runs": [], "texts": [], "words": words, "per_block": PER_BLOCK})
+    known: list[str] = []
     browsed: list[Browsed] = []
     for title, run in ((f"{group.title}{DOT}seed {run.seed}", run) for group in groups for run in group.runs):
         table = examples_of(run)
-        texts = texts_of(table, words=words)
-        same = {key: packed(content) for key, content in texts.items()}
-        if same not in known:  # runs that read the same texts share them
-            browser.blocks |= {f"texts-{len(known)}-{key}": block for key, block in same.items()}
-            browser.index["texts"].append({key: f"texts-{len(known)}-{key}" for key in same})
-            known.append(same)
-        items = texts["items"]
-        inner = _added_up(texts["sentence"], items) if "sentence" in texts else items
-        pieces = int(lengths_of(table["pieces"]).sum()) if words and "pieces" in table.column_names else 0
-        browsed.append(
-            Browsed(run, title, known.index(same), items, inner,
-                    unknown_words(run, texts.get("vocabulary", ())), maps_of(run, table.column_names), pieces)
-        )  # fmt: skip
-    left = megabytes * 1e6 - sum(len(block.text) for block in browser.blocks.values())
+        content = texts_of(table, words=words)
+        block = packed(content)
+        if block not in known:  # runs that read the same texts share them
+            browser.index["texts"].append(f"texts-{len(known)}")
+            browser.blocks[f"texts-{len(known)}"] = block
+            known.append(block)
+        lengths = content["lengths"]
+        inner = [sum(one) if isinstance(one, list) else one for one in lengths]
+        items = [len(one) if isinstance(one, list) else one for one in lengths]
+        pieces = sum(map(len, table["pieces"].to_pylist())) if words and "pieces" in table.column_names else 0
+        unknown = unknown_words(run, content.get("words", ()))
+        maps = maps_of(run, table.column_names)
+        browsed.append(Browsed(run, title, known.index(block), items, inner, unknown, maps, pieces))
+    left = megabytes * 1e6 - sum(map(len, browser.blocks.values()))
     share = min(1.0, max(0.0, left / max(1.0, PER_VALUE * sum(one.values for one in browsed))))
     for one in browsed:
         tell(f"examples of {one.title}")
@@ -210,59 +184,26 @@ def examples_of(run: Run) -> pa.Table:
 
 
 def texts_of(table: pa.Table, *, words: bool) -> dict[str, Any]:
-    """The texts of a run's examples: `items` counts the positions of each, `words` numbers the words in `vocabulary`, all
-    texts in a row. In a hierarchical model the positions are sentences, and `sentence` counts the words of each. `question`
-    and `question_length`: of texts that were read with one. Without `words` the lengths alone."""
-    hierarchical = "words" in table.column_names
-    lists = table["words" if hierarchical else "tokens"]
-    texts: dict[str, Any] = {"items": lengths_of(lists)}
-    flat = pc.list_flatten(lists)
-    if hierarchical:
-        texts["sentence"] = lengths_of(flat)
-        flat = pc.list_flatten(flat)
+    """The texts of a run's examples: how many words each has in `lengths`, in a hierarchical model a list of these, one for
+    each sentence; and with `words` these, as many, and the words of the `question` of texts that were read with one."""
+    texts = table["words" if "words" in table.column_names else "tokens"].to_pylist()
+    lengths = [[*map(len, text)] if text and isinstance(text[0], list) else len(text) for text in texts]
     if not words:
-        return texts
-    asked = flat.slice(0, 0)
-    if "question" in table.column_names:
-        column = table["question"]
-        split = column if pa.types.is_list(column.type) else pc.utf8_split_whitespace(pc.fill_null(column, ""))
-        texts["question_length"] = lengths_of(split)
-        asked = pc.list_flatten(split)
-    numbers, texts["vocabulary"] = numbered([*flat.chunks, *asked.chunks])
-    return texts | {"words": numbers[: len(flat)], "question": numbers[len(flat) :]}
+        return {"lengths": lengths}
+    asked = table["question"].to_pylist() if "question" in table.column_names else []
+    question = [(one or "").split() if one is None or isinstance(one, str) else one for one in asked]
+    return {"lengths": lengths, "words": texts} | ({"question": question} if asked else {})
 
 
-def numbered(chunks: Sequence[pa.Array]) -> tuple[UInt[np.ndarray, " words"], list[str]]:
-    """Words as numbers in the list of the different ones."""
-    strings = pa.chunked_array([chunk.cast(pa.string()) for chunk in chunks], pa.string())
-    words = strings.combine_chunks().dictionary_encode()
-    kind = np.uint16 if len(words.dictionary) < 2**16 else np.uint32
-    return words.indices.to_numpy(zero_copy_only=False).astype(kind), words.dictionary.to_pylist()
-
-
-def lengths_of(lists: pa.ChunkedArray) -> UInt[np.ndarray, " lists"]:
-    """How long each list is."""
-    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.uint32)
-
-
-def _ends(lengths: np.ndarray) -> np.ndarray:
-    # 0, and where each part ends, the parts in a row
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
-def _added_up(values: np.ndarray, lengths: UInt[np.ndarray, " parts"]) -> UInt[np.ndarray, " parts"]:
-    # the sum of each part's values, the parts in a row; 0 of an empty one
-    return np.diff(_ends(values)[_ends(lengths)]).astype(np.uint32)
-
-
-def unknown_words(run: Run, words: Sequence[str]) -> UInt[np.ndarray, " unknown"]:
-    """The places of the words that the run's model has no vector of its own for; none where its tokenizer cuts words into
-    pieces that it knows, or where the run has no vocabulary."""
+def unknown_words(run: Run, texts: Sequence[Sequence[Any]]) -> list[str]:
+    """The words that the run's model has no vector of its own for; none where its tokenizer cuts words into pieces that it
+    knows, or where the run has no vocabulary."""
     directory, model = run.files, run.manifest.get("training", {}).get("model", {})
-    if not words or "_target_" in model or VOCABULARY not in directory.manifest()["files"]:
-        return np.zeros(0, np.uint32)
+    if not texts or "_target_" in model or VOCABULARY not in directory.manifest()["files"]:
+        return []
     known = read_json(directory.file(VOCABULARY))
-    return np.array([place for place, word in enumerate(words) if word not in known], np.uint32)
+    words = (word for text in texts for part in text for word in ([part] if isinstance(part, str) else part))
+    return [word for word in dict.fromkeys(words) if word not in known]
 
 
 def maps_of(run: Run, columns: Sequence[str]) -> list[Source]:
@@ -295,14 +236,12 @@ def values_of(one: Browsed, source: Source, table: pa.Table) -> Float[np.ndarray
         return 1 - values if source.shown.one_minus else values
     match source.shown.metric:
         case "length":
-            return one.items.astype(float)
+            return np.array(one.items, float)
         case "margin":
             ordered = np.sort(np.array(table["probability"].to_pylist(), float), axis=-1)
             return ordered[:, -1] - ordered[:, -2] if len(ordered) else np.zeros(0)
         case "max_attention":
-            weights = pd.Series(pc.list_flatten(table["attention"]).to_numpy().astype(float))
-            text = np.repeat(np.arange(len(table)), lengths_of(table["attention"]))
-            return weights.groupby(text).max().reindex(range(len(table))).to_numpy()
+            return np.array([max(weights, default=np.nan) for weights in table["attention"].to_pylist()])
         case name:
             return table[name].to_numpy()
 
@@ -315,12 +254,12 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
     sorting = {source.key: values for source, values in columns.items() if source.shown.sorts}
     both_ends = sorting | {f"{key} down": -values for key, values in sorting.items()}
     rows = np.sort(list(select_examples(np.arange(len(ids)), int(share * len(ids)), scores=both_ends))).astype(int)
-    kept = np.isin(np.arange(len(ids)), rows)
-    contents = {"example_id": ids.astype(np.float64), "kept": kept.astype(np.uint8), "unknown": one.unknown}
-    contents |= decisions(table) | {source.key: values.astype(np.float32) for source, values in columns.items()}
-    some = table.filter(pa.array(kept))
-    stretches = spans(one.words[kept], PER_BLOCK)
+    some = table.take(rows)
+    contents = {"example_id": ids.tolist(), "kept": rows.tolist(), "unknown": one.unknown}
+    contents |= decisions(table) | {source.key: rounded(values, 8) for source, values in columns.items()}
     classes = len(table["probability"][0]) if len(table) else 0
+    number = len(browser.index["runs"])
+    pieces = some.select(PIECES).to_pylist() if one.pieces else None
     return {
         "title": one.title,
         "data": run.data,
@@ -328,114 +267,72 @@ def add_run(browser: Browser, one: Browsed, share: float) -> dict[str, Any]:
         "examples": len(ids),
         "classes": [str(name) for name in run.manifest.get("classes") or range(classes)],
         "texts": one.texts,
-        "numbers": browser.add(f"numbers-{len(browser.index['runs'])}", contents),
-        "blocks": [{"first": first, "count": stop - first} for first, stop in stretches],
-        "maps": list(add_maps(browser, one, some, kept, stretches)),
+        "numbers": browser.add(f"numbers-{number}", contents),
+        "maps": list(add_maps(browser, one, some, rows)),
         "measures": [
             {"key": source.key} | {name: getattr(source.shown, name) for name in ("title", "digits", "sorts", "truth")}
             for source in columns
         ],
         "hierarchical": "words" in table.column_names,
         "other_text": OTHER_TEXT.get(run.manifest.get("training", {}).get("data", {}).get("attend_to"), "Question"),
-        "pieces": add_pieces(browser, one, some, kept, stretches) if one.pieces else None,
+        "pieces": None if pieces is None else browser.add_rows(f"maps-{number}-pieces", pieces),
     }
 
 
 def decisions(table: pa.Table) -> dict[str, Any]:
     """Labels, predictions, probabilities and candidates of every example; several labels at once as lists."""
-    probability = np.array(table["probability"].to_pylist(), np.float32)
+    probability = table["probability"].to_pylist()
     several = pa.types.is_list(table["label"].type)
     found: dict[str, Any] = {}
     for side in ("label", "prediction"):
-        rows = table[side]
-        found[side] = (
-            [[number for number, on in enumerate(row) if on] for row in rows.to_pylist()]
-            if several
-            else rows.to_numpy().astype(np.int32)
-        )
-        if probability.ndim == 2 and probability.shape[1] > MOST_CLASSES and not several:
-            chosen = np.clip(found[side], 0, probability.shape[1] - 1)
-            found[f"p_{side}"] = probability[np.arange(len(chosen)), chosen]
+        found[side] = table[side].to_pylist()
+        if several:
+            found[side] = [[number for number, on in enumerate(row) if on] for row in found[side]]
+        elif probability and isinstance(probability[0], list) and len(probability[0]) > MOST_CLASSES:
+            pairs = zip(probability, found[side], strict=True)
+            found[f"p_{side}"] = rounded(row[min(max(own, 0), len(row) - 1)] for row, own in pairs)
     if "p_label" not in found:
-        found["probability"] = probability.ravel()
+        found["probability"] = [rounded(row) for row in probability]
     if "candidates" in table.column_names:
         found["candidates"] = [row and list(map(str, row)) for row in table["candidates"].to_pylist()]
     return found
 
 
-def spans(lengths: Int[np.ndarray, " examples"], most: int) -> list[tuple[int, int]]:
-    """Stretches `[first, stop)` of examples with about `most` positions each, at least one example in each."""
-    if len(lengths) == 0:
-        return []
-    part = (np.cumsum(lengths.astype(np.int64)) - 1) // most
-    edges = [0, *(np.flatnonzero(np.diff(np.maximum(part, 0))) + 1).tolist(), len(lengths)]
-    return [(a, b) for a, b in pairwise(edges) if b > a]
-
-
 def add_maps(
-    browser: Browser, one: Browsed, kept_rows: pa.Table, kept: np.ndarray, stretches: Sequence[tuple[int, int]]
+    browser: Browser, one: Browsed, kept_rows: pa.Table, kept: Int[np.ndarray, " kept"]
 ) -> Iterator[dict[str, Any]]:
-    """Pack the weights of the kept examples' maps; what the index says of each.
+    """Pack the weights of the kept examples' maps, a list for each example; what the index says of each map.
 
     Raises:
         DamagedRun: a table has a position that its text does not have.
     """
-    ids, count = kept_rows["example_id"].to_numpy(), np.arange(len(kept_rows))
-    numbered_maps = enumerate(one.maps)
-    for (probe, metric), same in groupby(numbered_maps, lambda pair: (pair[1].probe, pair[1].shown.metric)):
+    ids = kept_rows["example_id"].to_numpy()
+    for (probe, metric), same in groupby(enumerate(one.maps), lambda pair: (pair[1].probe, pair[1].shown.metric)):
         # of a probe's table, once for all its sites
         read = None if probe is None else one.run.numbers.rows(probe, (), stepped=(metric,), example_ids=ids.tolist())
         for place, source in same:
-            lengths = (one.words if source.key == INNER else one.items)[kept].astype(np.int64)
+            lengths = np.array(one.words if source.key == INNER else one.items, int)[kept]
             if read is None:
-                own, flat = flattened(kept_rows[metric])
-                row, value = np.repeat(count, own), flat.to_numpy().astype(float)
-                step = np.arange(len(row)) - np.repeat(_ends(own)[:-1], own)
+                rows = kept_rows[metric].to_pylist()
+                weights = [np.hstack(row).astype(float) if row else () for row in rows]
             else:
                 rows = read[read["value"].notna() & (read[SITE] == source.site)]
-                row, value = np.searchsorted(ids, rows["example_id"]), rows["value"].to_numpy()
-                step = rows["step"].to_numpy().astype(np.int64)
-            ends = _ends(lengths)
-            dense = np.zeros(ends[-1])
-            dense[ends[row] + step] = value
-            dense[np.repeat(~np.isin(count, row), lengths)] = np.nan  # a text without any
-            unit = float(np.nanmax(dense, initial=1.0))  # distances of scores do not end at 1
-            parts = {str(number): quantised(dense[ends[a] : ends[b]] / unit) for number, (a, b) in enumerate(stretches)}
+                row, step = np.searchsorted(ids, rows["example_id"]), rows["step"].to_numpy().astype(np.int64)
+                ends = np.concatenate([[0], np.cumsum(lengths)])
+                dense = np.zeros(ends[-1])
+                dense[ends[row] + step] = rows["value"]
+                there = np.isin(np.arange(len(ids)), row)  # or it is a text without any
+                weights = [dense[a:b] if known else () for a, b, known in zip(ends, ends[1:], there, strict=False)]
+            name = f"maps-{len(browser.index['runs'])}-{place}"
             yield {
                 "key": source.key,
                 "title": f"{source.shown.title}: {source.site}" if source.site else source.shown.title,
                 "site": source.site,
                 "about": source.shown.about,
                 "relative": source.shown.relative,
-                "unit": unit,
                 "inner": source.key == INNER,
-                "blocks": list(browser.add(f"maps-{len(browser.index['runs'])}-{place}", parts).values()),
+                "blocks": browser.add_rows(name, [rounded(own) for own in weights]),
             }
-
-
-def flattened(lists: pa.ChunkedArray) -> tuple[Int[np.ndarray, " examples"], pa.ChunkedArray]:
-    """How many numbers each example has, and all of them in a row; of lists of lists the inner ones one after the other."""
-    if not pa.types.is_list(lists.type.value_type):
-        return lengths_of(lists).astype(np.int64), pc.list_flatten(lists)
-    inner = pc.list_flatten(lists)
-    return _added_up(lengths_of(inner), lengths_of(lists)).astype(np.int64), pc.list_flatten(inner)
-
-
-def add_pieces(
-    browser: Browser, one: Browsed, kept_rows: pa.Table, kept: np.ndarray, stretches: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
-    """Pack the pieces of the kept examples' words; what the index says of them."""
-    lengths = lengths_of(kept_rows["pieces"])
-    piece, word, weight = (pc.list_flatten(kept_rows[name]) for name in PIECES)
-    numbers, vocabulary = numbered(piece.chunks)
-    words, weights = word.to_numpy(), weight.to_numpy().astype(float)
-    name, ends = f"maps-{len(browser.index['runs'])}-pieces", _ends(lengths)
-    blocks = []
-    for number, (first, stop) in enumerate(stretches):
-        own = slice(ends[first], ends[stop])
-        contents = {"piece": numbers[own], "word": words[own], "weights": quantised(weights[own])}
-        blocks.append(browser.add(f"{name}-{number}", contents | {"lengths": lengths[first:stop]}))
-    return browser.add(name, {"vocabulary": vocabulary}) | {"blocks": blocks}
 
 
 def playgrounds(groups: Sequence[Group], browser: Browser, *, words: bool = True) -> list[dict[str, Any]]:

@@ -89,8 +89,7 @@ async function openRun(number_, wanted) {
   }
   maps.append(...piecePicker(run), ...sitePicker(run.maps));
   choose();
-  const { wordStarts } = state.examples.texts;
-  const first = () => state.order[handiest(state.order.map((row) => wordStarts[row + 1] - wordStarts[row]))];
+  const first = () => state.order[handiest(state.order.map((row) => state.examples.size(row)))];
   state.chosen = state.examples.place.get(before) ?? first() ?? -1;
   const at = wanted === undefined ? 0 : state.order.indexOf(state.chosen);
   state.page = Math.max(0, Math.floor(at / PAGE_SIZE));
@@ -225,7 +224,7 @@ async function showDetail() {
   maps.replaceChildren(...mapsNow().map((map) => mapOf(map, weights, examples, row)));
   if (pieces) maps.prepend(pieceMap(pieces));
   maps.weights = weights;
-  $("browser-unknown").hidden = !examples.unknownOf(row)?.size;
+  $("browser-unknown").hidden = !examples.unknownOf(row).size;
 }
 
 function plainText(examples, row) {
@@ -235,15 +234,13 @@ function plainText(examples, row) {
 function factsOf(examples, row) {
   const right = examples.isRight(row);
   const probability = (side) => {
-    const { columns, run } = examples;
+    const { columns } = examples;
     const [own] = examples.classes(row, side);
-    if (columns.probability) return columns.probability[row * run.classes.length + own];
+    if (columns.probability) return columns.probability[row][own];
     return columns[`p_${side}`]?.[row];
   };
-  const p = Array.isArray(examples.columns.label) ? undefined : probability("prediction");
-  const count = examples.run.classes.length;
-  const every = examples.columns.probability?.slice(row * count, (row + 1) * count) ?? [1];
-  const score = every.reduce((sum, one) => sum + one, 0) < 0.5;
+  const p = Array.isArray(examples.columns.label[row]) ? undefined : probability("prediction");
+  const score = total(examples.columns.probability?.[row] ?? [1]) < 0.5;
   const of = p === undefined ? "" : score ? ` (${number(p, 3)} units from the threshold)` : ` (p = ${number(p, 3)})`;
   const parts = [
     element(

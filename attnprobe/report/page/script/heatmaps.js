@@ -21,7 +21,7 @@ function mapOf(map, weights, examples, row) {
   const titleId = `map-${map.key}`;
   const head = element("h4", { id: titleId }, map.title, " ", element("span", { className: "about" }, map.about));
   const part = element("section", { className: "map" }, head);
-  if (own.length === 0 || Number.isNaN(own[0])) {
+  if (own.length === 0) {
     part.append(element("p", { className: "remark" }, "None for this example."));
     return part;
   }
@@ -63,7 +63,7 @@ function describe(token) {
   const i = Number(token.dataset.i);
   const inner = isInner(map);
   const lines = examples.run.maps
-    .filter(({ key, inner: other }) => other === inner && key in weights && !Number.isNaN(weights[key][i]))
+    .filter(({ key, inner: other }) => other === inner && weights[key]?.[i] !== undefined)
     .map(({ key, title }) => [title, number(weights[key][i], DIGITS)]);
   const strange = token.classList.contains("unknown") ? " (unknown to the model)" : "";
   const text = examples.run.hierarchical && !inner ? `Sentence ${i + 1}` : `${i + 1}: ${token.textContent}${strange}`;

@@ -2,17 +2,10 @@
 
 // pieces of one example: each with its name, its word (-1: none of the text) and its weight; null: there are none
 async function piecesOf(examples, row) {
-  const { pieces } = examples.run;
-  const found = pieces && examples.kept(row);
-  if (!found) return null;
-  const [vocabulary, { lengths, piece, word, weights }] = await Promise.all([block(pieces.vocabulary), blocks(pieces.blocks[found.place])]);
-  const nth = found.before.length;
-  const from = lengths.subarray(0, nth).reduce((sum, length) => sum + length, 0);
-  return Array.from({ length: lengths[nth] }, (_, i) => ({
-    name: vocabulary[piece[from + i]],
-    word: word[from + i],
-    weight: weightOf(weights[from + i]),
-  }));
+  const rank = examples.rank.get(row);
+  if (!examples.run.pieces || rank === undefined) return null;
+  const { pieces, piece_word: words, piece_attention: weights } = await nthOf(examples.run.pieces, rank);
+  return pieces.map((name, i) => ({ name, word: words[i], weight: weights[i] }));
 }
 
 function pieceMap(pieces) {

@@ -16,32 +16,16 @@ function queryOf(text) {
 }
 
 function searcher(texts, query) {
-  const { lower, words: numbers, wordStarts, question, questionStarts: asked } = texts;
-  if (!lower || (!query.words.length && !query.phrases.length)) return () => true;
-  const terms = query.words.slice(0, 31);
-  const full = 2 ** terms.length - 1;
-  const bits = new Uint32Array(lower.length);
-  lower.forEach((word, i) => terms.forEach((term, bit) => word.includes(term) && (bits[i] |= 1 << bit)));
-  const hasPhrase = (phrase, words, from, to) => {
-    const last = phrase.length - 1;
-    search: for (let i = from; i + last < to; i++) {
-      for (let j = 0; j <= last; j++) {
-        const word = lower[words[i + j]];
-        if (j < last ? word !== phrase[j] : !word.startsWith(phrase[j])) continue search;
-      }
-      return true;
-    }
-    return false;
-  };
+  if (!texts.words || (!query.words.length && !query.phrases.length)) return () => true;
+  const lower = (words) => words.flat().map((word) => word.toLowerCase());
+  texts.lower ??= texts.words.map((words, row) => [lower(words), lower(texts.question?.[row] ?? [])]);
+  const begins = (words, phrase, i) => phrase.every((part, j) => (j < phrase.length - 1 ? words[i + j] === part : words[i + j]?.startsWith(part)));
+  const hasPhrase = (words, phrase) => words.some((_, i) => begins(words, phrase, i));
   return (row) => {
-    let found = 0;
-    for (let i = wordStarts[row]; i < wordStarts[row + 1] && found !== full; i++) found |= bits[numbers[i]];
-    if (asked) for (let i = asked[row]; i < asked[row + 1] && found !== full; i++) found |= bits[question[i]];
-    if (found !== full) return false;
-    return query.phrases.every(
-      (phrase) =>
-        hasPhrase(phrase, numbers, wordStarts[row], wordStarts[row + 1]) ||
-        (asked && hasPhrase(phrase, question, asked[row], asked[row + 1])),
+    const [words, asked] = texts.lower[row];
+    return (
+      query.words.every((term) => words.some((word) => word.includes(term)) || asked.some((word) => word.includes(term))) &&
+      query.phrases.every((phrase) => hasPhrase(words, phrase) || hasPhrase(asked, phrase))
     );
   };
 }

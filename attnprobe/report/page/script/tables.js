@@ -2,7 +2,6 @@
 
 const PAGE_SIZE = matchMedia("(min-width: 900px)").matches ? 10 : 6;
 const KEPT_BLOCKS = 200;
-const LEVELS = 65534; // of a weight; above: there is none
 const DIGITS = 4;
 const SNIPPET = 24;
 const DEEP = 0.77; // from here on the other ink: with black and white the contrast is 4.5 or more at every depth
