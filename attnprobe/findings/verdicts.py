@@ -127,11 +127,11 @@ def record_of_seeds(claim: str, *, table: pd.DataFrame | None = None) -> str:
         largest = own.sort_values("effect").iloc[-1]
         rare = f"even a {effect} of {largest['effect']:.2f} is shown in only {100 * largest['yes']:.0f} %"
         few = f"a {effect} below {shown.min():.2f} cannot be shown"
-        parts.append(f"with {seeds} seeds {rare if shown.empty else few}")
+        parts.append(f"With {seeds} seeds {rare if shown.empty else few}")
     false = known["yes"][known["effect"] == 0].max()
     return (
-        f"Track record, audits drawn from {known['models'].max()} small models: {', '.join(parts)}; "
-        f"without one at most {100 * false:.0f} % said yes."
+        f"Track record, audits drawn from {known['models'].max()} small models. {'. '.join(parts)}. "
+        f"Without one at most {100 * false:.0f} % said yes."
     )
 
 

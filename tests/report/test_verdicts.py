@@ -289,7 +289,7 @@ def test_a_claim_about_trained_models_cites_what_so_many_seeds_show(monkeypatch)
     said = record_of_seeds("a", table=table)
     assert "from 120 small models" in said
     assert (
-        "with 3 seeds even a gain of 0.30 is shown in only 70 %, with 9 seeds a gain below 0.10 cannot be shown" in said
+        "With 3 seeds even a gain of 0.30 is shown in only 70 %. With 9 seeds a gain below 0.10 cannot be shown" in said
     )
     assert "at most 2 % said yes" in said
     assert record_of_seeds("b", table=table) == ""  # the null: nothing was measured of it

@@ -106,7 +106,7 @@ class Audit(Study):
         slow = sorted(each, key=lambda name: -each[name])
         parts = [f"{name} {duration(each[name])}" for name in slow if each[name] > SLOW * estimate]
         words = f"{work}, {probing}: about {duration(estimate)} on this machine ({costs.device})"
-        words += f", of it {', '.join(parts)}" if parts else ""
+        words += f". Most of it: {', '.join(parts)}" if parts else ""
         if kept:
             full = duration(beside + costs.seconds(epochs, trainings))
             left = " and ".join(f"{count:,} of {costs.rows[split]:,} {split} rows" for split, count in kept.items())

@@ -457,7 +457,7 @@ def uniform(reading: StudyReading, members: Members, papers: Mapping[str, float]
     reading.tables["Uniform attention, frozen (the paper's table 2)"] = table.dropna(axis="columns", how="all")
     gain, margin = difference(base, even), members.margin
     claim = statement(
-        "attention_is_needed", "necessity", "Learned attention classifies better than uniform attention",
+        "attention_is_needed", "necessity", "The model classifies better with learned weights than with equal ones",
         "section 3.2", f"difference of F1, learned − uniform; up to {margin:g}, what another seed makes, is no relevant "
         "difference", "for", smallest=margin, primary=True,
     )  # fmt: skip
@@ -491,8 +491,8 @@ def seeds(reading: StudyReading, members: Members) -> None:
     no = "Seeds attend no more alike than a shuffle of their weights"
     verdict = told(evidence, CLAIM.smallest, "Seeds attend alike", no, "Whether seeds attend alike is open")
     words = (
-        f"{verdict}: any two of {len(pairs)} are {jsd:.3f} nats of JSD apart, and {shuffled:.3f} if the one's weights are "
-        f"shuffled; on a scale from 0, a shuffle, to 1, the same attention, this is {cite(evidence)}. The most attended "
+        f"{verdict}. Any two of {len(pairs)} are {jsd:.3f} nats of JSD apart, and {shuffled:.3f} if the one's weights are "
+        f"shuffled. On a scale from 0, a shuffle, to 1, the same attention, this is {cite(evidence)}. The most attended "
         f"word is the same in {100 * same:.0f} % of the texts ({100 * chance:.0f} % by chance)."
     )
     reading.add(CLAIM, evidence, words)
@@ -522,7 +522,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
         f"{cite(Evidence.of(frame['seeds'].to_numpy()))} nats (predictions by a TVD of "
         f"{examples['tvd'].median().mean():.3f})."
     )
-    caption = "JSD to the base's attention by the base's largest weight: median over seeds per example"
+    caption = "How far is attention from the base's, by the base's largest weight? JSD, the median over seeds per text"
     if single.empty:
         words += " Whether an adversary gets farther is not tested: it needs the probe adversarial."
         reading.notes.append(words)
@@ -531,7 +531,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
     beyond = Evidence.of((frame["found_jsd"] - frame["seeds"]).to_numpy(), reach=2 * LN2)
     claim = statement(
         "seeds_are_nearer_than_adversaries", "stability",
-        "Other seeds' attention is nearer to the base's than a single-prediction adversary's",
+        "The attention of other seeds is nearer to the base's than an adversary's for one text",
         "section 3.3", "difference of JSD in nats, adversary found by search − median over seeds", "for",
         smallest=0.01,
     )  # fmt: skip
@@ -546,7 +546,7 @@ def seeds(reading: StudyReading, members: Members) -> None:
         f"seed in {100 * outside:.0f} % of the examples."
     )
     reading.add(claim, beyond, words)
-    caption += f", and the adversaries against single predictions (search, and {members.best})."
+    caption += f". Beside it the adversaries of single predictions (search, and {members.best})."
     reading.figures.append(("seeds", caption, spread(frame, reading.data, f"adversary, {members.best}")))
 
 
