@@ -13,7 +13,6 @@ from attnprobe.results.files import write_atomically
 from attnprobe.results.writer import OwnFolder, own_target
 
 SUMS = "SHA256SUMS"
-"""What `sha256sum --check` reads."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry: the same evidence gives the same bytes."""
 README = """Evidence of an audit by attnprobe {version}.

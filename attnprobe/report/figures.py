@@ -29,7 +29,7 @@ PIXELS = 120
 def draw_figures(
     run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike, *, words: bool = True
 ) -> list[Path]:
-    """Draw every figure whose numbers are in the tables.
+    """Draw every figure whose numbers are in the tables; returns the files, `<figure>.pdf` and `<figure>.png`.
 
     Figures of several runs show a panel per data set and model, with seeds pooled. Those that show texts are drawn
     once per run, with the run's id in the file's name where there are several.
@@ -38,9 +38,6 @@ def draw_figures(
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
         directory: where the figures go; made if it is not there.
         words: False leaves out the figures that show texts, and the names of the classes.
-
-    Returns:
-        The files written, `<figure>.pdf` and `<figure>.png`, in the order of the probes.
 
     Raises:
         UserError: no finished run there.
@@ -59,11 +56,6 @@ def save_figures(
     return [path for _, figure, name, _ in figures for path in save(figure, Path(directory), name)]
 
 
-DrawnFigure = tuple[Drawing, Figure, str, RunDirectory | None]
-"""A figure in the house style: what it was drawn by, itself, the stem of its files' names, and the run whose texts it shows
-(None: it shows none)."""
-
-
 def all_figures(
     several: Iterable[Reading],
     runs: Sequence[RunDirectory],
@@ -71,13 +63,12 @@ def all_figures(
     endings: Sequence[str],
     *,
     words: bool = True,
-) -> Iterator[DrawnFigure]:
-    """Every figure of these readings whose numbers are there, one at a time.
+) -> Iterator[tuple[Drawing, Figure, str, RunDirectory | None]]:
+    """Every figure of these readings whose numbers are there, one at a time: what it was drawn by, itself, the stem of its
+    files' names, and the run whose texts it shows (None: it shows none).
 
     Args:
-        several: the readings.
-        runs: the runs.
-        numbers: theirs, in the same order, the classes called as the figures are to call them.
+        numbers: of these runs, in the same order, the classes called as the figures are to call them.
         endings: of each run what the files of its own figures, those with texts, end in.
         words: False leaves out the figures that show texts.
     """
@@ -134,14 +125,8 @@ def file_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in the page.
-
-    Attributes:
-        caption: what it shows.
-        file: the PDF's name in the report's folder.
-        source: the drawing as a `data:` address, which no script can run from, an SVG packed by gzip; empty: only a PDF.
-        width, height: in CSS pixels.
-    """
+    """A figure in the page, with the PDF's name in the report's folder, and width and height in CSS pixels. `source`: the
+    drawing as a `data:` address, which no script can run from, an SVG packed by gzip; empty: only a PDF."""
 
     caption: str
     file: str

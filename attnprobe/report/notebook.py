@@ -22,7 +22,6 @@ SENTENCE = "sentence"
 MOST_TEXTS = 25
 """A notebook shows no more texts than these: every token of every measure is an element of the page."""
 NAMED = 3
-"""Positions that are named to a reader who does not see the colours."""
 
 # One hue: on paper more is darker, on a dark page more is brighter. The notebook's own theme goes before the system's,
 # and the background is set as well, so that a theme that is not known here costs looks, not legibility.

@@ -16,7 +16,7 @@ from attnprobe.report.page.sections import notes_of_data
 from attnprobe.report.tables import csv_table, with_intervals
 from attnprobe.report.terminal import answer_lines, safe, terminal_table, times_of
 from attnprobe.results.directory import MANIFEST
-from attnprobe.results.files import write_atomically
+from attnprobe.results.files import write_text
 
 PAGE = "report.html"
 
@@ -58,10 +58,7 @@ def publish_study(directory: Path, *, verbose: bool = False) -> None:
 
 def write_study(reading: StudyReading) -> None:
     """Write a study's tables (CSV) and figures (PDF, PNG) into its directory."""
-    for number, (_, table) in enumerate(reading.tables.items(), start=1):
-        text = csv_table(table)
-        write_atomically(
-            reading.directory / "tables" / f"table{number}.csv", lambda p, text=text: p.write_text(text, "utf-8")
-        )
+    for number, table in enumerate(reading.tables.values(), start=1):
+        write_text(csv_table(table), reading.directory / "tables" / f"table{number}.csv")
     for name, _, figure in reading.figures:
         save(figure, reading.directory / "figures", name)

@@ -31,16 +31,12 @@ COMPARED = [
 
 
 def write_tables(run_dirs: str | os.PathLike | Iterable[str | os.PathLike], directory: str | os.PathLike) -> list[Path]:
-    """Write every table that the results allow, as `<name>.csv` and `<name>.tex`.
-
-    These are the probes' own tables (`Reading.tables`), and those of `CAPTIONS`.
+    """Write every table that the results allow, the probes' own (`Reading.tables`) and those of `CAPTIONS`, as `<name>.csv`
+    and `<name>.tex`; returns the files.
 
     Args:
         run_dirs: a run directory, a directory above several runs, a glob pattern, or a list of these.
         directory: where the tables go; made if it is not there.
-
-    Returns:
-        The files written, in the order of the probes.
 
     Raises:
         UserError: no finished run there.
@@ -69,13 +65,8 @@ class Table:
 
 
 def all_tables(numbers: Numbers, compared: pd.DataFrame, found: pd.DataFrame) -> Iterator[Table]:
-    """Every table that the numbers allow; none without rows. The probes' own are made one at a time.
-
-    Args:
-        numbers: of the runs.
-        compared: `attnprobe.evidence.published.compare` of them.
-        found: the findings on them.
-    """
+    """Every table that the numbers allow; none without rows. The probes' own are made one at a time. `compared`:
+    `attnprobe.evidence.published.compare` of the numbers; `found`: the findings on their runs."""
     for reading in present(numbers):
         for one in reading.tables:
             rows = one.build(numbers.rows(reading.probe, one.metrics))
@@ -105,11 +96,8 @@ def csv_table(rows: pd.DataFrame) -> str:
 
 
 def latex_table(rows: pd.DataFrame, caption: str, label: str) -> str:
-    """A DataFrame as a LaTeX table (package booktabs), without its index.
-
-    Numbers are rounded to three decimals, whole ones stay whole, undefined ones are a dash; all words are escaped, and
-    are aligned to the left, numbers to the right.
-    """
+    """A DataFrame as a LaTeX table (package booktabs), without its index: numbers with three decimals or whole, undefined
+    ones a dash, words escaped."""
     records = rows.astype(object).to_numpy().tolist()
     sides = ["r" if all(isinstance(cell, Real) for cell in column) else "l" for column in zip(*records, strict=True)]
     # every cell as text already: `latex` knows characters that pandas' own escaping does not
@@ -192,8 +180,7 @@ CAPTION = (
 
 
 def word_tables(runs: Iterable[Run]) -> Iterator[Table]:
-    """The tables of these runs, of several each called by its run. Runs without the probe have none, and those of which no
-    word is in texts enough."""
+    """The tables of these runs, of several each called by its run; none where no word is in texts enough."""
     several = list(runs)
     for run in several:
         if PROBE in run.numbers.probes:

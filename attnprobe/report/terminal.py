@@ -27,19 +27,14 @@ from attnprobe.results.pivot import RUN, class_of
 MARKS = {"yes": "✓", "no": "✗", "open": "?", "untested": "–"}
 """A sign for each answer, so that none is told by its colour alone; a yes without a track record goes without."""
 WIDTH = 80
-"""Characters of a line of the answer."""
 GAUGE = 41
-"""Characters of its gauge, from 0 to 1."""
 MOST_CLASSES = 4
 """Rows per class are shown for at most this many predicted classes; all are in the tables."""
 
 
 def headline(results: pd.DataFrame | Numbers) -> dict[str, float]:
-    """The headline numbers of one run by name, for a logger: `{"adversarial/found_jsd": 0.51, …}`; NaN examples are
-    left out of the means. The order is that of the summary.
-
-    Args:
-        results: the run's numbers; a long table will do.
+    """The headline numbers of one run (a long table will do) by name, for a logger: `{"adversarial/found_jsd": 0.51, …}`. NaN
+    examples are left out of the means. The order is that of the summary.
 
     Raises:
         ValueError: the table holds more than one run.
@@ -181,13 +176,7 @@ FEW = 2
 
 def answer_lines(own: pd.DataFrame, quality: Quality | None = None, attention_on: str = "") -> list[str]:
     """Chip, sentence and gauge, a line for every question that was answered, one for the open and one for the untested ones,
-    and what to show instead; of a poor model no more than that it is one, and what to do.
-
-    Args:
-        own: the findings on one group.
-        quality: of its classifier.
-        attention_on: where its attention is (`Run.attention_on`).
-    """
+    and what to show instead; of a poor model no more than that it is one, and what to do. `own`: the findings on a group."""
 
     def item(head: str, words: str) -> list[str]:
         return textwrap.wrap(visible(words), WIDTH, initial_indent=f"  {head:10}", subsequent_indent=" " * 12)

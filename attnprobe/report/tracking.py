@@ -46,7 +46,6 @@ from attnprobe.results.saved_settings import read_settings
 WORDS = ("text", "tokens", "words", "question", "candidates")
 """The columns of the examples' table that hold somebody's words."""
 WORDS_OF_MANIFEST = ("classes", "counts", "data_section")
-"""What the manifest says in the data's own words: names of classes, above all."""
 WORDLESS, WITH_WORDS = (WEIGHTS, CONFIG, TRAINED), (VOCABULARY, PIPELINE)
 """Files of the checkpoint; those of the second kind hold words: the vocabulary, and the names of the classes."""
 ROWS = 10_000
@@ -54,7 +53,6 @@ ROWS = 10_000
 HEATMAPS = "heatmaps"
 """Key of a table's `attrs`: which columns hold heat maps."""
 EXAMPLES = 200
-"""Rows of the examples' table, unless said otherwise."""
 UNNAMED = "name not logged"
 Mode = Literal["online", "offline", "disabled"]
 
@@ -226,7 +224,7 @@ def summary_of(
     for row in rows:
         name = f"{row['probe']}/{row['metric']}"
         if row["group"] != "overall":
-            name += "/" + (section_free(class_of(row["group"], classes)) if classes else row["group"])
+            name += "/" + (class_of(row["group"], classes).replace("/", "-") if classes else row["group"])
         parts = {"": row["mean"], "_low": row["low"], "_high": row["high"], "_published": row["published"]}
         summary |= {name + end: float(value) for end, value in parts.items() if end == "" or not pd.isna(value)}
     if run.quality is not None:
@@ -248,12 +246,7 @@ def curve(name: str, classes: Sequence[str]) -> str:
     start, mark, number = name.rpartition("/f1_")
     if not mark or not number.isdecimal() or int(number) >= len(classes):
         return name
-    return start + mark + section_free(classes[int(number)])
-
-
-def section_free(name: str) -> str:
-    """A name without slashes, which W&B takes for sections."""
-    return name.replace("/", "-")
+    return start + mark + classes[int(number)].replace("/", "-")  # W&B takes slashes for sections
 
 
 def findings_to_send(run: Run, *, log_text: bool) -> pd.DataFrame:
@@ -306,13 +299,11 @@ def as_wandb(table: pd.DataFrame) -> wandb.Table:
     heatmaps = table.attrs.get(HEATMAPS, ())
     if not heatmaps:
         return wandb.Table(dataframe=table)
-
-    def html(cell: str) -> wandb.Html | None:
+    shown = table.astype(object)
+    for name in heatmaps:
         # inject would have every cell fetch a stylesheet of W&B's
-        return wandb.Html(cell, inject=False, data_is_not_path=True) if cell else None
-
-    columns = [[html(cell) for cell in table[name]] if name in heatmaps else table[name].tolist() for name in table]
-    return wandb.Table(columns=[*map(str, table)], data=[list(row) for row in zip(*columns, strict=True)])
+        shown[name] = [wandb.Html(one, inject=False, data_is_not_path=True) if one else None for one in table[name]]
+    return wandb.Table(columns=[*map(str, table)], data=shown.to_numpy(dtype=object).tolist())
 
 
 def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
@@ -396,8 +387,8 @@ def artifact_of(kind: str, manifest: dict[str, Any]) -> wandb.Artifact:
 
 
 def model_artifact(run: RunDirectory, *, log_text: bool) -> wandb.Artifact:
-    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent. The
-    weights are uploaded from where they are and must stay there until then."""
+    """The checkpoint with its settings, and with all that new text needs (`attnprobe.load_run`) if words may be sent. Weights
+    are uploaded from where they are and must stay there until then."""
     artifact = artifact_of("model", run.verify())
     for file in WORDLESS + (WITH_WORDS if log_text else ()):
         if (run / file).exists():
@@ -407,13 +398,8 @@ def model_artifact(run: RunDirectory, *, log_text: bool) -> wandb.Artifact:
 
 
 def results_artifact(run: RunDirectory, folder: Path, *, log_text: bool) -> wandb.Artifact:
-    """The long tables, the examples and the manifest; with `model_artifact`'s files in one folder, a run directory.
-
-    Args:
-        run: the finished run.
-        folder: for what is sent without its words; W&B has its copies when this returns.
-        log_text: False leaves out words, the names of the classes, the counts per class and what was found in the data.
-    """
+    """The long tables, the examples and the manifest; with `model_artifact`'s files in one folder, a run directory. Without
+    `log_text` no words, names of classes, counts per class and findings in the data; `folder`: for what is sent so."""
     manifest = run.verify()
     artifact = artifact_of("results", manifest)
     sent = manifest if log_text else {key: manifest[key] for key in manifest if key not in WORDS_OF_MANIFEST}

@@ -27,34 +27,30 @@ def verdicts(results):
     return {finding.claim.name: finding.verdict for finding in compare_models(results)}
 
 
+def agreement(at, names):
+    low, high = ({f"tau_attention_{of}": one for of in ("gradient", "leave_one_out")} for one in (at, 0.3 * ONES))
+    return models("correlation", low, high, names=names)
+
+
 @pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
-def test_context_makes_attention_a_worse_order(lead, verdict):
-    results = models("erasure", by_attention(0.5 + lead + NOISE), by_attention(0.5 * ONES))
-    assert verdicts(results) == {"order_worse_flanrnn_flannoenc": verdict}
-    (finding,) = compare_models(results)
+def test_known_leads_of_one_model_over_the_other(lead, verdict):
+    more, less, half = (
+        by_attention(0.5 + lead + NOISE),
+        {"tau_attention_effect": 0.3 - lead + NOISE},
+        by_attention(0.5 * ONES),
+    )
+    for results, expected in (
+        (models("erasure", more, half), ["order_worse_flanrnn_flannoenc"]),
+        (models("erasure", more, half, names=("hanconv", "hanrnn")), ["needs_more_hanconv_hanrnn"]),
+        (models("single_weight", less, {"tau_attention_effect": 0.3 * ONES}), ["effects_follow_less_flanrnn_flannoenc"]),
+        (agreement(0.3 - lead + NOISE, ("lstm_dot", "average_dot")),
+         [f"{of}_agrees_less_lstm_dot_average_dot" for of in ("gradient", "leave_one_out")]),
+    ):  # fmt: skip
+        assert verdicts(results) == dict.fromkeys(expected, verdict)
+    (finding,) = compare_models(models("erasure", more, half))
     assert (finding.data, finding.model, finding.evidence.n) == ("yelp", "flanrnn, flannoenc", COUNT)
     assert finding.evidence.value == pytest.approx(lead)
     assert finding.claim.speaks == "neither"
-
-
-@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
-def test_context_lowers_agreement(lead, verdict):
-    effects = models(
-        "single_weight", {"tau_attention_effect": 0.3 - lead + NOISE}, {"tau_attention_effect": 0.3 * ONES}
-    )
-    assert verdicts(effects) == {"effects_follow_less_flanrnn_flannoenc": verdict}
-    low, high = (
-        {f"tau_attention_{of}": at for of in ("gradient", "leave_one_out")} for at in (0.3 - lead + NOISE, 0.3 * ONES)
-    )
-    agreement = models("correlation", low, high, names=("lstm_dot", "average_dot"))
-    expected = ("gradient_agrees_less_lstm_dot_average_dot", "leave_one_out_agrees_less_lstm_dot_average_dot")
-    assert verdicts(agreement) == dict.fromkeys(expected, verdict)
-
-
-@pytest.mark.parametrize(("lead", "verdict"), [(0.2, "meets"), (-0.2, "fails"), (0.0, "cannot decide")])
-def test_convolutional_models_need_more(lead, verdict):
-    results = models("erasure", by_attention(0.5 + lead + NOISE), by_attention(0.5 * ONES), names=("hanconv", "hanrnn"))
-    assert verdicts(results) == {"needs_more_hanconv_hanrnn": verdict}
 
 
 def test_models_are_compared_within_the_examples_that_both_have_and_can_flip():

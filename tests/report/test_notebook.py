@@ -9,15 +9,8 @@ from attnprobe.report import notebook
 from attnprobe.report.notebook import Explanation, Strip, page, strip_html, strips_html
 
 HOSTILE = [
-    "<script>alert(1)</script>",
-    '" onmouseover="x',
-    "&amp;",
-    "\u202eabc",
-    "\x00\x1b[31m",
-    "\ud800",
-    "مرحبا",
-    "👩‍👩‍👧",
-]
+    "<script>alert(1)</script>", '" onmouseover="x', "&amp;", "\u202eabc", "\x00\x1b[31m", "\ud800", "مرحبا", "👩‍👩‍👧",
+]  # fmt: skip
 
 
 class Reader(HTMLParser):
@@ -44,17 +37,9 @@ def tokens_of(strip):
 
 
 def explained(count=3, **columns):
-    rows = [
-        {
-            "text": f"text {n}",
-            "prediction": "<b>good</b>",
-            "probability": {"bad": 0.25, "<b>good</b>": 0.75},
-            "tokens": ["a", "film"],
-            "attention": [0.25, 0.75],
-        }
-        | {name: values[n] for name, values in columns.items()}
-        for n in range(count)
-    ]
+    row = {"prediction": "<b>good</b>", "probability": {"bad": 0.25, "<b>good</b>": 0.75}, "tokens": ["a", "film"],
+           "attention": [0.25, 0.75]}  # fmt: skip
+    rows = [row | {"text": f"text {n}"} | {name: values[n] for name, values in columns.items()} for n in range(count)]
     explanation = Explanation(rows)
     titles = {"gradient": "gradient", "leave_one_out": "leave-one-out"}
     told = {name: {"title": titles[name]} for name in titles if name in columns}
@@ -74,10 +59,6 @@ def test_depth_is_the_root_of_the_weight_and_the_tooltip_its_number():
     assert [attributes.get("class") for attributes, _ in found] == [None, None, None, "much", None, "undefined"]
 
 
-def test_without_tokens_positions_are_shown():
-    assert [text for _, text in tokens_of(Strip("attention", [0.5, 0.2, 0.3]))] == ["0", "1", "2"]
-
-
 def test_a_set_is_told_by_more_than_colour():
     strip = Strip("erased: bad", [1.0, 0.0], ["good", "film"], is_set=True)
     found = tokens_of(strip)
@@ -92,6 +73,9 @@ def test_a_strip_in_words_names_the_largest():
     strip = Strip("attention", [0.1, 0.5, np.nan, 0.2, 0.2], list("abcde"))
     assert 'aria-label="attention: largest b 0.500, d 0.200, e 0.200; 5 in all"' in strip_html(strip)
     assert 'aria-label="gradient: undefined; 1 in all"' in strip_html(Strip("gradient", [np.nan], ["a"]))
+    assert [text for _, text in tokens_of(Strip("attention", [0.5, 0.2, 0.3]))] == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="gradient: 2 tokens but 1 values"):
+        Strip("gradient", [1.0], ["a", "b"])
 
 
 def test_hostile_words_are_text():
@@ -132,26 +116,13 @@ def test_words_are_legible_at_every_depth(theme):
     assert (max(faint, paper) + 0.05) / (min(faint, paper) + 0.05) >= 4.5
 
 
-def test_values_must_fit_the_tokens():
-    with pytest.raises(ValueError, match="gradient: 2 tokens but 1 values"):
-        Strip("gradient", [1.0], ["a", "b"])
-
-
 def test_an_explanation_is_a_dataframe_with_heat_maps():
     frame = explained(3, gradient=[[0.5, 0.5]] * 3, flips_to=["bad", None, "bad"], flipping_set=[[True, False]] * 3)
     assert isinstance(frame, pd.DataFrame)
     read = Reader(frame._repr_html_())
     names = [text for attributes, text in read.of("span") if attributes["class"] == "name"]
-    assert names == [
-        "attention",
-        "gradient",
-        "erased: bad",
-        "attention",
-        "gradient",
-        "attention",
-        "gradient",
-        "erased: bad",
-    ]
+    of_one = ["attention", "gradient", "erased: bad"]
+    assert names == [*of_one, *of_one[:2], *of_one]
     heads = [text for _, text in read.of("p")][1:]
     assert heads[0] == "Text 1 → <b>good</b> (p = 0.750)"
     assert heads[1].endswith("no erasure from the attention changes that")
@@ -181,13 +152,10 @@ def test_several_labels_a_question_and_sentences():
     assert len(re.findall("<br>", strip_html(words))) == 2
 
 
-def test_long_frames_are_cut_and_say_so():
-    html = explained(notebook.MOST_TEXTS + 5)._repr_html_()
+def test_what_was_found_stands_above_the_texts_and_long_frames_are_cut():
+    frame = explained(notebook.MOST_TEXTS + 5)
+    frame.attrs[notebook.SENTENCE] = "It does not <point> at words."
+    html = frame._repr_html_()
     assert f"The first {notebook.MOST_TEXTS} of {notebook.MOST_TEXTS + 5} texts" in html
     assert html.count("<section>") == notebook.MOST_TEXTS
-
-
-def test_what_was_found_stands_above_the_texts():
-    frame = explained(1)
-    frame.attrs[notebook.SENTENCE] = "It does not <point> at words."
-    assert "<b>It does not &lt;point&gt; at words.</b>" in frame._repr_html_()
+    assert "<b>It does not &lt;point&gt; at words.</b>" in html

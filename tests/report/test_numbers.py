@@ -5,7 +5,7 @@ import pytest
 from attnprobe.results.directory import RunDirectory
 from attnprobe.results.numbers import Numbers, numbers_of, read_numbers
 from attnprobe.results.pivot import CLASSES
-from attnprobe.results.table import IMPORTANCES, read_results
+from attnprobe.results.table import read_results
 
 KEYS = ["run_id", "probe", "metric", "example_id", "step"]
 
@@ -55,24 +55,14 @@ def test_both_kinds_know_what_there_is(two):
     assert {one["run_id"] for one in whole.runs} == {"a", "b"}
     assert stored.split == "test"
     assert len(stored.each()) == 2
-
-
-def test_a_table_without_rows_is_no_probes(make_run):
-    directory = make_run("a", probes=("performance", "permutation"))
-    assert read_numbers(directory).rows("permutation", ("median_tvd",))["value"].notna().all()
-    assert read_numbers(directory).rows("erasure").empty
-    assert read_numbers(directory).metrics("erasure") == []
+    assert stored.rows("gradient").empty
+    assert stored.metrics("gradient") == []
 
 
 def test_the_classes_names_go_with_the_rows(make_run):
     named = read_numbers(make_run("a")).named([["bad", "good"]])
     assert named.rows("permutation", ("median_tvd",)).attrs[CLASSES] == ["bad", "good"]
     assert numbers_of(named.rows("permutation")).attrs[CLASSES] == ["bad", "good"]
-
-
-def test_what_is_said_of_importances_is_not_copied_with_every_column(make_run):
-    table = read_results(make_run("a"))
-    assert table["value"].attrs[IMPORTANCES] is table.attrs[IMPORTANCES]
 
 
 def test_several_runs_together_are_those_one_by_one(two):

@@ -12,10 +12,6 @@ class Terminal(io.StringIO):
         return True
 
 
-class Pipe(io.TextIOWrapper):
-    pass
-
-
 def printed(results, **settings) -> str:
     stream = io.StringIO()
     print_summary(results, stream=stream, **settings)
@@ -57,51 +53,40 @@ def test_the_summary_shows_means_intervals_and_published_values(make_run):
     assert "Jain" not in without
 
 
-def test_many_classes_are_not_listed(make_run):
+def test_classes_are_listed_by_name_unless_they_are_many(make_run):
     assert "predicted class" in printed(read_results(make_run("a", classes=4, count=80)))
     assert "predicted class" not in printed(read_results(make_run("b", classes=6, count=80)))
+    text = printed(read_results(make_run()), classes=["[bold]bad", "good"])
+    assert "predicted [bold]bad" in text
+    assert "predicted good" in text
+    assert "class 0" not in text
 
 
-def test_several_runs_follow_each_other_by_name(make_run):
-    text = printed(read_results([make_run("first"), make_run("second", seed=1)]))
+def test_several_runs_follow_each_other_by_name_and_markup_is_printed_not_obeyed(make_run):
+    odd = {"data": "[bold]$x$[/bold]", "model": "[/nonsense]"}
+    text = printed(read_results([make_run("first"), make_run("second", seed=1, **odd)]), directory="/runs/[red]x")
     assert text.index("first") < text.index("second")
-
-
-def test_markup_in_the_data_is_printed_not_obeyed(make_run):
-    results = read_results(make_run(data="[bold]$x$[/bold]", model="[/nonsense]"))
-    text = printed(results, directory="/runs/[red]x")
-    assert all(part in text for part in ("[bold]$x$[/bold]", "[/nonsense]", "/runs/[red]x"))
+    assert all(part in text for part in (*odd.values(), "/runs/[red]x"))
 
 
 def test_a_pipe_gets_plain_ascii_lines_whatever_its_encoding(make_run):
     results = read_results(make_run(data="фильмы"))
     raw = io.BytesIO()
-    stream = Pipe(raw, encoding="ascii")
+    stream = io.TextIOWrapper(raw, encoding="ascii")
     print_summary(results, directory="runs/" + "long/" * 60, stream=stream)
     text = raw.getvalue().decode("ascii")
     assert "??????, lstm_additive" in text
     assert "\x1b" not in text
     assert f"results: runs/{'long/' * 60}\n" in text
-    assert all(line == line.rstrip() or line.endswith(" ") for line in text.splitlines())
-
-
-def test_a_terminal_gets_colours(make_run):
-    stream = Terminal()
-    print_summary(read_results(make_run()), stream=stream)
-    assert "\x1b[" in stream.getvalue()
+    terminal = Terminal()
+    print_summary(results, stream=terminal)
+    assert "\x1b[" in terminal.getvalue()
 
 
 def test_undefined_numbers_are_called_so(make_run):
     results = read_results(make_run(longest=1, probes=("adversarial",)))  # one token: no optimum to reach a share of
     (line,) = [line for line in printed(results).splitlines() if "the search reached" in line]
     assert "undefined" in line
-
-
-def test_classes_have_their_names(make_run):
-    text = printed(read_results(make_run()), classes=["[bold]bad", "good"])
-    assert "predicted [bold]bad" in text
-    assert "predicted good" in text
-    assert "class 0" not in text
 
 
 def test_what_was_measured_again_is_said_once_and_only_then():

@@ -57,7 +57,6 @@ OF_PIECES = (
     Column("second_mass", "on the second text of the pair"),
     Column("first_words", "words of the first text", digits=0),
 )
-"""Those of a model that reads pieces."""
 OTHER_TEXT = {"first": "Second text", "second": "First text"}
 """What was read beside the text whose attention is shown, by `data.attend_to`; of data without pairs it is a question."""
 
@@ -139,11 +138,8 @@ def browse(
     """Pack the examples of all runs.
 
     Args:
-        groups: the runs.
         words: False leaves the texts out; positions, numbers and classes stay.
-        megabytes: what all blocks together may weigh, about; where the heat maps take more, only some examples of each run
-            keep theirs.
-        tell: progress callback.
+        megabytes: about what all blocks may weigh; where the heat maps take more, some examples of each run keep theirs.
     """
     browser = Browser({"runs": [], "texts": [], "words": words, "per_block": PER_BLOCK})
     known: list[str] = []

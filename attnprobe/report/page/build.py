@@ -45,7 +45,6 @@ HERE = Path(__file__).parent
 SCRIPT = ("tables", "blocks", "examples", "search", "links", "browser", "pieces", "playground", "heatmaps")
 """The parts of the script, each of which may use what comes before it. Every word from data goes through textContent."""
 STYLE = ("style", "glance", "playground")
-"""The parts of its style sheet."""
 
 
 def page_text(**parts: Any) -> str:
@@ -86,8 +85,7 @@ def page_text(**parts: Any) -> str:
 
 
 def with_hidden_shown(value: Any) -> Any:
-    r"""A string of the data with its control and format characters as escapes; a page is read with `less` as well. Line
-    ends stay, and so does whatever is not a plain string.
+    r"""A string of the data with its control and format characters as escapes; what is no plain string stays.
 
     >>> print(with_hidden_shown("a\x1b[31mb"))
     a\x1b[31mb

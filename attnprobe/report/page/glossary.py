@@ -87,7 +87,6 @@ TERMS = (
         "(Holm's method).",
     ),
 )  # fmt: skip
-"""In the order of the definitions."""
 
 ANSWERS = {
     "yes": "the whole 95 % interval lies beyond what is asked for; a tick: how often such a yes is right is known",
@@ -95,42 +94,29 @@ ANSWERS = {
     "open": "the interval is too wide, too few texts carry the number, or this test cannot tell right from wrong here",
     "untested": "the test that decides it was not run",
 }
-"""What each answer says."""
 
 MEANS = {
     ("necessity", "model"): (
         "the model classifies better with its own weights than with equal ones, by more than chance",
-        "that the weights say why",
-    ),
+        "that the weights say why"),
     ("stability", "model"): (
-        "another training's attention is nearer than a shuffle of it",
-        "that the attention is right",
-    ),
+        "another training's attention is nearer than a shuffle of it", "that the attention is right"),
     ("agreement", "word"): (
         "its order is leave-one-out's, more than an attention without meaning has it in this model",
-        "that either is the truth",
-    ),
+        "that either is the truth"),
     ("exclusivity", "state"): (
-        "for most texts it is proved that none does",
-        "that the weights are on words that decide",
-    ),
+        "for most texts it is proved that none does", "that the weights are on words that decide"),
     ("erasure", "state"): (
         "erasing the state with the most weight costs the decision more than under an attention without meaning",
-        "that the word there matters",
-    ),
+        "that the word there matters"),
     ("erasure", "word"): (
         "more of the prediction stays with the words that it ranks first than with the others, when they change places with "
-        "another text's",
-        "that it says how much each word decides",
-    ),
+        "another text's", "that it says how much each word decides"),
     ("leak", "model"): (
         "a model without context tells the label better with this attention imposed than with equal weights",
-        "that the attention is on words that decide: wrong weights that tell the label do as well",
-    ),
+        "that the attention is on words that decide: wrong weights that tell the label do as well"),
     ("plausibility", "word"): (
-        "more attention lies on the marked words than by chance",
-        "that the model used them",
-    ),
+        "more attention lies on the marked words than by chance", "that the model used them"),
 }  # fmt: skip
 """Criterion and level → what a yes means, and what it does not; docs/concepts.md says the same."""
 

@@ -31,15 +31,8 @@ def sections(
     drawn: Mapping[str, Sequence[Picture]],
     table: pd.DataFrame,
 ) -> list[dict[str, Any]]:
-    """The page's sections, one per probe that has something to show; the groups that have it are its columns.
-
-    Args:
-        readings: of the probes.
-        groups: the runs.
-        compared: `attnprobe.evidence.published.compare` of all runs.
-        drawn: each probe's figures.
-        table: the findings.
-    """
+    """The page's sections, one per probe that has something to show; the groups that have it are its columns. `compared`:
+    `attnprobe.evidence.published.compare` of all runs; `table`: the findings."""
     made: list[dict[str, Any]] = []
     said = {""}
     for reading in readings:
@@ -140,7 +133,6 @@ def published_rows(numbers: pd.DataFrame, columns: Sequence[Group]) -> list[dict
 
 
 MINUS = "−"
-NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -171,9 +163,10 @@ FILTERS: dict[str, Callable[..., str]] = {
     "short": lambda value: f"{value:g}".replace("-", MINUS),  # no more digits than needed
     "count": lambda value: f"{value:,}",
     "p_value": lambda value: "p < 0.001" if value < 0.001 else f"p = {value:.2g}",
-    "unbroken": lambda text: text.replace(" %", f"{NO_BREAK}%"),  # a number stays on one line with its percent sign
+    "unbroken": lambda text: text.replace(
+        " %", "\N{NO-BREAK SPACE}%"
+    ),  # a number stays on one line with its percent sign
 }
-"""Numbers and words as the templates write them."""
 
 
 def by_claim(rows: pd.DataFrame, order: Sequence[str] = ()) -> list[list[Any]]:
@@ -315,7 +308,7 @@ def data_in_words(run: Run) -> str:
         parts.append(f"{rows:,} texts")
     if path is not None:
         name = Path(str(path.get("train", path.get("test", "")) if isinstance(path, Mapping) else path)).name
-        parts.append(f"from {name}, column {settings.get('text')}, labels in {settings.get('label')}")
+        parts.append(f"From {name}, column {settings.get('text')}, labels in {settings.get('label')}")
     names = [str(name) for name in run.manifest.get("classes", ())]
     if names:
         more = f" and {len(names) - MOST_CLASSES:,} more" if len(names) > MOST_CLASSES else ""
@@ -329,10 +322,8 @@ def run_row(group: Group, compared: pd.DataFrame) -> dict[str, Any]:
     accuracy = compared["metric"].isin(["accuracy", "exact_match"]) & (compared["group"] == "overall")
     own = compared[compared["run_id"].isin(ids) & accuracy]
     values = own["mean"].to_numpy(float)
-    span = ""
-    if len(own) > 1:
-        span = f"({number(values.min())} to {number(values.max())})"
-    elif len(own) == 1 and not np.isnan(own["low"].iloc[0]):
+    span = f"({number(values.min())} to {number(values.max())})" if len(own) > 1 else ""
+    if len(own) == 1 and not np.isnan(own["low"].iloc[0]):
         span = f"[{number(own['low'].iloc[0])}, {number(own['high'].iloc[0])}]"
     probes = dict.fromkeys(probe for run in group.runs for probe in run.probes)
     return {

@@ -189,25 +189,30 @@ def test_a_mistake_ends_with_one_message_and_status_2(arguments, message, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+def study_of(place, claim, run_dir, value, **shown):
+    claim = Claim("needed", "necessity", claim, "Somebody 2019", lambda _: None, "lost", speaks="for", primary=True)
+    finding = Finding(claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive")
+    given = {
+        "title": "Is it needed?",
+        "about": "Weights were frozen.",
+        "data": "files",
+        "model": "lstm_additive",
+    } | shown
+    return StudyReading(**given, directory=place, findings=[finding], runs=[run_dir])
+
+
 @pytest.mark.usefixtures("no_pictures")
 def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, monkeypatch):
     figure = Figure(figsize=(2, 1))
     figure.subplots().plot([0, 1])
-    claim = Claim(
-        "needed", "necessity", "The model needs <it>", "Somebody 2019", lambda _: None, "accuracy lost", speaks="for",
-        primary=True,
-    )  # fmt: skip
-    study = StudyReading(
-        title="Is it needed?", about="Weights were frozen.", data="sst", model="lstm_additive", directory=tmp_path,
-        findings=[Finding(claim, Evidence(0.2, 0.1, 0.3, 50), "sst", "lstm_additive")],
+    study = study_of(
+        tmp_path, "The model needs <it>", make_run(), 0.2, data="sst",
         readings={"needed": "It lost 0.2. That is above 0."},
         tables={"Every seed": pd.DataFrame({"seed": [0], "lost": [0.25]})},
         figures=[("needed", "What was lost.", figure)], notes=["One seed only."],
     )  # fmt: skip
-    run_dir = make_run()
-    study.runs.append(run_dir)
     monkeypatch.setattr(build, "find_studies", lambda places: ([study], []))
-    text = build.write_report(run_dir, tmp_path / "report.html").read_text(encoding="utf-8")
+    text = build.write_report(study.runs[0], tmp_path / "report.html").read_text(encoding="utf-8")
     for part in ("Is it needed?", "Weights were frozen.", "The model needs &lt;it&gt;", "It lost 0.2. That is above 0.",
                  "Every seed", "0.250", "What was lost.", "One seed only.", 'href="#study-1"'):  # fmt: skip
         assert part in text
@@ -218,30 +223,17 @@ def test_a_study_is_shown_and_its_findings_reach_the_card(make_run, tmp_path, mo
 @pytest.mark.usefixtures("no_pictures")
 def test_a_study_speaks_of_its_own_runs_and_of_no_others(make_run, tmp_path, monkeypatch):
     """Two audits of two CSVs with one name, one of them with other settings too: three cards, two of them with a study."""
-    audits = [
-        ("a", 0.2, {"data": {"path": "a.csv"}, "epochs": 8}),
-        ("b", -0.2, {"data": {"path": "b.csv"}, "epochs": 8}),
-    ]
     studies = []
-    for name, value, training in audits:
+    for name, value in (("a", 0.2), ("b", -0.2)):
+        training = {"data": {"path": f"{name}.csv"}, "epochs": 8}
         run_dir = make_run(name, data="files", probes=EVERYTHING, training=training)
-        claim = Claim("needed", "necessity", f"Of {name}", "Me", lambda _: None, "lost", speaks="for", primary=True)
-        finding = Finding(claim, Evidence(value, value - 0.1, value + 0.1, 50), "files", "lstm_additive")
-        studies.append(
-            StudyReading(
-                "Audit", "", "files", "lstm_additive", tmp_path, [finding], [tmp_path / "b" / ".." / run_dir.name]
-            )
-        )
+        studies.append(study_of(tmp_path, f"Of {name}", tmp_path / "b" / ".." / run_dir.name, value))
     make_run("c", data="files", probes=EVERYTHING, training={"data": {"path": "a.csv"}, "epochs": 2})
     monkeypatch.setattr(build, "find_studies", lambda places: (studies, []))
     text = build.write_report(tmp_path, tmp_path / "report.html", words=False).read_text(encoding="utf-8")
     cards = re.split(r'<details class="card" id="card-\d+"', text)[1:]
-    necessity = {
-        re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(
-            r'<summary><span class="badge (\w+)"[^\n]*\n<h4>Necessity:', card
-        )[1]
-        for card in cards
-    }
+    badge = r'<summary><span class="badge (\w+)"[^\n]*\n<h4>Necessity:'
+    necessity = {re.search(r"<h3>(.*?)</h3>", card)[1]: re.search(badge, card)[1] for card in cards}
     assert {title.split(" · ")[-1]: verdict for title, verdict in necessity.items()} == {
         "data.path=a.csv, epochs=8": "yes", "data.path=b.csv, epochs=8": "no", "data.path=a.csv, epochs=2": "untested",
     }  # fmt: skip
@@ -287,11 +279,3 @@ def test_how_leave_one_out_checked_itself_is_said_once_over_all_runs(make_run, t
     said = "128 texts without a word were read again in full. The largest difference in TVD was 3e-7."
     assert text.count(said) == 1
     assert text.index('id="test-leave_one_out"') < text.index(said) < text.index('id="test-correlation"')
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_no_card_is_made_for_what_a_tested_model_was_only_compared_with(make_run, tmp_path):
-    runs = [make_run("base", probes=EVERYTHING), make_run("uniform", model="lstm_uniform", probes=("performance",))]
-    text = build.write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
-    assert text.count('class="card"') == 1
-    assert "Not put to the test by themselves: sst · lstm_uniform." in text

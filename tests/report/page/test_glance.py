@@ -35,8 +35,8 @@ def test_the_answer_with_model_data_and_quality(place):
     markup = first_screen(page)
     text = plain(markup)
     measured = quality_of(directory)
-    assert "Bag of words (no context), additive attention" in text
-    assert "testbed: 190 texts; 2 classes: negative, positive" in text
+    assert "Bag of words (no context), with additive attention" in text
+    assert "testbed: 190 texts. 2 classes: negative, positive" in text
     assert measured.in_words in text
     found = findings(directory)
     line = plain(re.search(r'<p class="verdict-line">(.*?)</p>', markup)[1])

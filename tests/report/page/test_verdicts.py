@@ -1,14 +1,19 @@
 """Cards and sections out of the table of findings."""
 
+import shlex
+from types import SimpleNamespace
+
 import pandas as pd
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from attnprobe.evidence.claims import Claim, Finding
 from attnprobe.evidence.evidence import MEETS, NOT_TESTED, Evidence
-from attnprobe.findings.groups import Group
+from attnprobe.findings.groups import Group, read_run
 from attnprobe.findings.verdicts import ANSWERS as WORDS
-from attnprobe.findings.verdicts import LINES, answer_of, judge
+from attnprobe.findings.verdicts import LINES, NEEDS_MARKS, SEVERAL, answer_of, judge
 from attnprobe.report.page.glossary import ANSWERS
-from attnprobe.report.page.sections import cards
+from attnprobe.report.page.sections import advice, cards
 from attnprobe.report.terminal import MARKS
 
 GROUP, OTHER = (Group("sst", model, "", ()) for model in ("lstm", "cnn"))
@@ -16,17 +21,8 @@ ABOVE, BELOW, ACROSS = (0.2, 0.1, 0.3), (-0.2, -0.3, -0.1), (0.0, -0.1, 0.1)
 
 
 def finding(numbers, speaks="for", name="c", primary=False):
-    claim = Claim(
-        name,
-        "erasure",
-        "A claim",
-        "A paper",
-        lambda _: None,
-        "share, 0 to 1",
-        speaks=speaks,
-        level="word",
-        primary=primary,
-    )
+    claim = Claim(name, "erasure", "A claim", "A paper", lambda _: None, "share, 0 to 1", speaks=speaks, level="word",
+                  primary=primary)  # fmt: skip
     return "test-x", Finding(claim, Evidence(*numbers, n=10), "sst", "m")
 
 
@@ -45,7 +41,7 @@ def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only(
     given = [finding(ABOVE, primary=True), finding(BELOW, name="d"), finding(ABOVE, "neither", name="e")]
     rows = table(lstm=given, cnn=[finding(BELOW, primary=True)])
     first, second = cards([GROUP, OTHER], rows)
-    lines = {(line.criterion, line.level): (name, line, details) for name, line, details in first["lines"]}
+    lines = {(line.criterion, line.level): (name, line, details) for name, line, details, _ in first["lines"]}
     assert set(lines) == set(LINES)
     name, word, details = lines["erasure", "word"]
     assert (name, word.verdict, word.claim, [one.claim for one in details]) == ("erasure.word", MEETS, "c", ["d"])
@@ -53,3 +49,27 @@ def test_a_card_has_a_line_for_every_criterion_and_level_and_its_own_group_only(
     assert (name, agreement.verdict) == ("agreement", NOT_TESTED)
     assert second["lines"][5][1].verdict == "fails"
     assert first["answer"].words != second["answer"].words
+
+
+def test_an_untested_question_names_the_command_that_adds_its_probe_to_this_run(make_run):
+    run = read_run(make_run("it's (1) a=b"))
+    _, command = advice(SimpleNamespace(criterion="erasure", reason="probe=[skill]"), run)
+    program, verb, where, probe = shlex.split(command)
+    assert (program, verb, probe) == ("attnprobe", "run", "probe=[skill]")
+    assert OverridesParser.create().parse_override(where).value() == str(run.directory)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "reason", "training", "lacks", "setting"),
+    [
+        ("plausibility", NEEDS_MARKS, {}, "no words that people marked", NEEDS_MARKS),
+        ("stability", SEVERAL, {"training": {"epochs": 8}}, "more trainings", SEVERAL),
+        ("stability", SEVERAL, {"training": {"epochs": 0}}, "no second training", f"training=finetune {SEVERAL}"),
+        ("leak", "+experiment=wiegreffe", {"model": {"_target_": "x.PretrainedClassifier"}}, "pretrained", ""),
+    ],
+)
+def test_what_a_run_lacks_for_a_question_is_said_of_this_run(make_run, criterion, reason, training, lacks, setting):
+    run = read_run(make_run(training=training))
+    said, given = advice(SimpleNamespace(criterion=criterion, reason=reason), run)
+    assert lacks in said
+    assert given == setting
