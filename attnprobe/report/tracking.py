@@ -299,11 +299,11 @@ def as_wandb(table: pd.DataFrame) -> wandb.Table:
     heatmaps = table.attrs.get(HEATMAPS, ())
     if not heatmaps:
         return wandb.Table(dataframe=table)
-    shown = table.astype(object)
+    cells: dict[str, list[Any]] = {str(name): table[name].tolist() for name in table}
     for name in heatmaps:
         # inject would have every cell fetch a stylesheet of W&B's
-        shown[name] = [wandb.Html(one, inject=False, data_is_not_path=True) if one else None for one in table[name]]
-    return wandb.Table(columns=[*map(str, table)], data=shown.to_numpy(dtype=object).tolist())
+        cells[name] = [wandb.Html(one, inject=False, data_is_not_path=True) if one else None for one in cells[name]]
+    return wandb.Table(columns=[*cells], data=[list(row) for row in zip(*cells.values(), strict=True)])
 
 
 def example_table(run: Run, *, most: int, log_text: bool) -> pd.DataFrame:
