@@ -71,9 +71,4 @@ def test_every_run_has_its_own_rows(make_run):
     assert set(table["run_id"]) == {"a", "b", "c"}
     assert table[table["data"] == "mine"]["published"].isna().all()
     assert {"class_0", "class_1", "class_2"} <= set(table[table["run_id"] == "c"]["group"])
-
-
-def test_nothing_measured_gives_an_empty_table(make_run):
-    results = read_results(make_run())
-    assert compare(results.iloc[:0]).empty
     assert compare(results[results["metric"] == "predicted_class"]).empty

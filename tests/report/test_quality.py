@@ -35,8 +35,7 @@ def test_a_hair_above_guessing_is_not_better_than_guessing(right, better):
     labels = np.arange(1000) % 2
     found = quality(labels, np.where(np.arange(1000) < right, labels, 1 - labels))
     assert found.balanced_low > 0.499
-    assert found.better_than_guessing == better
-    assert found.asked == pytest.approx(0.525)
+    assert (found.better_than_guessing, found.asked) == (better, pytest.approx(0.525))
 
 
 def test_few_classifiers_that_flip_a_coin_pass():

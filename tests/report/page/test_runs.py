@@ -18,23 +18,20 @@ def test_runs_that_differ_in_the_seed_alone_are_one_group(make_run, tmp_path):
     ]
 
 
-def test_settings_tell_runs_of_one_seed_apart(make_run, tmp_path):
-    for name, epochs in (("a", 2), ("b", 8)):
-        make_run(name, training={"seed": 0, "training": {"epochs": epochs, "patience": 3}})
-    assert [group.note for group in grouped(read_runs(tmp_path))] == ["training.epochs=2", "training.epochs=8"]
-
-
-def test_other_settings_are_no_further_seed(make_run, tmp_path):
-    for seed, vectors in ((0, None), (1, None), (2, "glove")):
-        make_run(f"a{seed}", seed=seed, training={"seed": seed, "data": {"vectors": vectors}})
-    found = [(group.note, group.seeds) for group in grouped(read_runs(tmp_path))]
-    assert found == [("data.vectors=None", [0, 1]), ("data.vectors=glove", [2])]
-
-
-def test_each_seed_has_a_teacher_of_its_own(make_run, tmp_path):
-    for seed in (0, 1):
-        make_run(f"a{seed}", seed=seed, training={"seed": seed, "teacher": f"sst-lstm-seed{seed}"})
-    assert [(group.note, group.seeds) for group in grouped(read_runs(tmp_path))] == [("", [0, 1])]
+@pytest.mark.parametrize(
+    ("runs", "groups"),
+    [
+        ([(0, {"training": {"epochs": 2, "patience": 3}}), (0, {"training": {"epochs": 8, "patience": 3}})],
+         [("training.epochs=2", [0]), ("training.epochs=8", [0])]),
+        ([(0, {"data": {"vectors": None}}), (1, {"data": {"vectors": None}}), (2, {"data": {"vectors": "glove"}})],
+         [("data.vectors=None", [0, 1]), ("data.vectors=glove", [2])]),  # other settings are no further seed
+        ([(0, {"teacher": "sst-lstm-seed0"}), (1, {"teacher": "sst-lstm-seed1"})], [("", [0, 1])]),
+    ],
+)  # fmt: skip
+def test_settings_tell_runs_apart_and_each_seed_may_have_a_teacher_of_its_own(make_run, tmp_path, runs, groups):
+    for number, (seed, training) in enumerate(runs):
+        make_run(f"a{number}", seed=seed, training={"seed": seed} | training)
+    assert [(group.note, group.seeds) for group in grouped(read_runs(tmp_path))] == groups
 
 
 def test_models_are_compared_where_their_settings_are_the_same(make_run, tmp_path, monkeypatch):
