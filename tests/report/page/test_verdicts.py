@@ -16,7 +16,8 @@ from attnprobe.report.page.glossary import ANSWERS
 from attnprobe.report.page.sections import advice, cards
 from attnprobe.report.terminal import MARKS
 
-GROUP, OTHER = (Group("sst", model, "", ()) for model in ("lstm", "cnn"))
+RUN = SimpleNamespace(directory="runs/a", manifest={})
+GROUP, OTHER = (Group("sst", model, "", (RUN,)) for model in ("lstm", "cnn"))
 ABOVE, BELOW, ACROSS = (0.2, 0.1, 0.3), (-0.2, -0.3, -0.1), (0.0, -0.1, 0.1)
 
 
