@@ -325,17 +325,17 @@ def encoder_of(manifest: Mapping[str, object]) -> str:
     facts = manifest.get("model_facts")
     if isinstance(facts, Mapping) and facts.get("site") == "layer -1, heads all, pooled":
         return str(facts.get("family", ""))
-    return _model_setting(manifest, "encoder", "_target_").rpartition(".")[2].removesuffix("Encoder").lower()
+    return model_setting(manifest, "encoder", "_target_").rpartition(".")[2].removesuffix("Encoder").lower()
 
 
 def mechanism_of(manifest: Mapping[str, object]) -> str:
     """What a run's attention is known to be, whatever a test finds (`MECHANISMS`); empty where it was learned."""
-    given = _model_setting(manifest, "given").title().replace("_", "")  # of a whole model, by the control's name
-    kind = f"{given}Attention" if given else _model_setting(manifest, "attention", "_target_").rpartition(".")[2]
+    given = model_setting(manifest, "given").title().replace("_", "")  # of a whole model, by the control's name
+    kind = f"{given}Attention" if given else model_setting(manifest, "attention", "_target_").rpartition(".")[2]
     return MECHANISMS.get(kind, "")
 
 
-def _model_setting(manifest: Mapping[str, object], *keys: str) -> str:
+def model_setting(manifest: Mapping[str, object], *keys: str) -> str:
     """One of the settings of a run's model; empty where it is none, or no text."""
     part: object = manifest.get("training", {})
     for key in ("model", *keys):

@@ -15,7 +15,7 @@ from attnprobe.evidence.reading import Reading
 from attnprobe.findings.groups import DOT, Group, Run
 from attnprobe.findings.studies.base import StudyReading
 from attnprobe.findings.table import answer, card, group_of
-from attnprobe.findings.verdicts import NEEDS_MARKS, in_a_word, row_of, setting_of, stage_class
+from attnprobe.findings.verdicts import NEEDS_MARKS, in_a_word, model_setting, row_of
 from attnprobe.report.figures import Picture, picture
 from attnprobe.report.tables import with_intervals
 from attnprobe.report.terminal import data_notes
@@ -212,7 +212,7 @@ def advice(line: Any, run: Run) -> tuple[str, str]:
 
 def is_pretrained(run: Run) -> bool:
     """Whether its model was made by somebody else."""
-    return setting_of(run.manifest, "_target_").endswith(".PretrainedClassifier")
+    return model_setting(run.manifest, "_target_").endswith(".PretrainedClassifier")
 
 
 def show_study(
@@ -295,7 +295,7 @@ def model_in_words(run: Run) -> str:
         where = "the last layer" if layer == -1 else f"layer {layer}"
         which = "mean of all heads" if heads is None else f"heads {', '.join(map(str, heads))}"
         return f"{run.model}, a pretrained transformer; attention of {where}, {which}"
-    kind = stage_class(run.manifest, "encoder")
+    kind = model_setting(run.manifest, "encoder", "_target_").rpartition(".")[2]
     return f"{ENCODERS[kind]}, with {model.get('attention_name', '')} attention" if kind in ENCODERS else run.model
 
 
