@@ -297,11 +297,7 @@ def decisions(table: pa.Table) -> dict[str, Any]:
 def add_maps(
     browser: Browser, one: Browsed, kept_rows: pa.Table, kept: Int[np.ndarray, " kept"]
 ) -> Iterator[dict[str, Any]]:
-    """Pack the weights of the kept examples' maps, a list for each example; what the index says of each map.
-
-    Raises:
-        DamagedRun: a table has a position that its text does not have.
-    """
+    """Pack the weights of the kept examples' maps, a list for each example; what the index says of each map."""
     ids = kept_rows["example_id"].to_numpy()
     for (probe, metric), same in groupby(enumerate(one.maps), lambda pair: (pair[1].probe, pair[1].shown.metric)):
         # of a probe's table, once for all its sites
