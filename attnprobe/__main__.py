@@ -19,19 +19,13 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.processes import MEMBER, answering_signals, end_with_pool, wait_briefly
 from attnprobe.core.sanitise import visible
 from attnprobe.runs.answers import answer, readable
-from attnprobe.runs.composition import CONFIGURATION, composed, without_settings
-from attnprobe.runs.devices import refuse_several_devices
+from attnprobe.runs.composition import CONFIGURATION, composed, with_importances
 
-FULL_ERROR = "HYDRA_FULL_ERROR"
-"""Set to 1 by a user who wants to see tracebacks."""
-CATCHES = "ATTNPROBE_CATCHES"
-"""Set beside it where this program set it, so that Hydra hands on what it would print itself; jobs inherit both."""
-
-
+FULL_ERROR, CATCHES = "HYDRA_FULL_ERROR", "ATTNPROBE_CATCHES"
+"""The first is 1 where a user wants to see tracebacks; or where this program set both, so that Hydra hands on what it would
+print itself; jobs inherit them."""
 RESULTS: list[Path] = []
 """Directories of the studies and runs that this process carried out, for commands that go on with them."""
-
-
 TYPED: dict[str, str] = {}
 """How a setting begins → how a command that was given options calls it, in what is said of a mistake."""
 
@@ -91,20 +85,17 @@ def task(config: DictConfig) -> float | None:
     # as they were written: one that holds `${…}` stays as it is
     overrides = [str(one) for one in OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False) or ()]
     try:
-        if without_settings(config, overrides):
-            config = composed(overrides)
+        config = with_importances(config, overrides)
         if (name := HydraConfig.get().job.name).startswith(MEMBER):
             config.experiment = name.removeprefix(MEMBER)
         return carried_out(config, overrides, sweep=sweep)
     except (UserError, InstantiationException, OmegaConfBaseException) as raised:
-        # a mistake that a constructor found comes wrapped
         error = raised if isinstance(raised, UserError) else raised.__cause__
         if wants_traceback() and error is not None and error.__cause__ is not None:
             raise
-        message = str(error) if isinstance(error, UserError) else answer(raised, overrides)
         if sweep:  # Hydra's own launchers go on with the next job
-            raise CompactHydraException(f"attnprobe: {message}") from None
-        stop(message)
+            raise CompactHydraException(f"attnprobe: {answer(raised, overrides)}") from None
+        stop(answer(raised, overrides))
     except Exception:
         if sweep or wants_traceback():
             raise
@@ -127,7 +118,7 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
                 RESULTS.append(finished)
                 return None
     # importing torch takes seconds that --help need not wait for, and the report more that a mistake need not
-    from attnprobe.runs.settings import constructible, resumed
+    from attnprobe.runs.settings import constructible, refuse_several_devices, resumed
 
     constructible(config, overrides)
     from attnprobe.findings.groups import read_run
@@ -153,20 +144,16 @@ def carried_out(config: DictConfig, overrides: list[str], *, sweep: bool) -> flo
     directory = run(config, sweep=sweep)
     RESULTS.append(directory)
     read = read_run(directory)
-    manifest = read.manifest
+    lines = answer_lines(findings_of(read), read.quality, read.attention_on)
     if config.verbose:
-        print_summary(read.numbers, classes=manifest.get("classes", []))
-        tables = manifest.get("tables", {})
-        for line in [*data_notes(manifest.get("counts", {})), *measured_again(tables), *times_of([tables])]:
-            print(line)
-    for line in answer_lines(findings_of(read), read.quality, read.attention_on):
+        print_summary(read.numbers, classes=read.manifest.get("classes", []))
+        tables, counts = read.manifest.get("tables", {}), read.manifest.get("counts", {})
+        lines = [*data_notes(counts), *measured_again(tables), *times_of([tables]), *lines]
+    for line in lines:
         print(line)
     # a path on a line of its own, unbroken, to be copied
-    print(
-        visible(f"results: {directory}"),
-        "" if config.verbose else "all numbers: the same command with verbose=true",
-        sep="\n",
-    )
+    print(visible(f"results: {directory}"))
+    print("" if config.verbose else "all numbers: the same command with verbose=true")
     return objective(directory) if sweep else None
 
 

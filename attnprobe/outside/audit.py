@@ -33,14 +33,11 @@ from attnprobe.results.directory import CONFIG, PLAYGROUND, examples_file
 from attnprobe.results.files import write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.collecting import PredictionCollector
-from attnprobe.runs.playground import PlaygroundCollector, chosen
-from attnprobe.runs.run import whole_rows
-from attnprobe.runs.tables import write_tables
+from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, chosen, whole_rows, write_tables
 
 AT_ONCE = 32
 """Texts in a batch."""
-SPLIT = "test"
+SPLIT, LIBRARIES = "test", ("attnprobe", "torch", "numpy")
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,7 @@ def audit_model(
             "tables": tables,
             "training": facts,
             "training_fingerprint": fingerprint(facts),
-            "versions": {one: version(one) for one in ("attnprobe", "torch", "numpy")}
-            | {"python": platform.python_version()},
+            "versions": {one: version(one) for one in LIBRARIES} | {"python": platform.python_version()},
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         directory.finish(content, directory.read_training()["files"])
@@ -142,21 +138,16 @@ def audit_model(
     return Audit(directory.path, write_report(directory.path, Path(output) / "report.html"))
 
 
-def default_probes(epsilon: float, *, gradient: bool = True, words: bool = True) -> list[Probe]:
-    """The tests that change nothing but the attention; `gradient`: its gradient is available. `words`: the model reads other
-    texts as well, so that it can be asked about words."""
-    single, orders = ["attention"], ["attention", "ascending", "contribution"]
-    if gradient:
-        single, orders = [*single, "attention_gradient", "gradient_attention"], [
-            *orders, "attention_gradient", "gradient_attention",
-        ]  # fmt: skip
+def default_probes(epsilon: float, *, gradient: bool = True) -> list[Probe]:
+    """The tests that change nothing but the attention, and swaps of words; `gradient`: the attention's is available."""
+    of_gradient = ["attention_gradient", "gradient_attention"] if gradient else []
     return [
         Permutation(),
         Adversarial(epsilon=epsilon, restarts=0),
-        SingleWeight(importances=single),
-        Erasure(importances=orders),
+        SingleWeight(importances=["attention", *of_gradient]),
+        Erasure(importances=["attention", "ascending", "contribution", *of_gradient]),
         Skill(words=False),
-        *([Swaps()] if words else []),
+        Swaps(),
     ]
 
 
@@ -186,11 +177,7 @@ def split_of(
     classes: Sequence[str] | None,
     count: int,
 ) -> TextSplit:
-    """The texts as a split, numbered from 0.
-
-    Raises:
-        UserError: a text without words, or labels or names that do not fit.
-    """
+    """The texts as a split, numbered from 0."""
     if len(labels) != len(texts) or not len(texts):
         raise UserError(f"{len(labels)} labels for {len(texts)} texts: expected one for each, and at least one text")
     if classes is not None and len(classes) != count:

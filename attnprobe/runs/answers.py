@@ -11,6 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
+from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import arguments, listed, nearest
 from attnprobe.runs.composition import CONFIGURATION, composing
@@ -18,24 +19,12 @@ from attnprobe.runs.composition import CONFIGURATION, composing
 LONGEST = 600
 """Characters of a foreign message that are shown."""
 GROUPS = (
-    "data",
-    "model",
-    "training",
-    "trainer",
-    "logger",
-    "launcher",
-    "probe",
-    "importance",
-    "task",
-    "experiment",
-    "training_on",
-)
+    "data", "model", "training", "trainer", "logger", "launcher", "probe", "importance", "task", "experiment", "training_on",
+)  # fmt: skip
 CHECKPOINT = (
     "A classifier of Hugging Face's transformers is model=pretrained model.path=FOLDER, a folder as save_pretrained writes "
     "it, or model.path=OWNER/NAME on the hub; training=none takes it as it is"
 )
-
-
 EXTRAS = {
     "hydra/launcher/ray": "launcher=ray needs the Ray launcher: pip install 'attnprobe[ray]'",
     "hydra/sweeper/optuna": "hydra/sweeper=optuna needs Optuna's sweeper: pip install 'attnprobe[search]'",
@@ -43,12 +32,11 @@ EXTRAS = {
 
 
 def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
-    """The one line that a mistake in the configuration is answered with.
-
-    Args:
-        error: what was raised while the configuration was composed, resolved or constructed.
-        overrides: the settings of the command line.
-    """
+    """The one line that a mistake is answered with that was raised while the configuration of a command line was composed,
+    resolved or constructed."""
+    for one in (error, error.__cause__):  # a mistake that a constructor found comes wrapped
+        if isinstance(one, UserError):
+            return str(one)
     kind, text = type(error).__name__, str(error)
     if kind == "MissingConfigException":
         missing = str(getattr(error, "missing_cfg_file", "") or "")
@@ -74,13 +62,12 @@ def answer(error: BaseException, overrides: Sequence[str] = ()) -> str:
     unknown = re.search(r"Could not (?:override|delete from config\.|append to config\.)[^']*'([^']*)'", text)
     if unknown and "already at" not in text:
         return _unknown_key(unknown[1], overrides)
-    if kind == "InterpolationKeyError" and (
-        match := re.search(r"Interpolation key '(.*?)' not found\s+full_key: (\S+)", text)
-    ):
-        return f"{match[2]} refers to ${{{match[1]}}}, which is not a setting: write a value, or the name of a setting"
-    if match := re.search(r"Interpolation key '(.*?)' not found", text):
+    if match := re.search(r"Interpolation key '(.*?)' not found(?:\s+full_key: (\S+))?", text):
+        name = visible(match[1])
+        if kind == "InterpolationKeyError" and match[2]:
+            return f"{match[2]} refers to ${{{name}}}, which is not a setting: write a value, or the name of a setting"
         typed = " ".join(one for one in overrides if match[1] in one)
-        return f"{visible(typed)}: ${{{visible(match[1])}}} is not a setting: write a value, or the name of a setting"
+        return f"{visible(typed)}: ${{{name}}} is not a setting: write a value, or the name of a setting"
     if match := re.search(r"Missing mandatory value: (\S+)", text):
         # within a part of the configuration the whole name stands after it; where a setting refers to it, that setting's does
         whole = re.search(rf"full_key: (\S+\.{re.escape(match[1])})\s*$", text, re.M)
@@ -105,19 +92,9 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (CONFIGURATION / group).glob("*.yaml") if path.stem != "base")
 
 
-MOVED = {
-    f"probe.{probe}.{name}": f"importance.leave_one_out.{name} now, for every probe that takes words out"
-    for probe in ("leave_one_out", "correlation", "plausibility")
-    for name in ("tolerance", "chunk")
-} | {"model.uniform": "model.given=uniform now, with model.given_at=last or all"}
-"""Settings that have another place now, or another name."""
-
-
 def _unknown_key(key: str, overrides: Sequence[str]) -> str:
     """A setting that does not exist."""
     typed = visible(next((one for one in overrides if key in one.split("=")[0]), key))
-    if key in MOVED:
-        return f"{typed}: this setting is {MOVED[key]}"
     name = key.split("@")[0]
     parent, _, last = name.rpartition(".")
     # those of conf/ are known at once; to know all, classes have to be imported, and none of theirs is at the top
@@ -127,15 +104,15 @@ def _unknown_key(key: str, overrides: Sequence[str]) -> str:
         near = nearest(last, siblings)
         if near or last in siblings or not siblings:
             break
-    if parent and last in siblings:
-        room, _, part = parent.partition(".")
-        chosen_by = {"probe": "probe=[…]", "importance": "importances=[…]"}.get(room)
-        if chosen_by and part:
-            return f"{typed}: {visible(part)} is not chosen: add it to {chosen_by}, or leave this setting out"
-        return f"{typed}: what is chosen here has no such setting; it belongs to another choice of {visible(room)}"
-    if siblings:  # it is only the last name that is unknown
+    if not siblings:
+        return f"{typed}: there is no such setting{nearest(name, known)}"
+    if not parent or last not in siblings:  # it is only the last name that is unknown
         return f"{typed}: there is no such setting{near or '.'} Known here: {listed(siblings)}"
-    return f"{typed}: there is no such setting{nearest(name, known)}"
+    room, _, part = parent.partition(".")
+    if part and room in ("probe", "importance"):
+        chosen_by = "probe=[…]" if room == "probe" else "importances=[…]"
+        return f"{typed}: {visible(part)} is not chosen: add it to {chosen_by}, or leave this setting out"
+    return f"{typed}: what is chosen here has no such setting; it belongs to another choice of {visible(room)}"
 
 
 @cache

@@ -15,11 +15,7 @@ from attnprobe.models.trained import TrainedModel
 def untrained(config: Mapping[str, Any], data: TextDataModule) -> TrainedModel:
     """The classifier that a run's settings describe, for data that are set up. Its weights come from torch's generator.
 
-    A model with a tokenizer of its own reads the data's words with it, and looks at itself on a few of the texts.
-
-    Raises:
-        UserError: there is no such model for these data.
-    """
+    A model with a tokenizer of its own reads the data's words with it, and looks at itself on a few of the texts."""
     facts = {"task": data.task, "class_weight": data.class_weight, "recipe": instantiate(config["training"]["recipe"])}
     trains = config["training"]["epochs"] > 0
     classifier: TrainedModel
@@ -61,10 +57,5 @@ def construct(model: Mapping[str, Any], embeddings: torch.Tensor, **facts: Any) 
 
 
 def importances_of(names: Iterable[str], parts: Mapping[str, Any]) -> dict[str, Importance]:
-    """The importances of these names.
-
-    Args:
-        names: in this order; a name may be there more than once.
-        parts: a run's settings of importances, by name; one without is the built-in one with its defaults.
-    """
+    """The importances of these names, from a run's settings of importances; one without is built in, with its defaults."""
     return {name: instantiate(parts[name]) if name in parts else built_in(name) for name in dict.fromkeys(names)}

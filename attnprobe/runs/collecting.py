@@ -1,7 +1,6 @@
-"""The predictions and the attention of one split, one row per example, for figures, browsers and other runs."""
+"""What a pass over a split leaves: every example's prediction and attention, the playground's texts, and the tables."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,48 +11,55 @@ from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnprobe.core.batch import Batch, Outputs, Task, probabilities
+from attnprobe.core.metrics import declared, warn_of_undeclared
+from attnprobe.core.readout import Readout
 from attnprobe.data.batching import TextSplit
 from attnprobe.data.pieces import SPECIAL
+from attnprobe.exact import farthest_attention, smallest_flipping_set
+from attnprobe.models.base import Model
 from attnprobe.models.hierarchical import by_sentence, words_per_sentence
+from attnprobe.models.performance import PERFORMANCE, TRAINING
 from attnprobe.models.trained import TrainedModel
-from attnprobe.probes.base import positions
-from attnprobe.results.files import write_groups
-from attnprobe.results.table import Column
+from attnprobe.plots.example_selection import select_examples
+from attnprobe.probes.base import ProbeRunner
+from attnprobe.results.directory import WHOLE_SPLIT, table_file
+from attnprobe.results.files import records_of, write_groups
+from attnprobe.results.playground import write_playground
+from attnprobe.results.table import Rows
+from attnprobe.results.writer import OwnRunDirectory
 
 MASSES = ("special_mass", "start_mass", "first_word_mass", "second_mass")
 """Shares of the site's rows: on no word of the text (special tokens, a prompt, a text that is not attended to), on the first
 piece that the model reads, on the text's first word, and on the words of a pair's second text."""
 EXAMPLES = 1024
 """Rows of the examples' file that are put together at a time."""
+TEXTS, LONGEST = 12, 60
+"""How many texts a page lets its reader change, and words from which on one is taken only where too few are shorter: each
+word is a slider."""
 
 
 class PredictionCollector(Callback):
-    """Listens to the test loop, or to one loader of a prediction pass."""
+    """Listens to the test loop, or to one loader of a prediction pass (`loader`, from 0).
+
+    Attributes:
+        shares: of the whole split, the mean of each of `MASSES` that there is; known when the examples are written.
+    """
 
     def __init__(self, loader: int = 0) -> None:
-        """`loader`: which of the loaders of a prediction pass, from 0."""
-        self.columns: defaultdict[str, Column] = defaultdict(Column)
-        self.loader = loader
-        self.multi_label = False
-        self.spell: Callable[[list[int]], list[str]] | None = None
+        self.loader, self.multi_label = loader, False
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.spell: Any = None
         self.shares: dict[str, float] = {}
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
     ) -> None:
-        """Take in one batch of the test loop."""
         self.take(pl_module, outputs["outputs"], batch)
 
     def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Outputs,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int,
         dataloader_idx: int = 0,
-    ) -> None:
-        """Take in one batch of the prediction pass."""
+    ) -> None:  # fmt: skip
         if dataloader_idx == self.loader:
             self.take(pl_module, outputs, batch)
 
@@ -62,52 +68,44 @@ class PredictionCollector(Callback):
         assert isinstance(pl_module, TrainedModel)
         self.multi_label = pl_module.task is Task.MULTI_LABEL
         probability = probabilities(forward.logits, pl_module.task)
-        classes = np.arange(probability.shape[-1])
-        prediction = (probability > 0.5).long() if self.multi_label else probability.argmax(-1)
-        self.add("label", batch, batch.labels, classes if self.multi_label else None)
-        self.add("prediction", batch, prediction, classes if self.multi_label else None)
-        self.add("probability", batch, probability, classes)
-        self.add("attention", batch, forward.attention, positions(forward.content).cpu().numpy())
+        columns: dict[str, list[Any]] = {
+            "label": _numbers(batch.labels if self.multi_label else batch.labels.long()),
+            "prediction": _numbers(probability > 0.5 if self.multi_label else probability.argmax(-1)),
+            "probability": _numbers(probability),
+            "attention": _numbers(forward.attention, forward.content),
+        }
         if forward.off_text is not None:
-            self.add_mass("special_mass", batch, forward.off_text)
+            columns["special_mass"] = _numbers(forward.off_text)
         if forward.piece_attention is not None:
-            self.add_pieces(pl_module, batch, forward.piece_attention)
+            columns |= self.pieces(pl_module, batch, forward.piece_attention)
         if forward.word_attention is not None:
-            self.add("word_attention", batch, forward.word_attention, positions(batch.content).cpu().numpy())
-            for example, lengths in zip(batch.example_id.tolist(), words_per_sentence(batch), strict=True):
-                words = np.array(lengths, np.float64)
-                self.columns["words"].add(np.array([example]), np.array([len(words)]), words, np.arange(len(words)))
+            weights, lengths = _numbers(forward.word_attention, batch.content), words_per_sentence(batch)
+            columns["word_attention"] = [by_sentence(*one) for one in zip(weights, lengths, strict=True)]
+            columns["words"] = list(lengths)
+        for number, *values in zip(batch.example_id.tolist(), *columns.values(), strict=True):
+            self.rows[number] = dict(zip(columns, values, strict=True))
 
-    def add(self, name: str, batch: Batch, values: Tensor, step: np.ndarray | None) -> None:
-        """Take in one column: a number per example, or several with their places."""
-        numbers = values.detach().double().cpu().numpy().reshape(len(values), -1)
-        at = np.broadcast_to(np.zeros(1) if step is None else step, numbers.shape)
-        keep = ~np.isnan(at)
-        self.columns[name].add(batch.example_id.cpu().numpy(), keep.sum(1), numbers[keep], at[keep])
-
-    def add_mass(self, name: str, batch: Batch, values: Tensor) -> None:
-        """Take in a share of each text's rows."""
-        self.add(name, batch, values, None)
-        self.shares[name] = self.shares.get(name, 0.0) + float(values.detach().double().sum())
-
-    def add_pieces(self, model: TrainedModel, batch: Batch, attention: Tensor) -> None:
-        """Take in the pieces of every text, the word that each belongs to, counted from 0 (−1: none of the text), and what
-        is given to it."""
+    def pieces(self, model: TrainedModel, batch: Batch, attention: Tensor) -> dict[str, list[Any]]:
+        """The pieces of every text, the word that each belongs to, counted from 0 (−1: none of the text), and what is given
+        to it."""
         assert model.reader is not None
         assert batch.pieces is not None
         assert batch.piece_word is not None
         self.spell = model.reader.tokenizer.convert_ids_to_tokens
-        step = positions(batch.piece_word != -2).cpu().numpy()
+        there = batch.piece_word != -2
         word = torch.where(batch.piece_word > 0, batch.piece_word - 1, SPECIAL)  # the start marker is not a word
-        self.add_mass("start_mass", batch, attention[:, 0])
-        self.add_mass("first_word_mass", batch, (attention * (batch.piece_word == 1)).sum(-1))
+        columns = {
+            "pieces": _numbers(batch.pieces, there),
+            "piece_word": _numbers(word, there),
+            "piece_attention": _numbers(attention, there),
+            "start_mass": _numbers(attention[:, 0]),
+            "first_word_mass": _numbers((attention * (batch.piece_word == 1)).sum(-1)),
+        }
         if batch.segment is not None and batch.question is None:  # both texts of a pair
             second = (batch.segment == 1).gather(1, batch.piece_word.clamp(min=0)) & (batch.piece_word > 0)
-            self.add_mass("second_mass", batch, (attention * second).sum(-1))
-            first = (batch.segment == 0).sum(-1)
-            self.add("first_words", batch, first, None)
-        for name, values in (("pieces", batch.pieces), ("piece_word", word), ("piece_attention", attention)):
-            self.add(name, batch, values, step)
+            columns["second_mass"] = _numbers((attention * second).sum(-1))
+            columns["first_words"] = _numbers((batch.segment == 0).sum(-1))
+        return columns
 
     def write(self, part: TextSplit, path: Path) -> None:
         """Write `example_id, label, prediction, probability, tokens, attention`, sorted by example; attention and
@@ -118,61 +116,164 @@ class PredictionCollector(Callback):
         hold the words of each and the attention among them. A model that reads pieces of words has `pieces`, as its
         tokenizer writes them, `piece_word` and `piece_attention`.
         """
-        schema = self.schema(part)
-        self.shares = {name: round(total / max(1, len(part)), 4) for name, total in self.shares.items()}
-        write_groups(schema, self.tables(part, schema), path)
-        self.columns.clear()
-
-    def schema(self, part: TextSplit) -> pa.Schema:
-        """The columns, in order."""
-        words, weights = pa.list_(pa.string()), pa.list_(pa.float32())
-        hierarchical = "word_attention" in self.columns
-        types = {
+        words, weights, several = pa.list_(pa.string()), pa.list_(pa.float32()), self.multi_label
+        kinds = {
             "example_id": pa.int64(),
-            "label": pa.list_(pa.float64()) if self.multi_label else pa.int64(),
-            "prediction": pa.list_(pa.int64()) if self.multi_label else pa.int64(),
+            "label": pa.list_(pa.float64()) if several else pa.int64(),
+            "prediction": pa.list_(pa.int64()) if several else pa.int64(),
             "probability": pa.list_(pa.float64()),
             "attention": weights,
+            **dict.fromkeys(MASSES, pa.float64()),
+            "first_words": pa.int64(),
+            "word_attention": pa.list_(weights),
+            "tokens": words,
+            "pieces": words,
+            "piece_word": pa.list_(pa.int32()),
+            "piece_attention": weights,
+            "question": words,
+            "candidates": words,
+            "words": pa.list_(words),
         }
-        types |= {name: pa.float64() for name in MASSES if name in self.columns}
-        types |= {"first_words": pa.int64()} if "first_words" in self.columns else {}
-        types |= {"word_attention": pa.list_(weights)} if hierarchical else {}
-        types["tokens"] = words
-        if self.spell is not None:
-            types |= {"pieces": words, "piece_word": pa.list_(pa.int32()), "piece_attention": weights}
-        types |= {"question": words} if {"question", "asked"} & {*part.columns} else {}
-        types |= {"candidates": words} if "candidates" in part.columns else {}
-        types |= {"words": pa.list_(words)} if hierarchical else {}
-        return pa.schema(list(types.items()))
+        there = {"example_id", "tokens", *next(iter(self.rows.values()), ())}
+        there |= {"question"} if {"question", "asked"} & {*part.columns} else set()
+        there |= {"candidates"} & {*part.columns}
+        masses = {name: sum(float(row[name]) for row in self.rows.values()) for name in MASSES if name in there}
+        self.shares = {name: round(total / len(part), 4) for name, total in masses.items()}
+        schema = pa.schema([(name, kind) for name, kind in kinds.items() if name in there])
+        write_groups(schema, self.tables(part, schema), path)
 
     def tables(self, part: TextSplit, schema: pa.Schema) -> Iterator[pa.Table]:
         """The table, `EXAMPLES` rows at a time."""
-        every = part.example_id
-        taken = {name: of_examples(column, every.tolist()) for name, column in self.columns.items()}
-        for start in range(0, len(every), EXAMPLES):
-            ids = every[start : start + EXAMPLES].tolist()
-            lists = {name: column[start : start + EXAMPLES] for name, column in taken.items()}
-            columns: dict[str, list[Any]] = {"example_id": ids, **lists}
-            if not self.multi_label:
-                columns |= {name: [int(value) for (value,) in lists[name]] for name in ("label", "prediction")}
-            for name in (name for name in (*MASSES, "first_words") if name in lists):
-                columns[name] = [float(value) for (value,) in lists[name]]
-            if self.spell is not None:
-                columns["pieces"] = [self.spell(row.astype(int).tolist()) for row in lists["pieces"]]
-            columns["tokens"] = [part.tokens(number) for number in ids]
-            columns["question"] = [part.question(number) for number in ids]
-            columns["candidates"] = [part.candidates(number) for number in ids]
-            if "words" in lists:
-                lengths = [[int(count) for count in counts] for counts in lists["words"]]
-                for name, flat in (("words", columns["tokens"]), ("word_attention", lists["word_attention"])):
-                    columns[name] = [by_sentence(row, count) for row, count in zip(flat, lengths, strict=True)]
-                columns["tokens"] = [[" ".join(words) for words in sentences] for sentences in columns["words"]]
-            arrays = [pa.array(columns[field.name], from_pandas=False).cast(field.type) for field in schema]
+        ids = part.example_id.tolist()
+        for start in range(0, len(ids), EXAMPLES):
+            rows = []
+            for number in ids[start : start + EXAMPLES]:
+                row = self.rows.pop(number) | {"example_id": number, "tokens": part.tokens(number)}
+                row |= {"question": part.question(number), "candidates": part.candidates(number)}
+                if self.spell is not None:
+                    row["pieces"] = self.spell(row["pieces"].astype(int).tolist())
+                if "words" in row:
+                    row["words"] = by_sentence(row["tokens"], row["words"])
+                    row["tokens"] = [" ".join(sentence) for sentence in row["words"]]
+                rows.append(row)
+            arrays = [pa.array([row[one.name] for row in rows], from_pandas=False).cast(one.type) for one in schema]
             yield pa.Table.from_arrays(arrays, schema=schema)
 
 
-def of_examples(column: Column, ids: Sequence[int]) -> list[np.ndarray]:
-    """The values of each of these examples; of one without any an empty array."""
-    owner, _, values = column.ordered()
-    ends = zip(np.searchsorted(owner, ids, "left"), np.searchsorted(owner, ids, "right"), strict=True)
-    return [values[first:last] for first, last in ends]
+def _numbers(values: Tensor, keep: Tensor | None = None) -> list[np.ndarray]:
+    """Each example's numbers, at the positions to keep."""
+    numbers = values.detach().double().cpu().numpy()
+    if keep is None:
+        return list(numbers)
+    return [row[kept] for row, kept in zip(numbers, keep.cpu().numpy(), strict=True)]
+
+
+def chosen(split: TextSplit) -> list[int]:
+    """Ids of the texts to play with: evenly spaced among those that are short enough."""
+    lengths = split.words.lengths
+    longest = max(LONGEST, int(np.sort(lengths)[: min(TEXTS, len(lengths))].max(initial=0)))
+    return list(select_examples(split.example_id, TEXTS, prefer=lengths <= longest))
+
+
+def played(readout: Readout, epsilon: float) -> Iterator[dict[str, Any]]:
+    """A row of the playground's file (`attnprobe.results.playground`) per example; none where another attention's
+    prediction is not a sum over the positions, or several labels are predicted.
+
+    Args:
+        readout: of these texts.
+        epsilon: how far the prediction may be from the model's under the farthest attention, TVD, 0 to 1.
+    """
+    if readout.position_logits is None or readout.task is not Task.SINGLE_LABEL:
+        return
+    arguments = (readout.attention.double(), readout.position_logits.double(), readout.content)
+    farthest = farthest_attention(*arguments, epsilon=epsilon)
+    flipping = smallest_flipping_set(*arguments)
+    for row, number in enumerate(readout.example_id.tolist()):
+        content = readout.content[row]
+        yield {
+            "example_id": number,
+            "attention": arguments[0][row, content].tolist(),
+            "position_logits": arguments[1][row, content].flatten().tolist(),
+            "epsilon": epsilon,
+            "farthest": farthest.attention[row, content].tolist(),
+            "jsd": float(farthest.jsd[row]),
+            "upper_bound": float(farthest.upper_bound[row]),
+            "is_exact": bool(farthest.is_exact[row]),
+            "flipping": flipping.members[row, content].tolist(),
+            "flips_to": int(flipping.flips_to[row]),
+        }
+
+
+class PlaygroundCollector(Callback):
+    """Listens to the test loop, and solves the chosen texts (`ids`) as they come; `epsilon`: see `played`."""
+
+    def __init__(self, ids: list[int], epsilon: float) -> None:
+        self.ids, self.epsilon = set(ids), epsilon
+        self.rows: dict[int, Mapping[str, Any]] = {}
+
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, *_: Any
+    ) -> None:
+        assert isinstance(pl_module, Model)
+        forward: Outputs = outputs["outputs"]
+        for place, number in enumerate(batch.example_id.tolist()):
+            if number in self.ids:
+                one = slice(place, place + 1)
+                readout = pl_module.readout(batch.rows(one), forward.rows(one))
+                self.rows |= {row["example_id"]: row for row in played(readout, self.epsilon)}
+
+    def write(self, path: Path) -> None:
+        write_playground(self.rows.values(), path)
+
+
+def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
+    """Numbers about the whole split as rows; a metric with several has a row for each, by step from 0 (epoch, class)."""
+    rows = Rows()
+    for name, values in metrics.items():
+        step = np.arange(len(values)) if values.ndim else None
+        rows.add(name, np.array([WHOLE_SPLIT]), values[None], step)
+    return rows
+
+
+def write_tables(
+    directory: OwnRunDirectory,
+    runner: ProbeRunner,
+    rows: Mapping[str, Rows],
+    identity: Callable[[str], dict[str, Any]],
+    settings: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Write one table per probe; what the manifest says of each.
+
+    Args:
+        directory: where.
+        runner: the probes and importances that measured.
+        rows: what they measured, by probe.
+        identity: probe → the identifying columns of its table.
+        settings: those of the probes (`probe`) and the importances (`importance`), by name; either may be left out.
+    """
+    of_importance, of_probe = settings.get("importance", {}), settings.get("probe", {})
+    told_of = {
+        name: one.facts
+        | {"name": name, "settings": of_importance.get(name), "files": records_of(one.files())}
+        | {"seconds": round(runner.importance_seconds.get(name, 0.0), 3)}
+        for name, one in runner.importances.items()
+    }
+    filed = {probe.name: {probe.label(one): told_of[one] for one in probe.uses} for probe in runner.probes}
+    metrics = {"training": TRAINING, "performance": PERFORMANCE} | {one.name: one.metrics for one in runner.probes}
+    if runner.scored:
+        metrics = {name: tuple(one.of_scores for one in own) for name, own in metrics.items()}
+    tables = {}
+    for name, collected in rows.items():
+        written = collected.write(directory.place(table_file(name)), identity(name))
+        warn_of_undeclared(name, written.extremes, metrics[name])
+        declarations = {key: declared(key, metrics[name]) for key in written.extremes}
+        tables[name] = {
+            "rows": written.rows,
+            "undefined": written.undefined,
+            "metrics": {key: one.facts for key, one in declarations.items() if one is not None},
+            "settings": of_probe.get(name),
+            "seconds": round(runner.seconds.get(name, 0.0), 3),
+            "notes": runner.notes.get(name, {}),
+            "importances": filed.get(name, {}),
+        }
+    return tables

@@ -28,38 +28,36 @@ def composing() -> Iterator[None]:
 
 
 def composed(overrides: Sequence[str]) -> DictConfig:
-    """The configuration that these command-line arguments give, where Hydra is initialised (`composing`).
+    """The configuration that these command-line arguments give, where Hydra is initialised (`composing`)."""
+    return with_importances(compose("config", overrides=list(overrides)), overrides)
 
-    An importance that `importances=[…]` names and conf/importance does not hold is looked for in the other folders of
-    settings (`--config-dir`), as a probe is.
-    """
-    config = compose("config", overrides=list(overrides))
-    absent = without_settings(config, overrides)
+
+def with_importances(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """A configuration with those importances that it asks for, conf/importance does not hold, and another folder of settings
+    (`--config-dir`) does: they are found there as a probe is."""
+    asked = [config.get("importances"), *(part.get("importances") for part in config.probe.values())]
+    names = dict.fromkeys(str(name) for one in asked if OmegaConf.is_list(one) for name in one)
+    absent = [name for name in names if "_target_" not in (config.importance.get(name) or {})]
+    if absent:
+        loader = GlobalHydra.instance().config_loader()
+        known = loader.get_group_options("importance", config_name="config", overrides=list(overrides))
+        absent = [name for name in absent if name in known]
     if not absent:
         return config
-    return compose(
-        "config", overrides=[*overrides, f"importance=[{','.join(dict.fromkeys([*config.importance, *absent]))}]"]
-    )
+    every = ",".join(dict.fromkeys([*config.importance, *absent]))
+    return compose("config", overrides=[*overrides, f"importance=[{every}]"])
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
     """A composed configuration with every interpolation resolved, and with the settings of those importances that it asks for
-    and that installed packages bring.
-
-    Raises:
-        OmegaConfBaseException: one refers to nothing, or a value that must be given is not.
-        UserError: an importance is asked for that is nowhere.
-    """
+    and that installed packages bring; a `UserError` where one is nowhere."""
     content: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     parts, probes = content.get("importance"), content.get("probe")
     if not isinstance(parts, dict) or not isinstance(probes, dict):  # refused where settings are checked
         return dict(content)
-    asked = {"importances": content.get("importances")}
-    asked |= {
-        f"probe.{name}.importances": one.get("importances") for name, one in probes.items() if isinstance(one, dict)
-    }
+    own = {f"probe.{name}.importances": one.get("importances") for name, one in probes.items() if isinstance(one, dict)}
     installed = {entry.name: entry.value.replace(":", ".") for entry in entry_points(group="attnprobe.importances")}
-    for setting, names in asked.items():
+    for setting, names in {"importances": content.get("importances"), **own}.items():
         for name in names if isinstance(names, list) else []:
             if name in parts or not isinstance(name, str):
                 continue
@@ -71,21 +69,6 @@ def resolved(config: DictConfig) -> dict[str, Any]:
                 )
             parts[name] = {"_target_": installed[name]}
     return {str(key): value for key, value in content.items()}
-
-
-def without_settings(config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """The importances that are asked for, not yet in the configuration, and in a folder of settings."""
-    asked = [config.get("importances"), *(part.get("importances") for part in config.probe.values())]
-    names = dict.fromkeys(str(name) for one in asked if OmegaConf.is_list(one) for name in one)
-    absent = [name for name in names if "_target_" not in (config.importance.get(name) or {})]
-    if not absent:
-        return []
-    known = (
-        GlobalHydra.instance()
-        .config_loader()
-        .get_group_options("importance", config_name="config", overrides=list(overrides))
-    )
-    return [name for name in absent if name in known]
 
 
 def name_of_files(path: str | Mapping[str, str] | None) -> str:

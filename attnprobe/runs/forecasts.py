@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
-from itertools import count
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -37,29 +36,18 @@ FEWEST, LEAST, MUCH, LONGEST = 50, 60.0, 4e9, 2
 """Nothing is said of fewer texts, of fewer seconds, of fewer bytes; how many of the longest texts tell the memory."""
 PER_PARAMETER = 4
 """Numbers that are kept for each parameter: itself, its gradient, and AdamW's two means."""
-BATCHES, TIMED, FEW = 5, 16, 4
-"""For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that:
-what a batch costs however few texts it has is told from what each text costs."""
-AT_MOST = 15.0
-"""Seconds that the timed groups of test texts may take, about: of slow probes fewer texts are timed."""
+BATCHES, TIMED, FEW, AT_MOST = 5, 16, 4, 15.0
+"""For a study: training batches that are timed; test texts that are timed together in each group, and once as few as that, to
+tell what a batch costs from what its texts cost; seconds that the groups may take, about: of slow probes fewer are timed."""
 PER_FIGURE = 3.5
 """What a figure of a page costs, in small ones: it is larger, and has claims, tables and texts beside it."""
-
-PerText = Callable[[Batch], float]
-"""Seconds per text of a batch."""
 
 
 class Forecast(Callback):
     """Says how long a training or its probes will take, where that is a minute or more, and how much memory a step of the
     training takes, where that is 4 GB or more. It may be left out; the model and the random numbers stay as they are.
 
-    A training is told of pretrained models alone; probes also where one of them is slow.
-
-    Args:
-        split: what is trained on or examined.
-        batch_size: texts in a step of the training.
-        runner: the probes.
-    """
+    A training is told of pretrained models alone; probes also where one of them is slow."""
 
     def __init__(self, split: TextSplit, *, batch_size: int = 1, runner: ProbeRunner | None = None) -> None:
         self.split, self.batch_size, self.runner = split, min(batch_size, len(split)), runner
@@ -74,29 +62,31 @@ class Forecast(Callback):
             with torch.random.fork_rng():
                 pl_module.train()
                 self.tell_memory(pl_module)
-                each = partial(training_seconds, pl_module)
-                self.tell_time(f"training for {epochs} epochs", epochs, TRAINED, each, pl_module.device)
+                self.tell_time(f"training for {epochs} epochs", epochs, TRAINED, training_seconds, pl_module)
         finally:
             pl_module.train(training)
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The time of the probes."""
         assert isinstance(pl_module, TrainedModel)
         probes = [] if self.runner is None else self.runner.probes
         if self.runner and probes and (pl_module.reader is not None or any(probe.slow for probe in probes)):
-            what, each = ", ".join(probe.name for probe in probes), partial(probing_seconds, pl_module, self.runner)
-            self.tell_time(f"probing with {what}", 1, PROBED, each, pl_module.device)
+            what = f"probing with {', '.join(probe.name for probe in probes)}"
+            self.tell_time(what, 1, PROBED, partial(probing_seconds, self.runner), pl_module)
 
-    def tell_time(self, what: str, times: int, each: int, per_text: PerText, device: torch.device) -> None:
+    def tell_time(
+        self, what: str, times: int, each: int, per_text: Callable[[TrainedModel, Batch], float], model: TrainedModel
+    ) -> None:
         """Print how long all texts will take, from some short, middling and long ones."""
         if len(self.split) < FEWEST:
             return
-        groups = [self.split[rows].to(device) for rows in groups_of(self.split.words.lengths, each)]
-        per_text(groups[0])  # pays for what is set up once
-        seconds = times * len(self.split) * float(np.mean([per_text(batch) for batch in groups]))
+        groups = [self.split[rows].to(model.device) for rows in groups_of(self.split.words.lengths, each)]
+        per_text(model, groups[0])  # pays for what is set up once
+        seconds = times * len(self.split) * float(np.mean([per_text(model, batch) for batch in groups]))
         if seconds >= LEAST:
             timed = f"{len(self.split):,} texts, {GROUPS * each} of them timed"
-            print(f"{what} will take about {duration(seconds)} on this machine ({device.type}): {timed}", flush=True)
+            print(
+                f"{what} will take about {duration(seconds)} on this machine ({model.device.type}): {timed}", flush=True
+            )
 
     def tell_memory(self, model: TrainedModel) -> None:
         """Print what a step with the longest texts takes at least, in full precision: the parameters, and what is kept for
@@ -123,7 +113,7 @@ def training_seconds(model: TrainedModel, batch: Batch, optimizer: Optimizer | N
     return (now(model) - start) / len(batch)
 
 
-def probing_seconds(model: TrainedModel, runner: ProbeRunner, batch: Batch, spent: Counter[str] | None = None) -> float:
+def probing_seconds(runner: ProbeRunner, model: TrainedModel, batch: Batch, spent: Counter[str] | None = None) -> float:
     """Seconds per example of one test batch under all probes; what they measure is dropped. `spent` gets each probe's."""
     dropped = ProbeRunner(runner.probes, runner.seed, runner.words, runner.importances, runner.classes)
     start = now(model)
@@ -168,14 +158,7 @@ def groups_of(lengths: Int[np.ndarray, " texts"], each: int) -> list[list[int]]:
 
 
 def measured_costs(config: DictConfig) -> Costs:
-    """Time training, probes and a figure on a few batches with an untrained model; nothing is written.
-
-    Args:
-        config: the configuration of a run.
-
-    Raises:
-        UserError: the data cannot be used.
-    """
+    """Time training, probes and a figure on a few batches with an untrained model; nothing is written."""
     content: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
     began = perf_counter()
     data: TextDataModule = instantiate(content["data"], seed=content["seed"])
@@ -207,13 +190,13 @@ def measured_costs(config: DictConfig) -> Costs:
         training = median(steps[-4:]) * (1 + (data.sizes["validation"] / data.sizes["train"] + 1 / epochs) / 3)
 
     spent: Counter[str] = Counter()
-    calls = count()
 
     def together(rows: list[int]) -> float:
-        # the first call pays for what is set up once, such as a pass over the whole split, and is no test's time per text
-        return len(rows) * probing_seconds(model, runner, test[rows].to(device), spent if next(calls) else None)
+        return len(rows) * probing_seconds(runner, model, test[rows].to(device), spent)
 
     with examined_precisely(model.eval()):
+        # pays for what is set up once, such as a pass over the whole split, and is no test's time per text
+        probing_seconds(runner, model, test[groups_of(test.words.lengths, 1)[1]].to(device))
         probing = seconds_per_text(together, test.words.lengths, int(content["data"]["eval_batch_size"]))
     for _ in range(2):  # the first figure loads the fonts and does not count
         began = perf_counter()
@@ -232,14 +215,14 @@ def seconds_per_text(together: Callable[[list[int]], float], lengths: Int[np.nda
     as one batch."""
     groups = [rows for rows in groups_of(lengths, max(1, min(TIMED, len(lengths) // GROUPS))) if rows]
     middle = groups[len(groups) // 2]
-    together(middle[:1])  # pays for what is set up once
     few, alone = min(FEW, len(middle)), together(middle[:FEW])
-    if (most := int(AT_MOST * few / max(alone, 1e-9) / GROUPS)) < len(middle):
-        if (
-            most <= FEW
-        ):  # a batch's part is not known of so few: a text's is a quarter of the four's, a longer one's more
-            each = [together(rows) for rows in groups_of(lengths, 1)] if most else [1.0]
-            return alone / few * sum(each) / len(each) / each[len(each) // 2]
+    most = int(AT_MOST * few / max(alone, 1e-9) / GROUPS)
+    if (
+        most < len(middle) and most <= FEW
+    ):  # too few to know a batch's part: a quarter of the four's, a longer text's more
+        each = [together(rows) for rows in groups_of(lengths, 1)] if most else [1.0]
+        return alone / few * sum(each) / len(each) / each[len(each) // 2]
+    if most < len(middle):
         groups = groups_of(lengths, most)
         middle = groups[len(groups) // 2]
     seconds = [together(rows) for rows in groups]

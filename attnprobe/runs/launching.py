@@ -3,8 +3,7 @@
     jobs = [Job("first", [sys.executable, "-m", "attnprobe", "seed=1"], Path("logs/first.log")), …]
     outcomes = run_jobs(jobs, Machine(workers=2))
 
-A job that was finished before is `done` and not started, a job that fails stops no other. What takes long to import is
-imported where it is needed: on a cluster every job begins by importing this file.
+What takes long to import is imported where it is needed: on a cluster every job begins by importing this file.
 """
 
 import copy
@@ -17,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,48 +33,33 @@ GRACE_SECONDS = 10.0
 LOST_SECONDS = 30.0
 """A cluster's job that has been out of the queue for so long and left no result was ended by the cluster."""
 TOLD_SECONDS = 60.0
-"""How often is said what waits in a cluster's queue."""
+"""How often a line says what waits in a cluster's queue."""
 SHOWN_PROBES = 4
 """The closing table shows the first headline number of at most this many probes; the report shows all."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command in a process of its own.
-
-    Attributes:
-        name: for people.
-        command: program and arguments.
-        log: file that its standard output and error are appended to.
-        directory: its run directory; jobs of one directory never run at the same time. None: not known, or none.
-        done: everything it asks for is there already, and it is not started.
-    """
+    """One command in a process of its own."""
 
     name: str
     command: Sequence[str]
-    log: Path
-    directory: Path | None = None
-    done: bool = False
+    log: Path  # its standard output and error are appended to it
+    directory: Path | None = None  # of its run, where that is known; jobs of one directory never run at the same time
+    done: bool = False  # everything it asks for is there already, and it is not started
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
-
-    Attributes:
-        status: the process's exit status; negative: the signal that ended it.
-        seconds: from its start to its end.
-        error: one line that says what went wrong; empty where nothing did.
-    """
+    """How a job ended."""
 
     job: Job
-    status: int
+    status: int  # of exit; negative: the signal that ended it
     seconds: float = 0.0
-    error: str = ""
+    error: str = ""  # one line that says what went wrong
 
     @property
     def succeeded(self) -> bool:
-        """Exit status 0."""
         return self.status == 0
 
     @property
@@ -86,22 +70,14 @@ class Outcome:
 
 
 def run_jobs(
-    jobs: Sequence[Job], places: "Places", on_end: Callable[[Outcome], None] = lambda _: None
+    jobs: Sequence[Job], places: "Machine | Cluster", on_end: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
-    """Run jobs in the order given, as far as `directory` allows. Ctrl-C, SIGTERM and SIGHUP end the running jobs before this
-    returns by an exception.
-
-    Args:
-        jobs: all of them; none needs another.
-        places: this `Machine` or a `Cluster`.
-        on_end: called with every outcome, as it comes.
-
-    Returns:
-        one outcome per job, in the order of the jobs.
+    """Run jobs that do not need each other in the order given, as far as `directory` allows. One that fails stops no other.
+    `on_end` is called with every outcome as it comes; returned are all in the order of the jobs.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C.
-        Ended: SIGTERM or SIGHUP; a SystemExit whose code is 128 + the signal's number.
+        KeyboardInterrupt: Ctrl-C; the running jobs are ended first.
+        Ended: SIGTERM or SIGHUP, likewise; a SystemExit whose code is 128 + the signal's number.
     """
     outcomes = {number: Outcome(job, 0) for number, job in enumerate(jobs) if job.done}
     running: dict[int, tuple[int, _Process | _Submitted, float]] = {}
@@ -111,10 +87,8 @@ def run_jobs(
         try:
             while len(outcomes) < len(jobs):
                 for number, job in enumerate(jobs):
-                    if number in outcomes or number in running:
-                        continue
                     busy = {jobs[other].directory for other in running} - {None}
-                    if free and job.directory not in busy:
+                    if free and number not in outcomes and number not in running and job.directory not in busy:
                         place = free.pop(0)
                         running[number] = (place, places.start(job, place), time.monotonic())
                 before = len(running)
@@ -194,11 +168,9 @@ class Machine:
     """This machine: a job per graphics card, or per share of the processor's cores.
 
     Args:
-        workers: jobs at the same time; they share the graphics cards evenly. None: one per card, and where there is none
-            one for every two cores.
-        gpus: the graphics cards as `CUDA_VISIBLE_DEVICES` names them (`visible_gpus`); a job sees its own one only.
-        cores: cores of the processor to be shared; None: all that this process may use. OMP_NUM_THREADS, where it is
-            not set, becomes the share of one job.
+        workers: jobs at the same time; None: one per card, and where there is none one for every two cores.
+        gpus: the graphics cards as `CUDA_VISIBLE_DEVICES` names them; a job sees its own one only.
+        cores: to be shared, by OMP_NUM_THREADS where it is not set; None: all that this process may use.
     """
 
     poll_seconds = 0.1
@@ -214,12 +186,10 @@ class Machine:
         self.words = own if not gpus else cards if workers is None else f"{own} on {cards}"
 
     def start(self, job: Job, place: int) -> _Process:
-        """Start a job; returns at once."""
         card = {"CUDA_VISIBLE_DEVICES": self.gpus[place % len(self.gpus)]} if self.gpus else {}
         return _Process(job, self.threads | card)
 
     def waiting(self) -> str:
-        """Nothing waits in a queue here."""
         return ""
 
 
@@ -231,7 +201,6 @@ class RemoteJob:
     folder: str
 
     def __call__(self) -> int:
-        """Run the command."""
         os.chdir(self.folder)
         cores = os.environ.get("SLURM_CPUS_PER_TASK")  # not every cluster binds a job to them
         own = {"OMP_NUM_THREADS": cores} if cores and "OMP_NUM_THREADS" not in os.environ else {}
@@ -242,8 +211,7 @@ class RemoteJob:
             running.stop(kill=True)  # no effect on one that has ended; else this process was told to end
 
     def checkpoint(self) -> Any:
-        """Asked by submitit before the time is up or a preemption: the same command goes into the queue again; the run
-        goes on from what is finished of it."""
+        """Asked by submitit before the time is up or a preemption: the same command goes into the queue again."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
@@ -259,6 +227,8 @@ class _Submitted:
     def poll(self) -> int | None:
         import submitit
 
+        if not self.cluster.on_slurm and not self.submitted.done():
+            return None
         if self.cluster.on_slurm and not self.submitted.paths.result_pickle.exists():
             queue = self.cluster.queue()
             if queue is None or self.submitted.job_id in queue:
@@ -268,8 +238,6 @@ class _Submitted:
             with self.log.open("ab") as log:
                 log.write(b"attnprobe: the cluster ended this job (scancel, its time or its memory?)\n")
             return 1
-        if not self.cluster.on_slurm and not self.submitted.done():
-            return None
         try:
             return int(self.submitted.result())
         except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedJobError):
@@ -288,10 +256,6 @@ class Cluster:
         parameters: what one job needs, by submitit's names (`timeout_min`, `mem_gb`, `slurm_partition`, …); null: not set,
             but for `gpus_per_node`: one where `on_gpu` and the cluster has any.
         folder: where submitit keeps its files.
-        on_gpu: the jobs may use graphics cards.
-
-    Raises:
-        UserError: submitit is not installed, there is no such cluster, or it does not know a parameter.
     """
 
     def __init__(
@@ -311,13 +275,10 @@ class Cluster:
         given = dict(parameters)
         if given.get("gpus_per_node") is None and self.on_slurm:
             partition = given.get("slurm_partition")
-            listed = _asked_of(
-                "sinfo", "--noheader", "--format=%G", *([f"--partition={partition}"] if partition else [])
-            )
-            given["gpus_per_node"] = 1 if on_gpu and "gpu" in (listed or "") else None
-        given = {
-            name: value for name, value in given.items() if value is not None and (name, value) != ("gpus_per_node", 0)
-        }
+            here = [f"--partition={partition}"] if partition else []
+            has_any = "gpu" in (_asked_of("sinfo", "--noheader", "--format=%G", *here) or "")
+            given["gpus_per_node"] = 1 if on_gpu and has_any else None
+        given = {name: one for name, one in given.items() if one is not None and (name, one) != ("gpus_per_node", 0)}
         path = " ".join(f"{name}={shlex.quote(value)}" for name, value in safe_path().items())
         try:
             self.executor = submitit.AutoExecutor(
@@ -331,14 +292,9 @@ class Cluster:
             ) from None
 
     def start(self, job: Job, place: int) -> _Submitted:
-        """Put a job into the queue.
-
-        Raises:
-            UserError: the cluster does not take it.
-        """
         import submitit
 
-        job = Job(job.name, tuple(job.command), job.log.absolute())
+        job = replace(job, log=job.log.absolute())
         job.log.parent.mkdir(parents=True, exist_ok=True)
         self.executor.update_parameters(name=f"attnprobe-{job.log.stem}")
         try:
@@ -350,8 +306,7 @@ class Cluster:
             ) from None
 
     def queue(self) -> Mapping[str, tuple[str, str]] | None:
-        """Job id → its state and the reason for it, of this user's jobs; asked at most once in `poll_seconds`. None: not
-        known."""
+        """Job id → its state and the reason for it, of this user's jobs; asked at most once in `poll_seconds`."""
         if time.monotonic() - self._asked >= self.poll_seconds:
             asked = _asked_of("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r")
             if asked is not None:  # a queue that does not answer says nothing of its jobs
@@ -365,10 +320,6 @@ class Cluster:
         queue = self.queue() if self.on_slurm else None
         reasons = [reason for state, reason in (queue or {}).values() if state == "PENDING"]
         return f"{len(reasons)} queued: {', '.join(dict.fromkeys(reasons))}" if reasons else ""
-
-
-Places = Machine | Cluster
-"""Where jobs run: `count` at the same time."""
 
 
 def _asked_of(*command: str) -> str | None:
@@ -387,17 +338,8 @@ def visible_gpus() -> list[str]:
     return listed[:count] if listed else [str(number) for number in range(count)]
 
 
-def places_of(launcher: Mapping[str, Any], *, on_gpu: bool, logs: Path) -> Places:
-    """Where jobs run, by the settings of conf/launcher.
-
-    Args:
-        launcher: the settings.
-        on_gpu: the jobs may use graphics cards.
-        logs: directory of the logs.
-
-    Raises:
-        UserError: a setting cannot be used.
-    """
+def places_of(launcher: Mapping[str, Any], *, on_gpu: bool, logs: Path) -> Machine | Cluster:
+    """Where jobs run by the settings of conf/launcher; `on_gpu`: they may use graphics cards."""
     if launcher["name"] == "submitit":
         folder = logs / "submitit"
         return Cluster(launcher["workers"], launcher["cluster"], launcher["parameters"], folder, on_gpu=on_gpu)
@@ -439,20 +381,15 @@ def options_of(hydra: Any) -> list[str]:
 def planned(
     load: Callable[[list[str]], DictConfig], job_overrides: Sequence[Sequence[str]], first: int
 ) -> tuple[list[Job], bool]:
-    """The jobs of a sweep, and whether one of them may use a graphics card.
-
-    Args:
-        load: a job's settings → its configuration, Hydra's part included.
-        job_overrides: every job's settings as they stand on a command line.
-        first: the number of the first job.
+    """The jobs of a sweep from their command lines, numbered from `first`, and whether one of them may use a graphics card.
+    `load` gives a job's configuration, Hydra's part included.
 
     Raises:
         UserError: a job has a mistake in its settings: what it would end with itself, found before any job has begun.
     """
     from attnprobe.runs.answers import answer
-    from attnprobe.runs.devices import refuse_several_devices
     from attnprobe.runs.prepare import is_finished
-    from attnprobe.runs.settings import constructible
+    from attnprobe.runs.settings import constructible, refuse_several_devices
 
     common = set(job_overrides[0]).intersection(*job_overrides[1:]) if len(job_overrides) > 1 else set()
     jobs, on_gpu = [], False
@@ -467,32 +404,20 @@ def planned(
             refuse_several_devices(config.trainer)
             done = settings is not None and config.on_finished in (None, "skip") and is_finished(settings)
         except (UserError, OmegaConfBaseException, HydraException) as raised:
-            error = raised if isinstance(raised, UserError) else raised.__cause__
-            message = str(error) if isinstance(error, UserError) else answer(raised, list(given))
-            raise UserError(f"{message} (in the job {name}; no job was started)") from None
+            raise UserError(f"{answer(raised, list(given))} (in the job {name}; no job was started)") from None
         on_gpu = on_gpu or config.trainer.accelerator not in ("cpu", "mps")
-        part = {} if settings is None else settings.config
-        stem = f"-{part['data']['name']}-{part['model']['name']}-seed{part['seed']}" if part else ""
-        log = logs / (re.sub(r"[^\w.+-]+", "_", f"{number}{stem}") + ".log")
-        # None for a study, which has many directories, and for a run whose teacher is not trained yet
-        directory = None if settings is None else settings.directory
+        stem, directory = str(number), None  # of a study, or a run whose teacher is not trained yet
+        if settings is not None:
+            part, directory = settings.config, settings.directory
+            stem += f"-{part['data']['name']}-{part['model']['name']}-seed{part['seed']}"
+        log = logs / (re.sub(r"[^\w.+-]+", "_", stem) + ".log")
         jobs.append(Job(name, command(given, options), log, directory=directory, done=done))
     return jobs, on_gpu
 
 
 @answering_disk()
-def launch(jobs: Sequence[Job], places: Places, *, logs: Path, title: str = "") -> list[Outcome]:
-    """Run what is not done, and say on standard output what happens.
-
-    Args:
-        jobs: all of them.
-        places: where they run.
-        logs: directory of the logs; for the first line.
-        title: begins the first line.
-
-    Returns:
-        one outcome per job; a job that was done before has status 0 and took no time.
-    """
+def launch(jobs: Sequence[Job], places: Machine | Cluster, *, logs: Path, title: str = "") -> list[Outcome]:
+    """As `run_jobs`, and say on standard output what happens; the first line begins with `title`."""
     left = sum(not job.done for job in jobs)
     rest = f"{left} to run on {places.words}; logs in {logs}" if left else "nothing to run"
     say(f"{title}{_counted(len(jobs), 'job')}: {len(jobs) - left} done, {rest}")
@@ -537,25 +462,20 @@ def conclude(outcomes: Sequence[Outcome], output: Path) -> None:
     table = pd.DataFrame(rows).iloc[:, : SHOWN_PROBES + 3]
     with pd.option_context("display.max_colwidth", None, "display.width", None):
         lines = table.to_string(index=False, na_rep="", float_format="{:.3f}".format).splitlines()
-    for line in lines:
-        say(line)
     failed = [outcome for outcome in outcomes if not outcome.succeeded]
     for outcome in failed:
-        say(f"FAILED {outcome.job.name} {outcome.why}")
-        say(f"       log: {outcome.job.log}")
+        lines += [f"FAILED {outcome.job.name} {outcome.why}", f"       log: {outcome.job.log}"]
     if failed:
-        say("the same command again runs what is missing")
+        lines.append("the same command again runs what is missing")
     if len(failed) < len(outcomes):
-        say(f"report: attnprobe report {output}")
+        lines.append(f"report: attnprobe report {output}")
+    for line in lines:
+        say(line)
 
 
 def objective(directory: Path) -> float | None:
     """What a search for settings optimises: the chosen epoch's validation metric by which that epoch was chosen
-    (`training.recipe.selection_metric`; higher is better, but for `loss`); None where nothing was trained.
-
-    Raises:
-        UserError: no finished run there, or a damaged one.
-    """
+    (`training.recipe.selection_metric`; higher is better, but for `loss`); None where nothing was trained."""
     from attnprobe.results.directory import RunDirectory
     from attnprobe.results.table import read_results
 

@@ -32,8 +32,6 @@ from attnprobe.results.table import IMPORTANCES
 from attnprobe.runs.build import construct, importances_of, is_whole
 from attnprobe.runs.validation import check_saved
 
-PARTS = ("encoder", "attention", "decoder")
-"""What a model of three stages consists of."""
 BESIDE_ATTENTION = ("gradient", "leave_one_out")
 """Importances that `TrainedRun.explain` gives in addition to the attention where neither the call nor the run names any."""
 
@@ -56,7 +54,6 @@ class TrainedRun:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Word ↔ id."""
         return self.pipeline.vocabulary
 
     @property
@@ -128,11 +125,14 @@ class TrainedRun:
         batch, outputs = self.outputs(texts, questions, candidates)
         probability = probabilities(outputs.logits, self.classifier.task)
         readout = self.classifier.readout(batch, outputs)
+        several = self.classifier.task is Task.MULTI_LABEL
+        flipping = None
+        if readout.position_logits is not None and not several:
+            flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
         seconds = [None] * len(texts) if questions is None else questions
         tokens = [self.pipeline.tokens(text, second) for text, second in zip(texts, seconds, strict=True)]
         subject = self._subject(texts, tokens, batch, outputs, readout, importance)
         measured = {name: one.shown(subject) for name, one in subject.importances.items() if name != "attention"}
-        flips = self._flips(readout)
         rows = []
         for number, text in enumerate(texts):
             content = outputs.content[number]
@@ -143,13 +143,15 @@ class TrainedRun:
                 place = int(batch.asked[number][content].argmax())
                 row["question"] = f"{tokens[number][place]} (word {place + 1})"
             by_name = dict(zip(self.classes, probability[number].tolist(), strict=True))
-            row["prediction"] = self.classes[int(probability[number].argmax())]
-            if self.classifier.task is Task.MULTI_LABEL:
-                row["prediction"] = [name for name, p in by_name.items() if p > 0.5]
+            likeliest = self.classes[int(probability[number].argmax())]
+            row["prediction"] = [name for name, p in by_name.items() if p > 0.5] if several else likeliest
             row["probability"] = by_name
             row |= {"tokens": tokens[number], "attention": outputs.attention[number][content].tolist()}
             row |= {name: values[number][content].tolist() for name, values in measured.items()}
-            row |= flips[number]
+            if flipping is not None:
+                other = int(flipping.flips_to[number])
+                row["flipping_set"] = flipping.members[number][readout.content[number]].tolist()
+                row["flips_to"] = self.classes[other] if other >= 0 else None
             if outputs.word_attention is not None:
                 weights = outputs.word_attention[number][batch.content[number]].tolist()
                 lengths = words_per_sentence(batch)[number]
@@ -161,18 +163,6 @@ class TrainedRun:
         explanation.attrs[SENTENCE] = self.sentence
         explanation.attrs[IMPORTANCES] = {EXPLAINED: {name: one.facts for name, one in subject.importances.items()}}
         return explanation
-
-    def _flips(self, readout: Readout) -> list[dict[str, Any]]:
-        """The smallest flipping set of every text; nothing where that optimum is not known."""
-        if readout.position_logits is None or self.classifier.task is Task.MULTI_LABEL:
-            return [{}] * len(readout.attention)
-        flipping = smallest_flipping_set(readout.attention, readout.position_logits, readout.content)
-        return [
-            {"flipping_set": members[content].tolist(), "flips_to": self.classes[other] if other >= 0 else None}
-            for members, content, other in zip(
-                flipping.members, readout.content, flipping.flips_to.tolist(), strict=True
-            )
-        ]
 
     def _subject(
         self,
@@ -192,26 +182,18 @@ class TrainedRun:
         ):
             raise UserError(f"importance={names!r}: expected a list of any of {', '.join(known)}, or None")
         chosen = importances_of(self.config.get("importances") or BESIDE_ATTENTION if names is None else names, parts)
-        subject = Subject(
-            self.classifier,
-            batch,
-            outputs,
-            readout,
-            self.vocabulary.words,
-            chosen,
-            int(self.config.get("seed", 0)),
-            self.classes,
-        )
+        seed, words = int(self.config.get("seed", 0)), self.vocabulary.words
+        subject = Subject(self.classifier, batch, outputs, readout, words, chosen, seed, self.classes)
         for name, one in list(chosen.items()):
             try:
                 one.refuse(self.classifier)
                 one.prepare_texts(texts, tokens)
+                is_defined = one.is_defined(subject)
             except UserError:
                 if names is not None:
                     raise
-                del chosen[name]
-                continue
-            if not one.is_defined(subject):
+                is_defined = False
+            if not is_defined:
                 del chosen[name]
         return subject
 
@@ -235,27 +217,16 @@ def load_run(directory: str | os.PathLike, *, trusted: Sequence[str] = ()) -> Tr
     pipeline = TextPipeline.load(run.path)
     try:
         weights = load_file(run / WEIGHTS)
-        if is_whole(
-            config["model"]
-        ):  # with a tokenizer of its own; read from where its settings say, never over the network
-            whole = instantiate(config["model"])
+        if is_whole(config["model"]):  # its own tokenizer is read from where its settings say, never over the network
             known = {"class_names": pipeline.classes, "task": pipeline.task, "trains": True, "offline": True}
-            classifier: TrainedModel = whole(**known, **({"tags": True} if pipeline.tags else {}))
+            known |= {"tags": True} if pipeline.tags else {}
+            classifier: TrainedModel = instantiate(config["model"])(**known)
             pipeline = replace(pipeline, pieces=classifier.reader, tags=classifier.tags)
         else:
             # zero word vectors of the saved ones' shape, to be overwritten by them
             embeddings = torch.zeros_like(weights["embedding.weight"])
-            if len(embeddings) != (
-                words := len(pipeline.vocabulary)
-            ):  # else known only from the first word without one
-                reason = f"it has {len(embeddings):,} word vectors, and the vocabulary {words:,} words"
-                raise damaged(run / WEIGHTS, reason)
             classifier = construct(config["model"], embeddings, classes=len(pipeline.classes), task=pipeline.task)
-        if broken := [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]:
-            raise damaged(run / WEIGHTS, f"{broken[0]} holds NaN or infinity")
         classifier.load_state_dict(weights)
-    except KeyError as error:
-        raise damaged(run / WEIGHTS, f"it has no tensor {error}") from None
     except (SafetensorError, OSError, RuntimeError) as error:
         raise damaged(run / WEIGHTS, " ".join(str(error).split())[:200]) from None
     return TrainedRun(classifier.eval(), pipeline, config, run.path)
@@ -268,8 +239,8 @@ def checked_settings(directory: Path, trusted: Sequence[str]) -> dict[str, Any]:
     except OSError:
         raise UserError(f"{directory} holds no config.yaml: expected a run directory as it was written") from None
     check_saved(config, RunDirectory(directory) / CONFIG, trusted)
-    if is_whole(config.get("model")):
-        return config
-    if absent := [part for part in PARTS if not isinstance(config.get("model"), dict) or part not in config["model"]]:
+    model = config.get("model")
+    absent = [part for part in ("encoder", "attention", "decoder") if not isinstance(model, dict) or part not in model]
+    if absent and not is_whole(model):
         raise UserError(f"{directory}/config.yaml: model.{absent[0]} is missing: it is damaged or not of a run")
     return config

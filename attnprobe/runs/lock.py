@@ -3,7 +3,6 @@
 import errno
 import os
 import socket
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +13,8 @@ from filelock import FileLock, Timeout
 from attnprobe.core.errors import UserError, answering_disk
 from attnprobe.results.writer import LOCK, OwnRunDirectory
 
-NO_LOCKS = frozenset(
-    getattr(errno, name)
-    for name in ("ENOSYS", "ENOTSUP", "EOPNOTSUPP", "ENOLCK", "EINVAL", "EACCES", "EPERM", "EROFS")
-    if hasattr(errno, name)
-)
+NO_LOCKS = ("ENOSYS", "ENOTSUP", "EOPNOTSUPP", "ENOLCK", "EINVAL", "EACCES", "EPERM", "EROFS")
 """What a file system answers that has no locks, or lets nothing be written: whether the run can be written shows later."""
-HOLDER = "process "
-"""How the content of a lock's file begins."""
 
 
 @contextmanager
@@ -43,16 +36,8 @@ def locked(directory: Path) -> Iterator[None]:
         descriptors.append(descriptor)
         with suppress(OSError):  # a full disk is noticed where it matters
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{HOLDER}{os.getpid()} on {socket.gethostname()}\n".encode())
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 
-    def holder() -> str:
-        with suppress(OSError):
-            return path.read_bytes()[:200].decode(errors="replace").strip()
-        return ""
-
-    with suppress(FileNotFoundError, NotADirectoryError):  # read once: its holder may be writing it, or removing it
-        if not stat.S_ISREG(path.lstat().st_mode) or not (holder() or HOLDER).startswith(HOLDER):
-            raise UserError(f"{path} is no lock of a run: move it away and give the same command again")
     # a lock that is nothing but a file would outlive a killed process
     lock = FileLock(path, fallback_to_soft=False, on_acquired=sign)
     try:
@@ -62,11 +47,11 @@ def locked(directory: Path) -> Iterator[None]:
                 try:
                     lock.acquire(timeout=0)
                 except Timeout:
-                    owner = holder() or "another process"
+                    owner = path.read_text(errors="replace").strip() or "another process"
                     print(f"attnprobe: waiting for {owner}, which works in {directory}", file=sys.stderr, flush=True)
                     lock.acquire()
     except OSError as error:
-        if error.errno not in NO_LOCKS:
+        if errno.errorcode.get(error.errno or 0) not in NO_LOCKS:
             raise UserError(
                 f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
             ) from error

@@ -1,7 +1,6 @@
 """Whether a run directory may be written to: what is there already, and what is asked for."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,19 @@ from attnprobe.results.writer import OwnRunDirectory
 from attnprobe.runs.build import importances_of
 from attnprobe.runs.settings import SPLIT, Settings
 
-POLICIES = ("error", "skip", "remeasure", "replace")
-"""What to do where the same run is finished: refuse, leave it, probe it again and keep the model and all other tables, or
-remove everything and train again."""
-
 EVERY_RUN = (CONFIG, examples_file(SPLIT), PLAYGROUND, table_file("training"), table_file("performance"))
 """Files that every measurement writes."""
 
 
 def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDirectory | None:
-    """Make the directory ready for this run. Nothing is changed in one that is refused.
-
-    Returns:
-        the directory; None where everything that is asked for is there, as it was written, and is to be left as it is.
+    """Make the directory ready for this run; None where everything that is asked for is there, as it was written, and is to
+    be left as it is. Nothing is changed in one that is refused.
 
     Raises:
         UserError: the directory holds another run, something else, this run finished with `on_finished=error`, or this
             run trained on inputs that have changed since.
         DamagedRun: what the training left there is not as it was written.
     """
-    if on_finished not in POLICIES:
-        raise UserError(f"on_finished={on_finished}: expected {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
     run = OwnRunDirectory(directory)
     manifest = None
     if on_finished != "replace":
@@ -49,25 +40,16 @@ def prepare(directory: Path, settings: Settings, on_finished: str) -> OwnRunDire
                 f"on_finished=replace to train it again as well, on_finished=skip to leave it, or output=… to put a second "
                 f"one elsewhere"
             )
-    try:
-        run.refuse_foreign()
-        if on_finished == "replace" or not run.is_trained:
-            run.clear()
-        run.mark()
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {directory}: {error.strerror}. Choose a writable place with output=… or run_dir=…"
-        ) from error
+    run.refuse_foreign()
+    if on_finished == "replace" or not run.is_trained:
+        run.clear()
+    run.mark()
     return run
 
 
 def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Settings) -> list[str]:
     """What is left to measure of what these settings ask for, by file name. What the training left is compared with its
     checksums, and its inputs with what they were.
-
-    Raises:
-        UserError: the directory holds a run with other settings, or its inputs have changed.
-        DamagedRun: a file that only another training could replace is not as it was written.
     """
     asked = [*EVERY_RUN, *(table_file(name) for name in settings.config["probe"])]
     if not run.is_trained:
@@ -91,18 +73,15 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
         return asked
     waiting = [name for name in asked if name not in manifest["files"]]
     parts = settings.config["importance"]
-
-    def is_alike(told: Mapping[str, Any]) -> bool:
-        """An importance of a table: measured with these settings, from files that are what they were."""
-        name = str(told.get("name"))
-        same = told.get("settings") == parts.get(name)
-        return same and (
-            not told.get("files") or told["files"] == records_of(importances_of([name], parts)[name].files())
-        )
-
     for name, part in settings.config["probe"].items():
-        table = manifest["tables"].get(name)
-        if table and not (table.get("settings") == part and all(map(is_alike, table.get("importances", {}).values()))):
+        table = manifest["tables"].get(name) or {"settings": part}
+        is_alike = table.get("settings") == part
+        for told in table.get("importances", {}).values():
+            own, files = str(told.get("name")), told.get("files")
+            is_alike = is_alike and told.get("settings") == parts.get(own)
+            if is_alike and files:  # the user's, which may change
+                is_alike = files == records_of(importances_of([own], parts)[own].files())
+        if not is_alike:
             waiting.append(table_file(name))
     for name in (name for name in asked if name not in waiting):
         try:
@@ -114,12 +93,7 @@ def standing(run: OwnRunDirectory, manifest: dict[str, Any] | None, settings: Se
 
 
 def is_finished(settings: Settings) -> bool:
-    """Whether everything that these settings ask for is in their run directory, as it was written, and the inputs are
-    what they were; changes nothing.
-
-    Raises:
-        UserError: the settings cannot be used as they are, or what is there is damaged or another run.
-    """
+    """Whether all that these settings ask for is in their run directory, as it was written, of inputs as they were."""
     run = OwnRunDirectory(settings.directory)
     manifest = run.read_manifest()
     return manifest is not None and not standing(run, manifest, settings)

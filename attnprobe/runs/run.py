@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hydra.utils import instantiate
@@ -14,51 +15,42 @@ from lightning import seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig, OmegaConf
+from safetensors.torch import load_file, save_file
 
 from attnprobe.core.errors import UserError
 from attnprobe.data.data_warnings import tell_section
+from attnprobe.data.module import TextDataModule
 from attnprobe.data.teacher import Teacher
 from attnprobe.findings.groups import read_run
 from attnprobe.findings.table import kept_findings
 from attnprobe.importance.base import Importance
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe, ProbeRunner
 from attnprobe.report.figures import save_figures
 from attnprobe.results.directory import (
     CONFIG,
+    PIPELINE,
     PLAYGROUND,
     SECTION,
-    WHOLE_SPLIT,
+    UNTESTED,
+    VOCABULARY,
+    WEIGHTS,
     RunDirectory,
     examples_file,
     table_file,
-)
-from attnprobe.results.files import DamagedRun, write_text
+)  # fmt: skip
+from attnprobe.results.files import DamagedRun, records_of, write_atomically, write_text
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.numbers import Numbers
-from attnprobe.results.table import IMPORTANCES, Rows, told
-from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.results.table import IMPORTANCES, told
+from attnprobe.results.writer import CHECKPOINTS, OwnRunDirectory
 from attnprobe.runs.build import importances_of, untrained
-from attnprobe.runs.collecting import PredictionCollector
-from attnprobe.runs.devices import is_worker_rank
+from attnprobe.runs.collecting import PlaygroundCollector, PredictionCollector, chosen, whole_rows, write_tables
 from attnprobe.runs.forecasts import Forecast
 from attnprobe.runs.lock import locked
-from attnprobe.runs.logger import Progress, tracked
-from attnprobe.runs.playground import PlaygroundCollector, chosen
 from attnprobe.runs.prepare import prepare
 from attnprobe.runs.settings import SPLIT, Settings
-from attnprobe.runs.tables import write_tables
-from attnprobe.runs.training import listen
-from attnprobe.runs.weights import train
-
-
-def whole_rows(metrics: Mapping[str, np.ndarray]) -> Rows:
-    """Numbers about the whole split as rows; a metric with several has a row for each, by step from 0 (epoch, class)."""
-    rows = Rows()
-    for name, values in metrics.items():
-        step = np.arange(len(values)) if values.ndim else None
-        rows.add(name, np.array([WHOLE_SPLIT]), values[None], step)
-    return rows
-
+from attnprobe.runs.training import NamedWandbLogger, Progress, fit, listen, tracked
 
 LIBRARIES = ("attnprobe", "torch", "lightning", "torchmetrics", "numpy", "scipy", "datasets", "spacy")
 
@@ -89,7 +81,6 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
         )
     settings = Settings.of(config)
     directory = settings.directory
-    policy = settings.config["on_finished"] or ("skip" if sweep else "error")
     probes: list[Probe] = [instantiate(part) for part in settings.config["probe"].values()]
     importances = importances_of((name for probe in probes for name in probe.uses), settings.config["importance"])
     for importance in importances.values():
@@ -99,7 +90,7 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
             carry_out(settings, OwnRunDirectory(directory), [], {}, None, sweep)
         return directory
     with locked(directory):
-        own = prepare(directory, settings, policy)
+        own = prepare(directory, settings, settings.config["on_finished"] or ("skip" if sweep else "error"))
         if own is None:
             return directory
         try:
@@ -118,6 +109,12 @@ def run(config: DictConfig, *, sweep: bool = False) -> Path:
                 own.discard()
             raise
     return directory
+
+
+def is_worker_rank() -> bool:
+    """Whether this is one of the processes that Lightning started in addition to the first one, to train on several devices.
+    The first alone claims the run directory, writes and examines."""
+    return int(os.environ.get("LOCAL_RANK", 0)) > 0
 
 
 def carry_out(
@@ -148,28 +145,27 @@ def carry_out(
     trained = train(settings, directory, data, classifier, logger)
     trained_at = time.time()
 
-    words = data.vocabulary.words
-    runner = ProbeRunner(probes, config["seed"], words, importances, data.classes)
-    examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
+    runner = ProbeRunner(probes, config["seed"], data.vocabulary.words, importances, data.classes)
     predictions = PredictionCollector()
     playground = PlaygroundCollector(chosen(data.splits[SPLIT]), config["task"]["epsilon"])
     title = f"probe with {', '.join(probe.name for probe in probes)}" if probes else "test"
     forecast = [] if sweep else [Forecast(data.splits[SPLIT], runner=runner)]  # a study has said how long its runs take
+    examining = LambdaCallback(on_test_batch_end=runner.on_test_batch_end)
     listeners = [*forecast, examining, predictions, playground, Progress(title)]
     listen(classifier, data, SPLIT, hardware=config["trainer"], callbacks=listeners)
 
+    curve = {name for epoch in trained["curve"] for name in epoch}
+    performance = {name: value.double().cpu().numpy() for name, value in classifier.performance.items()}
     rows = {
         "training": whole_rows(
             {
                 name.replace("/", "_"): np.array([epoch.get(name, np.nan) for epoch in trained["curve"]])
-                for name in {name for epoch in trained["curve"] for name in epoch}
+                for name in curve
             }
         ),
-        "performance": whole_rows(
-            {name: value.double().cpu().numpy() for name, value in classifier.performance.items()}
-            | {"examples": np.array(data.sizes[SPLIT])}
-        ),
-    } | runner.rows
+        "performance": whole_rows(performance | {"examples": np.array(data.sizes[SPLIT])}),
+        **runner.rows,
+    }
     before = directory.read_manifest() or {"tables": {}, "files": {}}
     write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
     predictions.write(data.splits[SPLIT], directory.place(examples_file(SPLIT)))
@@ -206,3 +202,60 @@ def carry_out(
         name: one for name, one in before["files"].items() if name.split("/")[0] != "figures" or directory.has(name)
     }
     directory.finish(content, trained["files"] | kept)
+
+
+def train(
+    settings: Settings,
+    directory: OwnRunDirectory,
+    data: TextDataModule,
+    classifier: TrainedModel,
+    logger: Logger | None,
+) -> dict[str, Any]:
+    """Train, or load the weights of a training that was finished before."""
+    config, data_fingerprint = settings.config, data.fingerprint
+    if directory.is_trained:
+        trained = directory.training()
+        if trained["data_fingerprint"] != data_fingerprint:
+            raise UserError(
+                f"{directory.path} was trained on other data under the same name: the files have changed since. Train "
+                f"again with on_finished=replace, or elsewhere with output=…"
+            )
+        classifier.load_state_dict(load_file(directory / WEIGHTS))
+        return trained
+    epoch: int | None = None
+    curve: list[dict[str, float]] = []
+    if config["training"]["epochs"]:
+        if isinstance(logger, NamedWandbLogger) and logger.tells_names:
+            logger.classes = data.classes
+        epoch, curve = fit(
+            classifier,
+            data,
+            checkpoints=directory.folder(CHECKPOINTS),
+            epochs=config["training"]["epochs"],
+            gradient_clip=config["training"]["gradient_clip"],
+            patience=config["training"].get("patience"),
+            hardware=config["trainer"],
+            callbacks=[Forecast(data.splits["train"], batch_size=config["data"]["batch_size"]), Progress()],
+            logger=logger,
+        )
+    write_text(OmegaConf.to_yaml(config), directory.place(CONFIG))
+    directory.place(PIPELINE)
+    data.pipeline.save(directory.place(VOCABULARY).parent)
+    # those that share memory copied: a file of safetensors holds each once
+    weights = {name: weight.detach().clone().contiguous() for name, weight in classifier.state_dict().items()}
+    write_atomically(directory.place(WEIGHTS), lambda path: save_file(weights, path))
+    untested = [split for split in UNTESTED if split in data.splits]
+    predictions = {split: PredictionCollector(number) for number, split in enumerate(untested)}
+    if untested:
+        listen(classifier, data, "predict", hardware=config["trainer"], callbacks=list(predictions.values()))
+    for split, collector in predictions.items():
+        collector.write(data.splits[split], directory.place(examples_file(split)))
+    trained = {
+        "chosen_epoch": epoch,
+        "data_fingerprint": data_fingerprint,
+        "inputs": records_of(settings.input_files()),
+        "training": settings.training,
+        "training_fingerprint": fingerprint(settings.training),
+        "curve": curve,
+    }
+    return directory.finish_training(trained)

@@ -1,7 +1,7 @@
 """The settings of one run, and what follows from them: its name, its directory, and what decides the trained weights."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,23 @@ from attnprobe.results.directory import CONFIG
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.results.saved_settings import read_settings, references
 from attnprobe.runs.composition import resolved
-from attnprobe.runs.devices import several_devices
 from attnprobe.runs.validation import TOP, check, check_saved
 
 SPLIT = "test"
 UNIMPORTANT = ("eval_batch_size", "num_workers")
 """Settings of the data that change no number."""
-
 REFERENCE = re.compile(
     r"\$\{(oc\.select:\s*[\w.]+(,\s*[\w.+-]+)?|oc\.dict\.keys:[\w.]+|name_of_files:[^${}]*|[\w.]+)\}"
 )
 """What may stand for a value: the place of another one (`${data.path}`), `${oc.select:place,default}`, the names at a place
 (`${oc.dict.keys:probe}`), and a name made of a path (`${name_of_files:${data.path}}`)."""
+RESUMED = {
+    "run", "probe", "importance", "importances", "trainer", "logger", "launcher", "figures", "verbose", "on_finished",
+    "trusted",
+}  # fmt: skip
+"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
+everything else is as the run was trained with."""
+EVERY_RUN_HAS = ("seed", "experiment", "data.name", "model.name", "training", "trainer.precision", "trainer.devices")
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,10 @@ class Settings:
         """Resolve every interpolation, so that nothing in the run directory depends on this machine's environment.
 
         Raises:
-            UserError: the teacher is named and not finished, a setting has a wrong type, range, key or choice, or asks for
-                more than another setting's value.
+            UserError: the teacher is not finished, or a setting has a wrong type, range, key or choice.
         """
         check_references(OmegaConf.to_container(config))
-        if config.teacher not in (None, "auto"):
+        if isinstance(config.teacher, str) and config.teacher != "auto":  # which other settings refer to
             config = config.copy()
             config.teacher_id = str(Teacher.open(config.teacher, ()).manifest["run_id"])
         content = resolved(config)
@@ -74,8 +78,8 @@ class Settings:
     def training(self) -> dict[str, Any]:
         """The part that decides the trained weights."""
         data = {key: value for key, value in self.config["data"].items() if key not in UNIMPORTANT}
-        part = {key: self.config[key] for key in ("model", "training", "seed")}
         trainer = self.config["trainer"]
+        part = {key: self.config[key] for key in ("model", "training", "seed")}
         part |= {"data": data, "precision": trainer["precision"]}
         # several devices take each step together, on that many batches: a different training from one device's
         part |= {"devices": trainer["devices"]} if several_devices(trainer) else {}
@@ -92,11 +96,7 @@ class Settings:
 
     @property
     def teacher_id(self) -> str:
-        """The teacher's run id.
-
-        Raises:
-            UserError: this run needs a teacher and has none.
-        """
+        """The teacher's run id; a `UserError` where there is none."""
         if self.config["teacher_id"] is None:
             raise UserError(
                 f"model={self.config['model']['name']} with training.recipe as given learns from a teacher, and "
@@ -116,8 +116,8 @@ class Settings:
         """Where this run's results go."""
         if self.config["run_dir"] is not None:
             return Path(self.config["run_dir"])
-        data, model = self.config["data"]["name"], self.config["model"]["name"]
-        return Path(self.config["output"]) / data / f"{model}-seed{self.config['seed']}-{fingerprint(self.training)}"
+        data = self.config["data"]["name"]
+        return Path(self.config["output"]) / data / self.run_id.removeprefix(f"{data}-")
 
     def identity(self, probe: str) -> dict[str, Any]:
         """The identifying columns of one table."""
@@ -132,31 +132,47 @@ class Settings:
         }
 
 
+def several_devices(trainer: Mapping[str, Any]) -> bool:
+    """Whether these settings of Lightning's trainer ask for more than one device.
+
+    >>> several_devices({"devices": 2}), several_devices({"devices": "0,1"}), several_devices({"devices": "auto"})
+    (True, True, False)
+    """
+    devices = trainer["devices"]
+    if int(trainer.get("num_nodes") or 1) > 1:
+        return True
+    if isinstance(devices, str):
+        listed = [part for part in devices.split(",") if part.strip()]
+        return len(listed) > 1 or (devices.strip().isdigit() and int(devices) > 1)
+    return len(devices) > 1 if isinstance(devices, Sequence) else devices > 1
+
+
+def refuse_several_devices(trainer: Mapping[str, Any]) -> None:
+    """Raise a `UserError` where a job of a sweep asks for several devices."""
+    if several_devices(trainer):
+        raise UserError(
+            f"trainer.devices={trainer['devices']} in a sweep: every job of a sweep has one device, for several jobs "
+            f"that each take several would wait for each other's. Leave trainer.devices out (a sweep uses all devices "
+            f"by running several jobs), or start single runs, without -m"
+        )
+
+
 def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | None:
     """What can be said of a run before it begins: its settings are right, its files are there, its parts can be built.
-
-    Args:
-        config: the composed configuration.
-        overrides: the settings given on the command line, `key=value` each.
-
-    Returns:
-        the run's settings; None for a study, which has many runs, and where the run's teacher is not trained yet.
+    None for a study, which has many runs, and where the run's teacher is not trained yet.
 
     Raises:
         UserError, InstantiationException: a mistake in the settings.
     """
-    check_references(OmegaConf.to_container(config))
-    content = resolved(config)
-    check(content)
-    if config.run is None:
-        Settings(content).data().check_files()
-    if config.study is not None:
-        instantiate(content["study"])
-        return None
     settings = Settings.of(resumed(config, overrides))
+    data = settings.data()
+    if config.run is None:
+        data.check_files()
+    if config.study is not None:
+        instantiate(config.study)
+        return None
     for part in (*settings.config["probe"].values(), settings.config["training"]["recipe"]):
         instantiate(part)
-    settings.data()
     if settings.config["teacher"] == "auto" and settings.is_taught:
         return None
     assert settings.directory  # refused where a teacher is missing
@@ -164,12 +180,8 @@ def constructible(config: DictConfig, overrides: Sequence[str]) -> Settings | No
 
 
 def check_references(content: Any) -> None:
-    """Refuse settings that ask for more than the value of another setting: the environment, the clock, code's results.
-
-    All settings are written into the run directory, tables and W&B; a secret of the environment has no place there.
-
-    Raises:
-        UserError: names the first such setting.
+    """Raise a `UserError` where a setting asks for more than the value of another one: the environment, the clock, code's
+    results. All settings are written into the run directory, tables and W&B, where a secret of the environment has no place.
     """
     for place, text in references(content):
         if "${" in REFERENCE.sub("", REFERENCE.sub("", text)):
@@ -180,29 +192,8 @@ def check_references(content: Any) -> None:
             )
 
 
-RESUMED = (
-    "run",
-    "probe",
-    "importance",
-    "importances",
-    "trainer",
-    "logger",
-    "launcher",
-    "figures",
-    "verbose",
-    "on_finished",
-    "trusted",
-)
-"""What this command line decides with `run=PATH`. `experiment` and `teacher` are its own only where it names them;
-everything else is as the run was trained with."""
-
-
 def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     """With `run=PATH` that run's settings, with the probes and the hardware of this command line; without it, `config`.
-
-    Args:
-        config: the composed configuration.
-        overrides: the settings given on the command line, `key=value` each.
 
     Raises:
         UserError: no run there, a setting that is the run's own, or a class from outside the trusted packages.
@@ -211,7 +202,7 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         return config
     given = {one: re.split(r"[./@=]", one.lstrip("+~"))[0] for one in overrides}
     free = tuple(f"data.{name}=" for name in UNIMPORTANT)
-    allowed = (*RESUMED, "experiment", "teacher")
+    allowed = {*RESUMED, "experiment", "teacher"}
     if own := [one for one, key in given.items() if key not in allowed and not one.startswith(free)]:
         raise UserError(
             f"run={config.run} has its own data, model, training and seed: leave out {' '.join(own)}. Beside run= "
@@ -235,17 +226,17 @@ def resumed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         ) from None
     source = path / CONFIG
     check_saved(saved, source, [config.trusted] if isinstance(config.trusted, str) else list(config.trusted or ()))
-    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     try:
         check_settings("", saved, TOP | {"study": None})
     except UserError as error:
         raise UserError(f"{source}: {error}") from None
-    for place in ("seed", "experiment", "data.name", "model.name", "training", "trainer.precision", "trainer.devices"):
+    for place in EVERY_RUN_HAS:
         group, _, name = place.partition(".")
         if group not in saved or (name and name not in saved[group]):
             raise UserError(f"{source}: {place} is missing: it is damaged or not of a run")
-    decided = {*RESUMED, *given.values()}
-    merged = content | {key: value for key, value in saved.items() if key not in decided or key == "data"}
+    content: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    decided = {*RESUMED, *given.values()} - {"data"}
+    merged = content | {key: value for key, value in saved.items() if key not in decided}
     given_keys = {one.split("=")[0] for one in overrides} | {"data.num_workers"}  # processes are this machine's affair
     merged["data"] |= {name: content["data"][name] for name in UNIMPORTANT if f"data.{name}" in given_keys}
     merged["trainer"] |= {name: saved["trainer"][name] for name in ("precision", "devices")}  # part of the training

@@ -9,7 +9,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from hydra.utils import instantiate
@@ -25,14 +24,12 @@ from attnprobe.results.directory import RunDirectory
 from attnprobe.results.files import DamagedRun, read_json, records_of, write_json, write_sealed
 from attnprobe.results.fingerprint import fingerprint
 from attnprobe.runs.forecasts import measured_costs
-from attnprobe.runs.launching import Job, Machine, Outcome, Places, command, conclude, launch, places_of
+from attnprobe.runs.launching import Cluster, Job, Machine, Outcome, command, conclude, launch, places_of
 from attnprobe.runs.prepare import is_finished
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, check_references
 
 PLAN = "plan.json"
-"""Written before a study begins."""
-
 OWN = ("experiment", "study", "run_dir", "on_finished", "teacher", "probe")
 """Settings of the study itself, which its members do not inherit from the command line."""
 
@@ -48,14 +45,13 @@ def carry_out_study(
 ) -> Path:
     """Carry out all members of a study, or what is left of them.
 
+    Returns the study's directory, `<output>/<data>/<study>-<fingerprint>`, whose study.json lists the members.
+
     Args:
         overrides: the user's command line.
         compose: makes a configuration of it.
         options: what else stands on the command line (`launching.options_of`), for members that are jobs.
         on_plan: is given the plan.
-
-    Returns:
-        the study's directory, `<output>/<data>/<study>-<fingerprint>`; its study.json lists the members.
 
     Raises:
         UserError: a setting cannot be used, or a member failed; finished members are kept for the next try.
@@ -67,7 +63,7 @@ def carry_out_study(
     own = Settings.of(compose(changed(overrides, [])))
     directory = Path(config.output) / str(config.data.name) / f"{study.name}-{fingerprint([settings, own.training])}"
     logs = Path(config.output) / "logs" / directory.name
-    places: Places | None = None
+    places: Machine | Cluster | None = None
     if any(key(one).split(".")[0] == "launcher" for one in overrides) and IS_JOB not in os.environ:
         if config.launcher.name == "ray":
             raise UserError(
@@ -76,13 +72,13 @@ def carry_out_study(
         if config.launcher.name != "inline":
             places = places_of(config.launcher, on_gpu=config.trainer.accelerator not in ("cpu", "mps"), logs=logs)
             places = None if isinstance(places, Machine) and places.count == 1 else places
-    path, plan = directory / PLAN, None
-    with suppress(FileNotFoundError, NotADirectoryError):
-        try:  # what was decided by this machine's speed stays decided
+    path = directory / PLAN
+    if path.exists():  # what was decided by this machine's speed stays decided
+        try:
             plan = TypeAdapter(Plan).validate_python(read_json(path))
         except (ValidationError, DamagedRun):
             raise UserError(f"{path} is not a study's plan: remove it, and the study plans again") from None
-    if plan is None:
+    else:
         plan = study.plan(lambda changes: compose(changed(overrides, changes)), measured_costs)
         write_json({"rows": dict(plan.rows), "words": plan.words}, path)
     if plan.words:
@@ -118,17 +114,16 @@ def carry_out_study(
     if outcomes:
         conclude(outcomes, Path(config.output))
     manifests = [RunDirectory(one.directory).manifest() for one in done]
-    told = [
-        one for run in manifests for table in run["tables"].values() for one in table.get("importances", {}).values()
-    ]
+    tables = [table for run in manifests for table in run["tables"].values()]
+    # scores in a file of the user's may change, so that every member has to be asked again
+    scored = any(one.get("files") for table in tables for one in table.get("importances", {}).values())
     content = {
         "study": study.name,
         "data": config.data.name,
         "model": config.model.name,
         "settings": settings,
         "plan": plan.words,
-        # scores in a file of the user's may change, so that every member has to be asked again
-        "asked": "" if any(one.get("files") for one in told) else asked_of(config),
+        "asked": "" if scored else asked_of(config),
         "inputs": records_of({str(path): path for path in own.input_files().values()}),
         "members": [
             {name: getattr(one.member, name) for name in ("role", "seed", "parameter")}
@@ -148,8 +143,7 @@ def carry_out_study(
 def changed(overrides: Iterable[str], changes: Sequence[str]) -> list[str]:
     """A command line with some of its settings replaced, and without those of the study itself.
 
-    A replaced choice takes the choices below it along: `model=average` replaces `model/attention=dot` as well. A probe's
-    settings stay where the changes have that probe.
+    A replaced choice takes the choices below it along, and a probe's settings stay where the changes have that probe.
 
     >>> changed(["+experiment=wiegreffe", "data=sst", "model/attention=dot", "seed=1"], ["seed=2", "model=average"])
     ['data=sst', 'seed=2', 'model=average']

@@ -1,19 +1,21 @@
-"""Fitting a classifier by its recipe, and what ends it early."""
+"""Fitting a classifier by its recipe, what ends it early, and where its curves go."""
 
 import logging
 import math
 import os
 import shutil
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
+from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -24,6 +26,9 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.oom_retry import is_out_of_memory
 from attnprobe.data.module import TextDataModule
 from attnprobe.models.trained import TrainedModel
+from attnprobe.results.directory import CURVES, TRACKING
+from attnprobe.results.writer import OwnRunDirectory
+from attnprobe.runs.settings import Settings
 
 
 class StopOnNaN(Callback):
@@ -32,7 +37,6 @@ class StopOnNaN(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Look at one step's loss."""
         loss: Tensor = outputs["loss"]
         if not torch.isfinite(loss):
             raise UserError(
@@ -50,21 +54,17 @@ class TrainingCurve(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the validation metrics, which are computed within the epoch."""
-        names = [name for name in trainer.callback_metrics if name.startswith("validation/")]
-        names.remove("validation/selection")
-        self.epochs.append({name: float(trainer.callback_metrics[name]) for name in names})
+        metrics = {name: float(one) for name, one in trainer.callback_metrics.items() if name.startswith("validation/")}
+        del metrics["validation/selection"]
+        self.epochs.append(metrics)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the last epoch's mean loss, which Lightning reduces only after the epoch's end."""
-        self._take_loss(trainer)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """As above, for the last epoch of all."""
-        self._take_loss(trainer)
-
-    def _take_loss(self, trainer: Trainer) -> None:
         if self.epochs and "train/loss" in trainer.callback_metrics:
             self.epochs[-1]["train/loss"] = float(trainer.callback_metrics["train/loss"])
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.on_train_epoch_start(trainer, pl_module)
 
 
 class SkippedEpochs(Callback):
@@ -78,45 +78,45 @@ class SkippedEpochs(Callback):
         self.count = count
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the best value of the skipped epochs when the last of them is over."""
         if trainer.current_epoch != self.count or self.count == 0:
             return
+        worst = torch.tensor(-torch.inf)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, ModelCheckpoint):
-                worst = torch.tensor(-torch.inf)
                 callback.best_k_models = dict.fromkeys(callback.best_k_models, worst)
                 callback.best_model_score = worst
             elif isinstance(callback, EarlyStopping):
-                callback.best_score = torch.tensor(-torch.inf)
+                callback.best_score = worst
         for config in trainer.lr_scheduler_configs:
             if isinstance(config.scheduler, ReduceLROnPlateau):
                 config.scheduler.best = -math.inf
 
 
+UNCONCERNING = (
+    "LeafSpec.* is deprecated",
+    "does not have many workers",
+    "Checkpoint directory .* exists and is not empty",
+    "`srun` command is available on your system but is not used",
+    # torchmetrics has gathered these from all processes already
+    "sync_dist=True.* when logging on epoch level in distributed setting",
+    "number of training batches .* is smaller than the logging interval",
+)
+"""Lightning's advice that does not concern a user of this program."""
+
+
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Silence Lightning's advice that does not concern a user of this program."""
+    """Lightning without `UNCONCERNING` warnings, and new tensors left as they are found: with deterministic algorithms, which
+    Lightning switches on for good, PyTorch fills each with NaN first, which is a tenth of a training."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated.*")
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty.*")
-        warnings.filterwarnings("ignore", ".*`srun` command is available on your system but is not used.*")
-        # torchmetrics has gathered these from all processes already
-        warnings.filterwarnings("ignore", ".*sync_dist=True.* when logging on epoch level in distributed setting.*")
-        warnings.filterwarnings("ignore", ".*number of training batches .* is smaller than the logging interval.*")
-        yield
-
-
-@contextmanager
-def memory_unfilled() -> Iterator[None]:
-    """Leave new tensors as they are found: with deterministic algorithms, which Lightning switches on for good, PyTorch fills
-    each with NaN first, so that a program that reads what was never written does it again. That is a tenth of a training."""
     setting: Any = torch.utils.deterministic  # which hides its setting from type checkers
     filled, setting.fill_uninitialized_memory = setting.fill_uninitialized_memory, False
     try:
-        yield
+        with warnings.catch_warnings():
+            for advice in UNCONCERNING:
+                warnings.filterwarnings("ignore", f".*{advice}.*")
+            yield
     finally:
         setting.fill_uninitialized_memory = filled
 
@@ -155,23 +155,13 @@ def fit(
     logger: Logger | None,
     patience: int | None = None,
 ) -> tuple[int, list[dict[str, float]]]:
-    """Train in place and leave the chosen epoch's weights in the classifier.
-
-    Args:
-        checkpoints: the folder that the best epoch so far is kept in.
-        patience: stop after that many epochs in a row without a better one; None trains all epochs.
-
-    Returns:
-        the chosen epoch, from 0, and every epoch's metrics by name.
-    """
-    curve = TrainingCurve()
-    best = ModelCheckpoint(
-        checkpoints, monitor="validation/selection", mode="max", save_weights_only=True, filename="{epoch}"
-    )
+    """Train in place, leave the chosen epoch's weights in the classifier, and say which it is, from 0, and every epoch's
+    metrics by name. The best epoch so far is kept in the folder `checkpoints`; None for `patience` trains all epochs."""
     assert classifier.recipe is not None
-    skipped = SkippedEpochs(classifier.recipe.skip_epochs)
-    stopping = [] if patience is None else [EarlyStopping("validation/selection", mode="max", patience=patience)]
-    with quiet_lightning(), memory_unfilled():
+    curve, skipped, chosen_by = TrainingCurve(), SkippedEpochs(classifier.recipe.skip_epochs), "validation/selection"
+    best = ModelCheckpoint(checkpoints, monitor=chosen_by, mode="max", save_weights_only=True, filename="{epoch}")
+    stopping = [] if patience is None else [EarlyStopping(chosen_by, mode="max", patience=patience)]
+    with quiet_lightning():
         trainer = Trainer(
             **processes() | hardware,
             max_epochs=epochs,
@@ -202,12 +192,9 @@ def fit(
 
 
 def leave_process_group(trainer: Trainer) -> None:
-    """After a training on several devices the first process continues alone; the others have done their part and leave.
+    """After a training on several devices the first process continues alone; the others leave, by a SystemExit with status 0.
 
     The process group is taken down first: as long as it stands, torchmetrics would wait for processes that have left.
-
-    Raises:
-        SystemExit: with status 0, in all processes but the first.
     """
     if trainer.world_size == 1:
         return
@@ -240,7 +227,7 @@ def listen(
     """One pass with the callbacks listening, on one device whatever trained the model: over the `test` split with the probes
     among them, or over the splits that no probe examines (`predict`)."""
     is_test = split == "test"
-    with quiet_lightning(), memory_unfilled(), examined_precisely(classifier) if is_test else nullcontext():
+    with quiet_lightning(), examined_precisely(classifier) if is_test else nullcontext():
         trainer = Trainer(
             # Apple's GPUs have no float64
             accelerator="cpu" if is_test and torch.backends.mps.is_available() else hardware["accelerator"],
@@ -258,3 +245,77 @@ def listen(
             trainer.predict(classifier, data.predict_dataloader(), return_predictions=False)
             return
         trainer.test(classifier, data.test_dataloader(), verbose=False)
+
+
+class NamedWandbLogger(WandbLogger):
+    """W&B's logger; curves of a class have the class's name, as soon as `classes` holds the names. `tells_names`: whether
+    these may leave the machine."""
+
+    classes: Sequence[str] = ()
+    tells_names = True
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        from attnprobe.report.tracking import curve
+
+        super().log_metrics({curve(name, self.classes): value for name, value in metrics.items()}, step)
+
+
+@contextmanager
+def tracked(settings: Settings, directory: OwnRunDirectory) -> Iterator[Logger | None]:
+    """The configured logger, open as long as the run."""
+    choice = settings.config["logger"]
+    if choice["name"] == "none":
+        yield None
+    elif choice["name"] in ("csv", "tensorboard"):
+        kind = CSVLogger if choice["name"] == "csv" else TensorBoardLogger
+        yield kind(directory.folder(""), name="", version=directory.folder(CURVES).name)
+    elif choice["name"] == "mlflow":
+        # a database: MLflow 3 refuses plain files
+        output = Path(settings.config["output"]).absolute()
+        yield MLFlowLogger(
+            experiment_name=choice["project"],
+            run_name=settings.run_id,
+            tracking_uri=choice["tracking_uri"] or f"sqlite:///{output / 'mlflow.db'}",
+            artifact_location=None if choice["tracking_uri"] else (output / "mlruns").as_uri(),
+        )
+    else:
+        # wandb takes half a second that other runs need not wait for
+        from attnprobe.report.tracking import open_run
+
+        probes = list(settings.config["probe"])
+        where = {key: choice[key] for key in ("project", "entity", "mode", "group")}
+        if where["mode"] == "online":  # what wandb's own variable says holds for the setting that nobody made
+            where["mode"] = os.environ.get("WANDB_MODE", "online")
+        where["resumed"] = directory.is_trained
+        directory.checked(TRACKING)
+        run = open_run(settings.identity("all"), probes, settings.config, directory.path, **where)
+        try:
+            logger = NamedWandbLogger(experiment=run)
+            logger.tells_names = choice["log_text"]
+            yield logger
+        finally:
+            run.finish()  # else the next run of this process would go into this one
+
+
+class Progress(TQDMProgressBar):
+    """Lightning's bars on standard error, where a log file gets few lines. `test_title`: what the test loop is called."""
+
+    def __init__(self, test_title: str = "test") -> None:
+        super().__init__(refresh_rate=1 if sys.stderr.isatty() else 200, leave=True)
+        self.test_title = test_title
+
+    def _bar(self, title: str, leave: bool) -> Tqdm:
+        return Tqdm(desc=title, leave=leave, dynamic_ncols=True, file=sys.stderr, disable=self.is_disabled, smoothing=0)
+
+    def init_train_tqdm(self) -> Tqdm:
+        return self._bar("train", True)
+
+    def init_validation_tqdm(self) -> Tqdm:
+        return self._bar("validate", False)
+
+    def init_test_tqdm(self) -> Tqdm:
+        return self._bar(self.test_title, True)
+
+    @property
+    def test_description(self) -> str:
+        return self.test_title

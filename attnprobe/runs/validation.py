@@ -1,9 +1,8 @@
 """The one check of settings, of a command line, of a sweep's and a study's runs, and of those that a run directory holds.
 
-What is constructed (`_target_`) is imported, and its arguments are checked by their annotations (`attnprobe.core.settings`);
-so a class of another package needs no further description. Saved settings may come from anybody: of these only classes
-of the packages that are trusted are imported, each has to be a class of the kind that its place asks for, and nothing is
-called.
+What is constructed (`_target_`) is imported, and its arguments are checked by their annotations (`attnprobe.core.settings`).
+Saved settings may come from anybody: of these only classes of the packages that are trusted are imported, each has to be
+a class of the kind that its place asks for, and nothing is called.
 """
 
 import importlib
@@ -16,22 +15,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
+from lightning import Trainer
 from lightning.pytorch.strategies import StrategyRegistry
 
+from attnprobe.core import settings as types
 from attnprobe.core.errors import UserError
 from attnprobe.core.sanitise import visible
 from attnprobe.core.settings import (
-    Count,
-    Dropout,
-    Name,
-    NotNegative,
-    Part,
-    Portion,
-    Positive,
-    Seed,
-    Share,
-    Size,
-    Whole,
     arguments,
     check_arguments,
     check_settings,
@@ -49,49 +39,38 @@ from attnprobe.models.attention import Attention
 from attnprobe.models.decoders import Decoder
 from attnprobe.models.encoders import Encoder, TextEncoder
 from attnprobe.models.recipe import Recipe
+from attnprobe.models.trained import TrainedModel
 from attnprobe.probes.base import Probe
 from attnprobe.results.saved_settings import entries
 
 OPTIONAL = str | None
 TOP: dict[str, Any] = {
-    "data": Part,
-    "model": dict[str, Any],
-    "training": dict[str, Any],
-    "trainer": dict[str, Any],
-    "logger": dict[str, Any],
-    "launcher": dict[str, Any],
-    "task": dict[str, Any],
-    "importance": dict[str, Part],
-    "importances": list[Name] | None,
-    "probe": dict[str, Part],
-    "study": Part | None,
-    "experiment": Name,
-    "seed": Seed,
+    **dict.fromkeys(("model", "training", "trainer", "logger", "launcher", "task"), dict[str, Any]),
+    **dict.fromkeys(("probe", "importance"), dict[str, types.Part]),
+    **dict.fromkeys(("teacher", "teacher_id", "run_dir", "run"), OPTIONAL),
+    **dict.fromkeys(("figures", "verbose"), bool),
+    "data": types.Part,
+    "study": types.Part | None,
+    "experiment": types.Name,
+    "seed": types.Seed,
     "output": str,
-    "teacher": OPTIONAL,
-    "teacher_id": OPTIONAL,
+    "importances": list[types.Name] | None,
     "teacher_overrides": list[str],
-    "run_dir": OPTIONAL,
     "trusted": list[str] | str,
-    "run": OPTIONAL,
     "on_finished": Literal["error", "skip", "remeasure", "replace"] | None,
-    "figures": bool,
-    "verbose": bool,
 }
 """The settings of conf/config.yaml, and below those of its groups that are no classes."""
-MODEL: dict[str, Any] = {"name": Name, "attention_name": str, "width": Size, "patience": Count}
-STAGES = {"encoder": TextEncoder, "attention": Attention, "decoder": Decoder, "question_encoder": Encoder}
-"""The parts of a model that the data complete, with the base of their classes."""
+MODEL: dict[str, Any] = {"name": types.Name, "attention_name": str, "width": types.Size, "patience": types.Count}
 TRAINING: dict[str, Any] = {
     "epochs": Annotated[int, Ge(0), Le(1_000_000)],
-    "gradient_clip": Positive | None,
-    "patience": Whole | None,
-    "recipe": Part,
+    "gradient_clip": types.Positive | None,
+    "patience": types.Whole | None,
+    "recipe": types.Part,
 }
-TASK: dict[str, Any] = {"name": Literal["classification", "qa"], "epsilon": Portion}
+TASK: dict[str, Any] = {"name": Literal["classification", "qa"], "epsilon": types.Portion}
 TRAINER: dict[str, Any] = {
     "accelerator": Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"],
-    "devices": Annotated[int, Ge(-1)] | list[Whole] | str,
+    "devices": Annotated[int, Ge(-1)] | list[types.Whole] | str,
     "strategy": Literal["auto", *StrategyRegistry.available_strategies()],
     "precision": Literal[
         "32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed", "transformer-engine",
@@ -99,17 +78,9 @@ TRAINER: dict[str, Any] = {
     ],
 }  # fmt: skip
 OWN_TRAINER = (
-    "max_epochs",
-    "gradient_clip_val",
-    "deterministic",
-    "logger",
-    "callbacks",
-    "num_sanity_val_steps",
-    "enable_model_summary",
-    "use_distributed_sampler",
-    "default_root_dir",
-    "inference_mode",
-)
+    "max_epochs", "gradient_clip_val", "deterministic", "logger", "callbacks", "num_sanity_val_steps", "enable_model_summary",
+    "use_distributed_sampler", "default_root_dir", "inference_mode",
+)  # fmt: skip
 """Arguments of lightning.Trainer that a run gives itself."""
 NONE: dict[str, Any] = {"name": str}
 LOGGERS = {
@@ -118,65 +89,74 @@ LOGGERS = {
     "tensorboard": NONE,
     "mlflow": NONE | {"project": str, "tracking_uri": OPTIONAL},
     "wandb": NONE | dict.fromkeys(("project", "entity", "group"), OPTIONAL) | dict.fromkeys(("log_text", "log_model"), bool)
-    | {"mode": Literal["online", "offline", "disabled", "shared"], "examples": Whole},
+    | {"mode": Literal["online", "offline", "disabled", "shared"], "examples": types.Whole},
 }  # fmt: skip
 LAUNCHERS: dict[str, dict[str, Any]] = {
     "inline": NONE,
-    "local": NONE | {"workers": Count | None},
+    "local": NONE | {"workers": types.Count | None},
     "ray": NONE,
-    "submitit": NONE | {"cluster": Literal["slurm", "local"], "workers": Count, "parameters": dict[str, Any]},
+    "submitit": NONE | {"cluster": Literal["slurm", "local"], "workers": types.Count, "parameters": dict[str, Any]},
 }
-SUBMITIT: dict[str, Any] = {
-    "timeout_min": Positive | None,
-    "cpus_per_task": Count | None,
-    "mem_gb": Positive | None,
-    "gpus_per_node": Whole | None,
-    "slurm_partition": OPTIONAL,
-    "slurm_account": OPTIONAL,
+SUBMITIT = {
+    **dict.fromkeys(("timeout_min", "mem_gb"), types.Positive | None),
+    **dict.fromkeys(("slurm_partition", "slurm_account"), OPTIONAL),
+    "cpus_per_task": types.Count | None,
+    "gpus_per_node": types.Whole | None,
 }
 """Of launcher.parameters; any other of submitit's names is taken as it is."""
-OPTIMIZER = {"lr": NotNegative, "weight_decay": NotNegative, "eps": NotNegative, "betas": list[Dropout]}
-SCHEDULER = {"factor": Share, "patience": Whole, "cooldown": Whole, "threshold": NotNegative, "eps": NotNegative}
+OPTIMIZER: dict[str, Any] = dict.fromkeys(("lr", "weight_decay", "eps"), types.NotNegative) | {
+    "betas": list[types.Dropout]
+}
+SCHEDULER: dict[str, Any] = {"factor": types.Share} | dict.fromkeys(("patience", "cooldown"), types.Whole)
+SCHEDULER |= dict.fromkeys(("threshold", "eps"), types.NotNegative)
 """Limits of arguments whose own annotations say none."""
 
+OWN, TORCH = "attnprobe", ("torch.optim", "torch.optim.lr_scheduler")
 EXAMPLES = {
-    "data": "attnprobe.data.module.TextDataModule",
-    "data.source": "attnprobe.data.sources.FileSource",
-    "model": "attnprobe.models.pretrained.model.PretrainedClassifier",
-    "model.encoder": "attnprobe.models.encoders.LSTMEncoder",
-    "model.attention": "attnprobe.models.attention.AdditiveAttention",
-    "model.decoder": "attnprobe.models.decoders.LinearDecoder",
+    "data": f"{OWN}.data.module.TextDataModule",
+    "data.source": f"{OWN}.data.sources.FileSource",
+    "model": f"{OWN}.models.pretrained.model.PretrainedClassifier",
+    "model.encoder": f"{OWN}.models.encoders.LSTMEncoder",
+    "model.attention": f"{OWN}.models.attention.AdditiveAttention",
+    "model.decoder": f"{OWN}.models.decoders.LinearDecoder",
     "training.recipe.optimizer": "torch.optim.Adam",
-    "training.recipe": "attnprobe.models.recipe.Recipe",
-    "probe": "attnprobe.probes.permutation.Permutation",
-    "importance": "attnprobe.importance.gradients.Gradient",
-    "study": "attnprobe.findings.studies.audit.Audit",
+    "training.recipe": f"{OWN}.models.recipe.Recipe",
+    "probe": f"{OWN}.probes.permutation.Permutation",
+    "importance": f"{OWN}.importance.gradients.Gradient",
+    "study": f"{OWN}.findings.studies.audit.Audit",
 }
 """A class that may be used in each place."""
 DIRECTIVES = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 """Hydra's own keys of a part."""
-OWN, TORCH = "attnprobe", ("torch.optim", "torch.optim.lr_scheduler")
 MOVED = ("tolerance", "chunk")
 """Settings of probes that are those of an importance now; runs of before have them, and they construct nothing."""
 
-Wanted = tuple[type, bool]
-"""The base of a part's class, and whether it is constructed later (`_partial_`)."""
 Trusted = Sequence[str] | None
 """Packages besides attnprobe and torch.optim whose classes saved settings may name; None: settings of a command line, which
 may name any class."""
+STAGES = {"encoder": TextEncoder, "attention": Attention, "decoder": Decoder, "question_encoder": Encoder}
+"""The parts of a model that the data complete, with the base of their classes."""
+PARTS: dict[str, tuple[type, bool]] = {
+    "data": (TextDataModule, False),
+    "model": (TrainedModel, True),
+    **{f"model.{name}": (base, True) for name, base in STAGES.items()},
+    "training.recipe": (Recipe, False),
+    "probe.*": (Probe, False),
+    "importance.*": (Importance, False),
+}
+"""Place → the base of the class that is constructed there, and whether that is done later (`_partial_`)."""
+ABSENT = ("study", *(f"model.{name}" for name in STAGES))
+"""Places where nothing may be constructed."""
 
 
 def check(config: Mapping[str, Any]) -> None:
-    """Refuse a configuration in which a setting has a wrong type, range, key or choice.
-
-    Args:
-        config: conf/config.yaml as composed and resolved.
+    """Refuse a configuration, composed and resolved, in which a setting has a wrong type, range, key or choice.
 
     Raises:
         UserError: one line with the setting, its value, what was expected, and the nearest known name.
     """
     _check_group("", config, TOP)
-    training = config["training"]
+    training, model = config["training"], config["model"]
     _check_group("training", training, TRAINING, optional=("patience",))
     _check_group("task", config["task"], TASK)
     for group, kinds in {"logger": LOGGERS, "launcher": LAUNCHERS}.items():
@@ -190,48 +170,39 @@ def check(config: Mapping[str, Any]) -> None:
     if config["launcher"]["name"] == "submitit":
         check_settings("launcher.parameters", config["launcher"]["parameters"], SUBMITIT, others=True)
     _check_group("trainer", {key: value for key, value in config["trainer"].items() if key in TRAINER}, TRAINER)
-    if further := {key: value for key, value in config["trainer"].items() if key not in TRAINER}:
-        from lightning import Trainer
-
-        if own := [key for key in further if key in OWN_TRAINER]:
-            raise UserError(f"trainer.{own[0]}={shown(further[own[0]])}: the run sets this itself; leave it out")
-        check_arguments("trainer", further, Trainer, {"num_nodes": Count})
-    model = config["model"]
+    further = {key: value for key, value in config["trainer"].items() if key not in TRAINER}
+    if own := [key for key in further if key in OWN_TRAINER]:
+        raise UserError(f"trainer.{own[0]}={shown(further[own[0]])}: the run sets this itself; leave it out")
+    check_arguments("trainer", further, Trainer, {"num_nodes": types.Count})
     if "_target_" not in model:
-        _check_group(
-            "model", model, MODEL | dict.fromkeys(STAGES, Part) | {"question_encoder": Part | None},
-            optional=("attention_name", "width", "patience", "question_encoder"),
-        )  # fmt: skip
-    recipe = training["recipe"]
-    if "_target_" not in model and training["epochs"] == 0:
+        known = MODEL | dict.fromkeys(STAGES, types.Part) | {"question_encoder": types.Part | None}
+        _check_group("model", model, known, optional=("attention_name", "width", "patience", "question_encoder"))
+        if training["epochs"] == 0:
+            raise UserError(
+                "training.epochs=0: expected a whole number of at least 1; only a model that is trained already "
+                "(model=pretrained) can be taken as it is"
+            )
+    elif training["epochs"] and training["recipe"].get("warmup") is None:
         raise UserError(
-            "training.epochs=0: expected a whole number of at least 1; only a model that is trained already "
-            "(model=pretrained) can be taken as it is"
+            f"model={shown(model.get('name'))} is trained already, and this recipe is for models from scratch: take it as "
+            f"it is with training=none, or fine-tune it with training=finetune"
         )
     if training["epochs"] and isinstance(config["data"], Mapping) and config["data"].get("test_share") == 1:
         raise UserError(
             f"data.test_share=1 leaves no row for training.epochs={training['epochs']}: expected a number below 1, or "
             f"training=none of a model that is trained already"
         )
-    if "_target_" in model and training["epochs"] and recipe.get("warmup") is None:
-        raise UserError(
-            f"model={shown(model.get('name'))} is trained already, and this recipe is for models from scratch: take it as "
-            f"it is with training=none, or fine-tune it with training=finetune"
-        )
     _check_parts(config, None)
 
 
 def check_saved(config: Mapping[str, Any], path: Path, trusted: Sequence[str] = ()) -> None:
-    """Check every class that saved settings name, and its arguments, before anything is called.
+    """Check every class that a run's settings name, and its arguments, before anything is called.
 
     Args:
-        config: a run's settings, as `read_settings` gives them.
+        config: as `read_settings` gives them.
         path: where they were read, for the messages.
         trusted: packages besides attnprobe and torch.optim that may bring classes. Importing a package runs its code, so
             that no other is imported.
-
-    Raises:
-        UserError: a class that may not be constructed, or that is used where another kind belongs.
     """
     if isinstance(trusted, str) or not all(isinstance(one, str) and one.isidentifier() for one in trusted):
         raise UserError(f"trusted={trusted!r}: expected a list of packages' names, such as [attnprobe_extra]")
@@ -241,43 +212,27 @@ def check_saved(config: Mapping[str, Any], path: Path, trusted: Sequence[str] = 
         raise UserError(f"{path}: {error}") from error.__cause__
 
 
-def _check_parts(config: Mapping[str, Any], trusted: Trusted) -> None:
-    """All that is constructed, at the places where it stands; nothing else may ask for an object."""
-    for group, content in config.items():
-        inside = content if isinstance(content, Mapping) else {}
-        if group == "data":
-            _check_part(group, content, (TextDataModule, False), trusted)
-        elif group == "study" and content is not None:
+def _check_parts(content: Any, trusted: Trusted, outer: str = "") -> None:
+    """All that is constructed, at the places where it stands; nothing else, at any depth, may ask for an object."""
+    for key, value in entries(content):
+        place = f"{outer}.{key}" if outer else str(key)
+        wanted = PARTS.get(place) or PARTS.get(f"{outer}.*")
+        if place == "study" and value is not None:
             from attnprobe.findings.studies.base import Study
 
-            _check_part(group, content, (Study, False), trusted)
-        elif group == "model" and "_target_" in inside:
-            from attnprobe.models.trained import TrainedModel  # and Lightning, which takes seconds
-
-            _check_part("model", content, (TrainedModel, True), trusted)
-        elif group == "model" and inside:
-            _refuse_directives(dict.fromkeys(inside), group)
-            for name, value in inside.items():
-                if name in STAGES and value is not None:
-                    _check_part(f"model.{name}", value, (STAGES[name], True), trusted)
-                else:
-                    _refuse_directives(value, f"model.{name}")
-        elif group == "training":
-            _refuse_directives({key: value for key, value in inside.items() if key != "recipe"}, group)
-            _check_part("training.recipe", inside.get("recipe"), (Recipe, False), trusted)
-        elif group in ("probe", "importance"):
-            _refuse_directives(dict.fromkeys(inside) if inside else content, group)
-            for name, part in inside.items():
-                old = MOVED if trusted is not None and group == "probe" and isinstance(part, Mapping) else ()
-                kept = {key: value for key, value in part.items() if key not in old} if old else part
-                _check_part(f"{group}.{name}", kept, (Probe if group == "probe" else Importance, False), trusted)
+            wanted = (Study, False)
+        is_stages = place == "model" and not (isinstance(value, Mapping) and "_target_" in value)
+        if key in DIRECTIVES:
+            raise UserError(f"{visible(place)[:200]} is refused: no object is constructed at this place")
+        if wanted is None or is_stages or (value is None and place in ABSENT):
+            _check_parts(value, trusted, place)
         else:
-            _refuse_directives({group: content}, "")
+            _check_part(place, value, wanted, trusted)
 
 
-def _check_part(path: str, part: Any, wanted: Wanted, trusted: Trusted) -> None:
+def _check_part(path: str, part: Any, wanted: tuple[type, bool], trusted: Trusted) -> None:
     """Something that is constructed: its class, and the arguments given to it."""
-    check_value(path, part, Annotated[dict[str, Any], *Part.__metadata__])
+    check_value(path, part, Annotated[dict[str, Any], *types.Part.__metadata__])
     base, partial = wanted
     kind = _class_of(path, part["_target_"], base, trusted)
     if part.get("_partial_", False) is not partial:
@@ -288,7 +243,8 @@ def _check_part(path: str, part: Any, wanted: Wanted, trusted: Trusted) -> None:
             raise UserError(
                 f"{visible(path)}.{key}={shown(part[key])} is refused: give arguments by name, and nothing else"
             )
-    given = {str(key): value for key, value in part.items() if key not in DIRECTIVES}
+    known = DIRECTIVES if trusted is None or not path.startswith("probe.") else (*DIRECTIVES, *MOVED)
+    given = {str(key): value for key, value in part.items() if key not in known}
     limits: Mapping[str, Any] = {}
     if kind.__module__.startswith(TORCH[0]):
         limits = SCHEDULER if kind.__module__ == TORCH[1] else OPTIMIZER
@@ -302,15 +258,11 @@ def _check_part(path: str, part: Any, wanted: Wanted, trusted: Trusted) -> None:
         if inner is not None and isinstance(value, Mapping):
             _check_part(f"{path}.{key}", value, inner, trusted)
         elif trusted is not None:
-            _refuse_directives(value, f"{path}.{key}")
+            _check_parts(value, trusted, f"{path}.{key}")
 
 
 def _class_of(path: str, target: str, wanted: type, trusted: Trusted) -> type:
-    """The class of a dotted name, found without calling anything.
-
-    Raises:
-        UserError: there is no such class, it is not of the kind wanted, or saved settings may not name it.
-    """
+    """The class of a dotted name, found without calling anything."""
     where = f"{visible(path)}._target_={shown(target)}"
     example = EXAMPLES.get(path) or EXAMPLES.get(path.split(".")[0], "package.module.Class")
     module, _, name = target.rpartition(".")
@@ -346,15 +298,6 @@ def _class_of(path: str, target: str, wanted: type, trusted: Trusted) -> type:
         raise UserError(f"{where}: expected a concrete subclass of {base}, such as {example}")
     assert isinstance(kind, type)
     return kind
-
-
-def _refuse_directives(content: Any, place: str) -> None:
-    """Raise a `UserError` where plain values, at any depth, ask for an object."""
-    for key, value in entries(content):
-        here = f"{place}.{key}" if place else str(key)
-        if key in DIRECTIVES:
-            raise UserError(f"{visible(here)[:200]} is refused: no object is constructed at this place")
-        _refuse_directives(value, here)
 
 
 def _check_group(path: str, given: Mapping[str, Any], known: Mapping[str, Any], optional: Sequence[str] = ()) -> None:

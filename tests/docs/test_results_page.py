@@ -16,6 +16,7 @@ from attnprobe.probes.base import LINEAR
 from attnprobe.probes.erasure import WINS
 from attnprobe.results.directory import COLUMNS, SITE, RunDirectory
 from attnprobe.results.table import read_examples, read_results
+from attnprobe.runs.collecting import MASSES
 from attnprobe.runs.run import run
 from tests.probes.test_sites import OF_EVERY_SITE
 from tests.runs import SMALL_ADVERSARY, composed, small_run
@@ -160,15 +161,6 @@ def test_the_page_lists_the_columns_of_the_examples(directory):
     columns = {name for cells in lines_of(section("## `examples/<split>.parquet`")) for name in names(cells[0])}
     for split in ("train", "validation", "test"):
         table = read_examples(directory, split=split)
-        of_pieces = {
-            "special_mass",
-            "start_mass",
-            "first_word_mass",
-            "second_mass",
-            "first_words",
-            "pieces",
-            "piece_word",
-            "piece_attention",
-        }
+        of_pieces = {*MASSES, "first_words", "pieces", "piece_word", "piece_attention"}
         assert columns - {"words", "word_attention"} - of_pieces == set(table.columns)
         assert len(table["attention"][0]) == len(table["tokens"][0])

@@ -70,13 +70,9 @@ class Submitted:
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
     """A SLURM whose queue holds three jobs, and has a partition with graphics cards."""
-    for name, text in {
-        "squeue": SQUEUE,
-        "sinfo": "#!/bin/sh\necho '(null)'; echo gpu:a100:4",
-        "sbatch": "",
-        "srun": "",
-    }.items():
-        (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin").mkdir()
+    cards = "#!/bin/sh\necho '(null)'; echo gpu:a100:4"
+    for name, text in {"squeue": SQUEUE, "sinfo": cards, "sbatch": "", "srun": ""}.items():
         path = tmp_path / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
@@ -119,22 +115,16 @@ def test_a_job_whose_time_is_up_goes_into_the_queue_again():
     assert again.function is command
 
 
-@pytest.mark.parametrize(
-    ("cluster", "parameters", "message"),
-    [
+def test_settings_that_submitit_does_not_accept_and_its_absence_are_one_message(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    for cluster, parameters, message in (
         ("slurm", {}, "launcher.cluster=slurm .*Could not detect"),
         ("moon", {}, "launcher.cluster=moon .*doesn't know any executor named moon"),
         ("local", {"memory": 3}, r"launcher\.parameters={'memory': 3}: .*'memory'"),
         ("local", {"timeout_min": "long"}, "timeout_min"),
-    ],
-)
-def test_settings_that_submitit_does_not_accept(tmp_path, cluster, parameters, message, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match=message):
-        Cluster(1, cluster, parameters, tmp_path)
-
-
-def test_without_submitit_the_message_says_what_to_install(tmp_path, monkeypatch):
+    ):
+        with pytest.raises(UserError, match=message):
+            Cluster(1, cluster, parameters, tmp_path)
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install 'attnprobe\[slurm\]'"):
         Cluster(1, "local", {}, tmp_path)

@@ -1,10 +1,12 @@
-"""A run directory is data: nothing that its settings or a study's plan say is called, followed or looked up."""
+"""A run directory is data: nothing that its settings say is called, followed or looked up."""
 
-import tempfile
+import copy
 from contextlib import suppress
+from itertools import cycle
 
 import pytest
 import yaml
+from hydra._internal.instantiate import _instantiate2
 from hydra.utils import instantiate
 
 import attnprobe
@@ -17,34 +19,53 @@ from attnprobe.runs.run import run
 from attnprobe.runs.settings import Settings, resumed
 from attnprobe.runs.validation import check_saved
 from tests.results.test_untrusted import BOMB
-from tests.running.hostile import calls, campaign
 from tests.runs import composed, seal, small_run
 
+ELSEWHERE = [
+    "os.system", "subprocess.Popen", "pathlib.Path.touch", "builtins.eval", "functools.partial",
+    "importlib.import_module", "shutil.rmtree", "pickle.loads", "yaml.unsafe_load", "hydra.utils.instantiate",
+    "hydra.utils.get_method", "omegaconf.OmegaConf.load", "pandas.read_pickle", "torch.load", "torch.hub.load",
+    "torch.ops.load_library", "torch.utils.collect_env.run", "torch.nn.Linear", "torch.distributed.run.run_script_path",
+    "torch.optim.Optimizer", "torch.optim.Adam.step", "torch.optim.optimizer.os.system",
+    "torch.optim.swa_utils.AveragedModel", "torch.optim.lr_scheduler.LRScheduler",
+    "torch.optim.lr_scheduler.warnings.warn", "torch.optim.torch.load", "tests.runs.composed",
+    "hydra_plugins.attnprobe_launcher.PoolLauncher", "not_installed_anywhere.Encoder",
+]  # fmt: skip
+OURS = [
+    "runs.launching._Process", "runs.launching.RemoteJob.__call__", "results.files.write_json",
+    "results.files.os.system", "runs.load.load_run", "runs.load.torch.load", "runs.load.TrainedRun",
+    "report.page.browser.base64.b64decode", "models.encoders.Encoder", "models.encoders.nn.Linear",
+    "models.encoders.both_ways", "models.encoders.LSTMEncoder.__init__",
+    "models.encoders.LSTMEncoder.__init__.__globals__", "models.encoders.__dict__", "models.encoders.__builtins__.eval",
+    "models.encoders.__loader__.load_module", "models.classifier.Encoder", "models.classifier.AttentionClassifier",
+    "core.errors.UserError", "findings.studies.audit.Audit", "load_run", "__main__.main", "runs.run.run",
+    "nowhere.Encoder", "probes.base.Probe", "probes.base.ProbeRunner", "data.sources.Source",
+]  # fmt: skip
+ENCODER = "attnprobe.models.encoders.LSTMEncoder"
+MALFORMED = ["", ".", "..", "attnprobe..models", f".{ENCODER}", "attnprobe.models.encoders.", f" {ENCODER}", f"{ENCODER}\n",
+    f"ａ{ENCODER[1:]}", "attnprobe/models/encoders.LSTMEncoder", "attnprobe.models.encoders:LSTMEncoder", "attnprobe.0",
+    "a" * 10_000, "\x1b]0;x.y", None, 3, True, 1.5, [], ["os.system"], {}, {"_target_": "os.system"}]  # fmt: skip
+REFERENCES = ["${oc.env:HOME}", "${oc.env:SECRET_TOKEN,none}", "${oc.decode:'1'}", "${oc.select:seed}", "${seed}", "${.name}",
+    "${nope}", "${oc.create:'{_target_: pathlib.Path.touch, self: PWNED}'}", "a${seed}b", "\\${seed}", "${",
+    "${oc.dict.keys:model}", "${hydra:job.name}", "${oc.deprecated:seed}", "${${seed}}", "${oc.env:${experiment}}",
+    "${python:1}", "${now:%Y}"]  # fmt: skip
+ARGUMENTS = [{}, {"command": "touch PWNED"}, {"self": "PWNED"}, {"args": ["touch", "PWNED"]}, {"directory": "."},
+    {"f": "PWNED", "weights_only": False}, {"path": "PWNED", "content": "x"}, {"_args_": ["touch PWNED"]},
+    {"_partial_": True}, {"_recursive_": False}, {"_partial_": True, "hidden_size": 3}, {"_convert_": "none"},
+    {"_partial_": "yes"}]  # fmt: skip
 TOUCH = "{_target_: pathlib.Path.touch, self: {_target_: pathlib.Path, _args_: [PWNED]}}"
-PAYLOADS = {
-    "shell": {"_target_": "torch.utils.collect_env.run", "command": "touch PWNED"},
-    "pickle within": {
-        "_target_": "torch.load",
-        "f": {
-            "_target_": "torch.serialization.io.BytesIO",
-            "initial_bytes": {"_target_": "base64.b64decode", "s": "gA=="},
-        },
-        "weights_only": False,
-    },
-    "process": {"_target_": "attnprobe.runs.launching._Process", "command": ["touch", "PWNED"]},
-    "created": "${oc.create:'" + TOUCH + "'}",
-    "environment": "${oc.env:SECRET_TOKEN}",
-    "wrong base": {"_target_": "attnprobe.models.decoders.LinearDecoder", "_partial_": True},
-}
-SPOTS = (
-    "training.recipe",
-    "training.recipe.optimizer",
-    "model.encoder",
-    "model.question_encoder",
-    "data",
-    "data.source",
-    "experiment",
-)
+PAYLOADS = (
+    {"_target_": "torch.utils.collect_env.run", "command": "touch PWNED"},
+    {"_target_": "torch.load", "weights_only": False,
+     "f": {"_target_": "torch.serialization.io.BytesIO",
+           "initial_bytes": {"_target_": "base64.b64decode", "s": "gA=="}}},
+    {"_target_": "attnprobe.runs.launching._Process", "command": ["touch", "PWNED"]},
+    "${oc.create:'" + TOUCH + "'}",
+    "${oc.env:SECRET_TOKEN}",
+    {"_target_": "attnprobe.models.decoders.LinearDecoder", "_partial_": True},
+)  # fmt: skip
+SPOTS = ("training.recipe", "training.recipe.optimizer", "model.encoder", "model.question_encoder", "data", "data.source",
+         "experiment")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,143 +83,148 @@ def empty(tmp_path, monkeypatch):
     return folder
 
 
-def copied(finished, tmp_path, change):
-    """A copy of a run with changed settings, and a manifest that was made to fit them."""
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of a run."""
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in finished.iterdir():
         if path.is_file():
             (copy / path.name).write_bytes(path.read_bytes())
-    settings = yaml.safe_load((copy / "config.yaml").read_text())
-    change(settings)
-    write_settings(copy, settings)
     return copy
 
 
-def write_settings(directory, settings):
-    """As somebody would who knows of the checksums."""
-    write_text(directory, yaml.safe_dump(settings))
-
-
 def write_text(directory, text):
+    """Other settings, and a manifest that was made to fit them, as somebody would who knows of the checksums."""
     (directory / "config.yaml").write_text(text)
     seal(directory, **read_sealed(directory / "manifest.json") | {"tables": {}})
 
 
-def put(settings, place, value):
-    *outer, last = place.split(".")
-    for key in outer:
-        settings = settings[key]
-    settings[last] = value
+@pytest.fixture
+def made(monkeypatch):
+    """What Hydra calls for settings."""
+    calls, original = [], _instantiate2._call_target
+    monkeypatch.setattr(
+        _instantiate2, "_call_target", lambda target, *rest: calls.append(target) or original(target, *rest)
+    )
+    return calls
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_payload_is_executed(finished, tmp_path, empty, payload):
-    copy = copied(finished, tmp_path, lambda settings: None)
-    good = yaml.safe_load((copy / "config.yaml").read_text())
-    config = composed(f"run={copy}")
-    with calls() as made:
-        for spot in SPOTS:
-            settings = yaml.safe_load(yaml.safe_dump(good))
-            put(settings, spot, PAYLOADS[payload])
-            write_settings(copy, settings)
-            for read in (attnprobe.load_run, lambda path: checked_settings(path, ()), lambda path: resumed(config, [])):
-                with pytest.raises(UserError, match=r"config\.yaml"):
-                    read(copy)
-            with suppress(UserError):
-                assert "hunter2" not in str(read_settings(copy))
-            Teacher.open(copy, ())
-    assert not made
-    assert not list(empty.iterdir())
-
-
-def test_the_watch_sees_a_call(empty):
-    with calls() as made:
-        instantiate({"_target_": "pathlib.Path", "_args_": ["x"]})
+def test_the_watch_sees_a_call(made):
+    instantiate({"_target_": "pathlib.Path", "_args_": ["x"]})
     assert len(made) == 1
 
 
-def test_the_watch_blames_nobody_for_earlier_garbage(tmp_path):
-    garbage = [tempfile.TemporaryDirectory(dir=tmp_path)]
-    garbage.append(garbage)
-    del garbage
-    with calls() as made:
-        kept = [[number] for number in range(100_000)]  # which would start a collection
-    assert len(kept) == 100_000
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_no_payload_is_executed(copied, empty, made, payload):
+    good, config = (copied / "config.yaml").read_text(), composed(f"run={copied}")
+    made.clear()
+    for spot in SPOTS:
+        settings = part = yaml.safe_load(good)
+        *outer, last = spot.split(".")
+        for key in outer:
+            part = part[key]
+        part[last] = payload
+        write_text(copied, yaml.safe_dump(settings))
+        for read in (attnprobe.load_run, lambda path: checked_settings(path, ()), lambda path: resumed(config, [])):
+            with pytest.raises(UserError, match=r"config\.yaml"):
+                read(copied)
+        with suppress(UserError):
+            assert "hunter2" not in str(read_settings(copied))
+        Teacher.open(copied, ())
     assert not made
-    assert not list(tmp_path.iterdir())
-
-
-def test_no_made_up_settings_are_executed(tmp_path, empty):
-    """`make fuzz` tries 10,000."""
-    refused, accepted, made = campaign(tmp_path, 100)
-    assert not accepted
-    assert not made
-    assert refused == 200
     assert not list(empty.iterdir())
 
 
-def test_an_alias_bomb_ends_at_once(finished, tmp_path):
-    copy = copied(finished, tmp_path, lambda settings: None)
-    write_text(copy, BOMB)
-    for read in (attnprobe.load_run, read_settings, lambda path: resumed(composed(f"run={path}"), [])):
-        with pytest.raises(UserError, match=r"config\.yaml"):
-            read(copy)
+def places(content, outer=()):
+    """Every place of nested settings."""
+    for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+        yield (*outer, key)
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*outer, key))
+
+
+def spoilt(settings):
+    """Settings, one place of which names what no run's settings may name there: every place, each payload in turn."""
+    targets, arguments = cycle([*ELSEWHERE, *(f"attnprobe.{one}" for one in OURS), *MALFORMED]), cycle(ARGUMENTS)
+    references, forms = cycle(REFERENCES), cycle(["instead", "within", "list", "target", "nested", "refers", "name"])
+    for *outer, key in places(settings):
+        container = changed = copy.deepcopy(settings)
+        for one in outer:
+            container = container[one]
+        value, form, target = container[key], next(forms), next(targets)
+        payload = {"_target_": target, **next(arguments)}
+        if form == "target" and isinstance(value, dict):
+            value["_target_"] = target
+        elif form == "within" and isinstance(value, dict):
+            value["extra"] = payload
+        elif form == "name" and isinstance(container, dict):
+            container[next(references)] = container.pop(key)
+        else:
+            nested = {"_target_": ENCODER, "_partial_": True, "hidden_size": payload}
+            container[key] = {"list": [value, [payload]], "nested": nested, "refers": next(references)}.get(
+                form, payload
+            )
+        yield f"{form} {target!r} at {(*outer, key)}", changed
+
+
+def test_no_place_of_the_settings_may_name_what_is_executed(tmp_path, empty, made):
+    settings = Settings.of(composed("model=hanrnn", "+experiment=serrano", "data=imdb")).config
+    config, accepted = composed(f"run={tmp_path}"), []
+    made.clear()
+    for name, changed in [("unchanged", settings), *spoilt(settings)]:
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(changed, allow_unicode=True, sort_keys=False), "utf-8")
+        for read in (lambda: checked_settings(tmp_path, ()), lambda: resumed(config, [])):
+            with suppress(UserError):
+                read()
+                accepted.append(name)
+    assert accepted == ["unchanged"] * 2
+    assert not made
+    assert not list(empty.iterdir())
 
 
 @pytest.mark.parametrize(
-    "content", ["", "3", "[]", "{}", "model: 3", "model: {}", "run_id: x", "a: 1", "data: {_target_: 3}"]
+    "content", ["", "3", "[]", "{}", "model: 3", "model: {}", "run_id: x", "a: 1", "data: {_target_: 3}", BOMB]
 )
-def test_settings_of_another_shape_are_one_message(finished, tmp_path, content):
-    copy = copied(finished, tmp_path, lambda settings: None)
-    write_text(copy, content)
+def test_settings_of_another_shape_are_one_message(copied, content):
+    write_text(copied, content)
     for read in (attnprobe.load_run, lambda path: resumed(composed(f"run={path}"), [])):
         with pytest.raises(UserError, match=r"config\.yaml"):
-            read(copy)
+            read(copied)
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
         ("model=hanrnn", "+experiment=serrano", "data=imdb"),
-        (
-            "task=qa",
-            "data=babi1",
-            "probe=[permutation,leave_one_out,erasure,teacher,single_weight,gradient,plausibility]",
-        ),
+        ("task=qa", "data=babi1", "probe=[permutation,leave_one_out,erasure,teacher,single_weight,gradient,plausibility]"),
         ("training=adversary", "data=sst", "teacher_id=x", "model=cnn"),
         ("model=flannoenc", "training=serrano", "data=files", "data.path=x.csv"),
     ],
-)
+)  # fmt: skip
 def test_settings_of_ours_are_allowed(overrides, tmp_path):
     check_saved(Settings.of(composed(*overrides)).config, tmp_path / "config.yaml")
 
 
-def test_a_trusted_package_brings_subclasses_and_nothing_else(finished, tmp_path, monkeypatch):
+def test_a_trusted_package_brings_subclasses_and_nothing_else(copied, tmp_path, monkeypatch):
     (tmp_path / "extra_package.py").write_text(
         "import os\nfrom os import system\nfrom attnprobe.models.encoders import LSTMEncoder\n"
         "class Mine(LSTMEncoder):\n    pass\nclass Other:\n    pass\ndef function():\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-
-    def encoder(target):
-        def change(settings):
-            settings["model"]["encoder"]["_target_"] = target
-
-        return change
-
-    copy = copied(finished, tmp_path, encoder("extra_package.Mine"))
+    settings = yaml.safe_load((copied / "config.yaml").read_text())
+    settings["model"]["encoder"]["_target_"] = "extra_package.Mine"
+    write_text(copied, yaml.safe_dump(settings))
     with pytest.raises(UserError, match=r"outside the trusted packages .*trusted=\[extra_package\]"):
-        checked_settings(copy, ())
-    assert checked_settings(copy, ["extra_package"])["model"]["encoder"]["_target_"] == "extra_package.Mine"
-    assert resumed(composed(f"run={copy}", "trusted=[extra_package]"), []).run_dir == str(copy)
+        checked_settings(copied, ())
+    assert checked_settings(copied, ["extra_package"])["model"]["encoder"]["_target_"] == "extra_package.Mine"
+    assert resumed(composed(f"run={copied}", "trusted=[extra_package]"), []).run_dir == str(copied)
     with pytest.raises(UserError, match="expected a list of packages' names"):
-        checked_settings(copy, "extra_package")
-    settings = checked_settings(copy, ["extra_package"])
+        checked_settings(copied, "extra_package")
     for name in ("Other", "function", "system", "os.system", "LSTMEncoder", "Missing", "os"):
         settings["model"]["encoder"]["_target_"] = f"extra_package.{name}"
         with pytest.raises(UserError, match=r"model\.encoder\._target_="):
-            check_saved(settings, copy / "config.yaml", ["extra_package"])
+            check_saved(settings, copied / "config.yaml", ["extra_package"])
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from attnprobe.results.writer import OwnRunDirectory
-from attnprobe.runs.logger import tracked
 from attnprobe.runs.settings import Settings
-from attnprobe.runs.training import fit
-from tests.running.test_training import Toy
+from attnprobe.runs.training import tracked
+from tests.running.test_training import fitted
 from tests.runs import small_run
 from tests.toys import recipe, toy_classifier
 
@@ -23,12 +22,8 @@ def toy_training(tmp_path, *overrides):
     directory.mark()
     classifier = toy_classifier().train()
     classifier.recipe = recipe(skip_epochs=0, selection_metric="accuracy")
-    hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
     with tracked(settings, directory) as logger:
-        _, curve = fit(
-            classifier, Toy(), checkpoints=tmp_path / "epochs", epochs=2, gradient_clip=None, hardware=hardware, callbacks=[],
-            logger=logger,
-        )  # fmt: skip
+        _, curve = fitted(classifier, tmp_path, 2, logger=logger)
     yield directory, curve
 
 

@@ -58,13 +58,8 @@ def test_examples_and_tables_speak_of_the_same_attention(finished):
         assert sum(row["attention"]) == pytest.approx(1, abs=1e-5)
         assert max(row["attention"]) == pytest.approx(largest[example_id], abs=1e-6)
         assert row["prediction"] == np.argmax(row["probability"])
-    accuracy = results_of(finished, "performance", "accuracy")
-    assert accuracy == pytest.approx((examples["label"] == examples["prediction"]).mean())
-
-
-def results_of(directory, probe, metric):
-    results = read_results(directory, probe=probe)
-    return float(results.loc[results["metric"] == metric, "value"].mean())
+    performance = read_results(finished, probe="performance").set_index("metric")["value"]
+    assert performance["accuracy"] == pytest.approx((examples["label"] == examples["prediction"]).mean())
 
 
 def test_the_same_seed_gives_the_same_bytes(finished, tmp_path):
@@ -113,16 +108,6 @@ def test_a_finished_run_is_refused_skipped_or_replaced(tmp_path):
         run(small_run(tmp_path, "on_finished=maybe"))
 
 
-def test_a_probe_is_added_without_training_again(tmp_path):
-    directory = run(small_run(tmp_path))
-    weights, tables = (directory / "model.safetensors").stat().st_mtime_ns, files(directory)
-    assert run(small_run(tmp_path, *SMALL_ADVERSARY, probes="[adversarial]")) == directory
-    assert (directory / "model.safetensors").stat().st_mtime_ns == weights
-    assert set(read_results(directory)["probe"]) == {"training", "performance", "permutation", "adversarial"}
-    assert files(directory)["permutation.parquet"] == tables["permutation.parquet"]
-    assert files(directory)["performance.parquet"] == tables["performance.parquet"]
-
-
 def test_a_chosen_directory_with_another_run_is_refused_and_the_difference_named(tmp_path):
     directory = run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}"))
     content = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
@@ -131,19 +116,15 @@ def test_a_chosen_directory_with_another_run_is_refused_and_the_difference_named
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == content
 
 
-def test_a_directory_of_somebody_else_is_left_alone(tmp_path):
+def test_a_directory_of_somebody_else_and_a_place_that_cannot_be_written_to_are_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     for policy in ("error", "replace"):
         with pytest.raises(UserError, match="not a run of attnprobe"):
             run(small_run(tmp_path, f"run_dir={tmp_path / 'mine'}", f"on_finished={policy}"))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
-
-
-def test_a_place_that_cannot_be_written_to(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write to .*/file/"):
-        run(small_run(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot write to .*/thesis\.txt/"):
+        run(small_run(tmp_path / "mine" / "thesis.txt"))
 
 
 def test_a_diverging_training_ends_with_one_message_and_leaves_nothing(tmp_path):
@@ -162,11 +143,16 @@ def test_a_probe_that_fails_leaves_no_result_but_keeps_the_training(tmp_path, mo
         with pytest.raises(RuntimeError, match="out of ideas"):
             run(small_run(tmp_path))
     (state,) = tmp_path.rglob("training.json")
-    assert not list(tmp_path.rglob("manifest.json"))
-    assert not list(tmp_path.rglob("tables/*"))
+    assert not [*tmp_path.rglob("manifest.json"), *tmp_path.rglob("tables/*")]
     trained = state.stat().st_mtime_ns
-    run(small_run(tmp_path))
+    directory = run(small_run(tmp_path))
     assert state.stat().st_mtime_ns == trained
+    # a probe is added without training again
+    tables = files(directory)
+    assert run(small_run(tmp_path, *SMALL_ADVERSARY, probes="[adversarial]")) == directory
+    assert state.stat().st_mtime_ns == trained
+    assert set(read_results(directory)["probe"]) == {"training", "performance", "permutation", "adversarial"}
+    assert files(directory).items() >= tables.items()
 
 
 def test_a_killed_training_is_redone(tmp_path, finished):
@@ -177,15 +163,12 @@ def test_a_killed_training_is_redone(tmp_path, finished):
     assert files(target) == files(finished)
 
 
-def test_probing_leaves_the_saved_weights_and_the_logger_csv_is_written(tmp_path):
+def test_the_logger_csv_is_written_and_no_epochs_metric_stands_for_never_choose_this_one(tmp_path):
     directory = run(small_run(tmp_path, "logger=csv"))
     curves = pd.read_csv(directory / "training" / "metrics.csv")
     assert "validation/roc_auc" in curves
-    assert (
-        curves.drop(columns=["epoch", "step"]).min().min() >= 0
-    )  # no epoch's metric stands for "never choose this one"
-    config = json.loads((directory / "training.json").read_text())
-    assert 0 <= config["chosen_epoch"] < 2
+    assert curves.drop(columns=["epoch", "step"]).min().min() >= 0
+    assert 0 <= json.loads((directory / "training.json").read_text())["chosen_epoch"] < 2
     assert torch.get_default_dtype() == torch.float32
 
 

@@ -1,5 +1,3 @@
-from contextlib import nullcontext
-
 import pytest
 import torch
 from lightning import Callback
@@ -8,7 +6,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 from attnprobe.core.errors import UserError
-from attnprobe.runs import training
 from attnprobe.runs.run import run
 from attnprobe.runs.training import fit
 from tests.runs import small_run
@@ -22,16 +19,20 @@ class Toy:
     val_dataloader = train_dataloader
 
 
+HARDWARE = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
+
+
+def fitted(classifier, folder, epochs, **given):
+    settings = {"gradient_clip": None, "callbacks": [], "logger": None, "hardware": HARDWARE} | given
+    return fit(classifier, Toy(), checkpoints=folder / "checkpoints", epochs=epochs, **settings)
+
+
 @pytest.mark.parametrize(("patience", "epochs"), [(None, 7), (2, 3)])
 def test_patience_ends_a_training_that_gets_no_better(patience, epochs, tmp_path):
     classifier = toy_classifier().train()
     # nothing is learned: the first epoch stays the best
     classifier.recipe = recipe(skip_epochs=0, selection_metric="accuracy", optimizer=lambda groups: SGD(groups, lr=0.0))
-    hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
-    chosen, curve = fit(
-        classifier, Toy(), checkpoints=tmp_path / "checkpoints", epochs=7, gradient_clip=None, hardware=hardware,
-        callbacks=[], logger=None, patience=patience,
-    )  # fmt: skip
+    chosen, curve = fitted(classifier, tmp_path, 7, patience=patience)
     assert (chosen, len(curve)) == (0, epochs)
 
 
@@ -57,16 +58,12 @@ def test_skipped_epochs_are_chosen_only_among_themselves(skip, values, patience,
 
     classifier.recipe = recipe(skip_epochs=skip, optimizer=lambda groups: SGD(groups, lr=1.0), scheduler=scheduler)
     scripted = iter(values)
-    monkeypatch.setattr(
-        classifier.validation_performance,
-        "compute",
-        lambda: {"f1": torch.zeros(2), "roc_auc": torch.tensor(next(scripted))},
-    )
-    hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
-    chosen, curve = fit(
-        classifier, Toy(), checkpoints=tmp_path / "checkpoints", epochs=len(values), gradient_clip=1.0, hardware=hardware,
-        callbacks=[], logger=None, patience=patience,
-    )  # fmt: skip
+
+    def compute():
+        return {"f1": torch.zeros(2), "roc_auc": torch.tensor(next(scripted))}
+
+    monkeypatch.setattr(classifier.validation_performance, "compute", compute)
+    chosen, curve = fitted(classifier, tmp_path, len(values), gradient_clip=1.0, patience=patience)
     assert (chosen, len(curve), schedulers[0].get_last_lr()[0]) == expected
 
 
@@ -77,24 +74,12 @@ class Filled(Callback):
         self.found = torch.utils.deterministic.fill_uninitialized_memory
 
 
-def test_new_tensors_are_not_filled_in_a_training_and_no_weight_depends_on_it(tmp_path, monkeypatch):
-    def trained(folder):
-        torch.manual_seed(0)
-        classifier, looks = toy_classifier().train(), Filled()
-        classifier.recipe = recipe()
-        hardware = {"accelerator": "cpu", "devices": 1, "enable_progress_bar": False}
-        fit(classifier, Toy(), checkpoints=tmp_path / folder, epochs=3, gradient_clip=None, hardware=hardware,
-            callbacks=[looks], logger=None)  # fmt: skip
-        return looks.found, classifier.state_dict()
-
-    before = torch.utils.deterministic.fill_uninitialized_memory
-    unfilled, weights = trained("unfilled")
+def test_new_tensors_are_not_filled_in_a_training(tmp_path):
+    classifier, looks, before = toy_classifier().train(), Filled(), torch.utils.deterministic.fill_uninitialized_memory
+    classifier.recipe = recipe()
+    fitted(classifier, tmp_path, 1, callbacks=[looks])
+    assert not looks.found
     assert torch.utils.deterministic.fill_uninitialized_memory is before
-    monkeypatch.setattr(training, "memory_unfilled", nullcontext)
-    filled, same = trained("filled")
-    assert (unfilled, filled) == (False, before)
-    assert all(torch.equal(value, same[name]) for name, value in weights.items())
-    assert not all(torch.equal(value, toy_classifier().state_dict()[name]) for name, value in weights.items())
 
 
 @pytest.mark.parametrize("tasks", [None, "2"])
@@ -106,19 +91,11 @@ def test_a_slurm_machine_changes_nothing(tmp_path, monkeypatch, recwarn, tasks):
     srun.chmod(0o755)
     monkeypatch.setenv("PATH", str(srun.parent), prepend=":")
     if tasks:
-        for name, value in {
-            "SLURM_NTASKS": tasks,
-            "SLURM_JOB_ID": "7",
-            "SLURM_PROCID": "0",
-            "SLURM_LOCALID": "0",
-        }.items():
-            monkeypatch.setenv(name, value)
+        for name, value in {"NTASKS": tasks, "JOB_ID": "7", "PROCID": "0", "LOCALID": "0"}.items():
+            monkeypatch.setenv(f"SLURM_{name}", value)
     run(small_run(tmp_path / "runs", "model=average"))
     assert not [one for one in recwarn if "srun" in str(one.message)]
-
-
-def test_several_tasks_of_srun_are_refused_with_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")  # several tasks of srun
     with pytest.raises(UserError, match=r"2 times .*expected --ntasks=1"):
-        run(small_run(tmp_path))
-    assert not list(tmp_path.iterdir())
+        run(small_run(tmp_path / "others"))
+    assert not (tmp_path / "others").exists()

@@ -24,17 +24,10 @@ CONF = Path(__file__).parent.parent.parent / "conf"
     ("overrides", "line"),
     [
         (["seed=abc"], "seed=abc: expected a whole number of at least 0"),
-        (["seed=true"], "seed=true: expected a whole number"),
-        (["training.epochs=two"], "training.epochs=two: expected a whole number of at least 0"),
         (["model.encoder.hidden_size=abc"], "model.encoder.hidden_size=abc: expected a whole number of at least 1"),
-        (["model.encoder.hidden_size=-1"], "model.encoder.hidden_size=-1: expected a whole number of at least 1"),
-        (["data.max_tokens=[1]"], r"data.max_tokens=\[1\]: expected a whole number of at least 1 or null"),
         (["++data.max_sentences=none"], "data.max_sentences=none: expected a whole number of at least 1 or null"),
-        (["data.source.train_size=abc"], "data.source.train_size=abc: expected a whole number of at least 1"),
-        (["probe.adversarial.steps=LSTM"], "probe.adversarial.steps=LSTM: expected a whole number of at least 0"),
         (["probe.adversarial.learning_rate=[null]"], r"probe.adversarial.learning_rate=\[null\]: expected a number above 0"),
         (["importance.leave_one_out.tolerance=null"], "tolerance=null: expected a number of at least 0"),
-        (["training.recipe.optimizer.weight_decay=[[1]]"], r"weight_decay=\[\[1\]\]: expected a number of at least 0"),
         (["training.recipe.optimizer.lr=nan"], "training.recipe.optimizer.lr=NaN: expected a number of at least 0"),
         (["data.clean=[htm]"], r'data.clean=\["htm"\]: expected .* did you mean html\?'),
         (["data.tokenizer=spacey"], r"data.tokenizer=spacey: expected spacy or whitespace; did you mean spacy\?"),
@@ -52,9 +45,7 @@ CONF = Path(__file__).parent.parent.parent / "conf"
         (["trainer.precision=33"], "trainer.precision=33: expected 32-true"),
         (["+trainer.max_epochs=3"], "trainer.max_epochs=3: the run sets this itself"),
         (["logger.name=telegraph"], "logger.name=telegraph: expected none, csv, tensorboard, mlflow, wandb"),
-        (["logger.name=[1]"], r"logger.name=\[1\]: expected none, csv, tensorboard, mlflow, wandb"),
         (["launcher.name={a: 1}"], "launcher.name=.*: expected inline, local, ray, submitit"),
-        (["data.max_sentences={_target_: os.system}"], "data.max_sentences=.*: expected a whole number of at least 1"),
         (["data._target_=os.system"], "data._target_=os.system: there is no such class, such as .*TextDataModule"),
         (["launcher.workers=0"], "launcher.workers=0: expected a whole number of at least 1 or null"),
         (["launcher=submitit", "launcher.parameters.mem_gb=much"], "launcher.parameters.mem_gb=much: expected a number"),
@@ -92,10 +83,7 @@ def test_every_choice_of_conf_passes(choice, monkeypatch):
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (
-            ["training=none"],
-            "training.epochs=0: expected a whole number of at least 1; only a model that is trained already",
-        ),
+        (["training=none"], "training.epochs=0: expected .* of at least 1; only a model that is trained already"),
         (PRETRAINED, "take it as it is with training=none, or fine-tune it with training=finetune"),
         ([*PRETRAINED, "training=none", "model.rows=some"], "model.rows=some: expected pooled or all"),
         ([*PRETRAINED, "training=none", "+model.hedas=[1]"], r"there is no such setting; did you mean heads\?"),
@@ -143,17 +131,12 @@ def test_a_class_of_another_package_needs_no_schema(tmp_path, monkeypatch):
         check(resolved(composed(*theirs, "+model.encoder.heads=three")))
 
 
-@pytest.mark.parametrize(
-    ("override", "name"),
-    [
-        ("data.path=folder/my reviews.csv.gz", "my_reviews"),
-        ("data.path={train: tweets/train.csv}", "tweets"),
-        ("data.name=given", "given"),
-        ("data.path=null", "files"),
-    ],
-)
-def test_data_from_files_are_called_as_their_file(override, name):
-    assert resolved(composed("data=files", override))["data"]["name"] == name
+def test_data_from_files_are_called_as_their_file():
+    for override, name in {
+        "data.path=folder/my reviews.csv.gz": "my_reviews", "data.path={train: tweets/train.csv}": "tweets",
+        "data.name=given": "given", "data.path=null": "files",
+    }.items():  # fmt: skip
+        assert resolved(composed("data=files", override))["data"]["name"] == name
 
 
 def test_a_strategy_that_lightning_does_not_know_is_refused_before_any_work():

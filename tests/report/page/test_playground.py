@@ -10,7 +10,7 @@ from attnprobe.report.page import build
 from attnprobe.results.directory import PLAYGROUND
 from attnprobe.results.playground import write_playground
 from attnprobe.results.table import read_examples
-from attnprobe.runs.playground import played
+from attnprobe.runs.collecting import played
 from tests.report.conftest import invented_run
 from tests.report.page.conftest import until
 from tests.runs import seal_again
