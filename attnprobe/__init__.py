@@ -41,18 +41,12 @@ __all__ = [
 ]
 
 HOMES = {
-    "Audit": "attnprobe.outside",
-    "Batch": "attnprobe.core.batch",
-    "Outputs": "attnprobe.core.batch",
-    "Readout": "attnprobe.core.readout",
-    "Task": "attnprobe.core.batch",
-    "TrainedRun": "attnprobe.runs.load",
-    "UserError": "attnprobe.core.errors",
-    "audit_model": "attnprobe.outside",
-    "audit_tensors": "attnprobe.outside",
-    "load_run": "attnprobe.runs.load",
-    "read_examples": "attnprobe.results.table",
-    "read_results": "attnprobe.results.table",
+    "attnprobe.outside": ("Audit", "audit_model", "audit_tensors"),
+    "attnprobe.core.batch": ("Batch", "Outputs", "Task"),
+    "attnprobe.core.errors": ("UserError",),
+    "attnprobe.core.readout": ("Readout",),
+    "attnprobe.results.table": ("read_examples", "read_results"),
+    "attnprobe.runs.load": ("TrainedRun", "load_run"),
 }
 
 
@@ -61,9 +55,10 @@ def __getattr__(name: str) -> Any:
     start of a sweep need not wait for."""
     if name in ("exact", "measures"):
         return import_module(f"attnprobe.{name}")
-    if name not in HOMES:
-        raise AttributeError(f"module 'attnprobe' has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+    for home, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'attnprobe' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

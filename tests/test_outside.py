@@ -55,11 +55,11 @@ def test_the_tables_hold_the_known_answers(audit):
 def test_position_logits_say_the_same_as_states_and_decoder(audit, tmp_path):
     logits = [torch.tensor([[0.0, value] for value in row]) for row in MARGINS]
     other = audit_tensors(ATTENTION, logits, labels=[1, 0], output=tmp_path / "made", page=False)
-    for probe, metric in (
-        ("permutation", "median_tvd"),
-        ("adversarial", "optimum_jsd"),
-        ("single_weight", "effect_js"),
-    ):
+    for probe, metric in {
+        "permutation": "median_tvd",
+        "adversarial": "optimum_jsd",
+        "single_weight": "effect_js",
+    }.items():
         np.testing.assert_allclose(values(other.run, probe, metric), values(audit.run, probe, metric), atol=1e-9)
     assert attnprobe.read_examples(other.run)["tokens"][1].tolist() == ["1", "2"]
     # again in the same place: what was there is replaced
@@ -95,12 +95,16 @@ def test_what_cannot_be_examined_is_refused_and_leaves_nothing(changed, says, tm
     assert not (tmp_path / "made" / "run").exists()
 
 
-def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was(tmp_path):
+def test_an_audit_that_fails_leaves_the_earlier_one_as_it_was_and_names_of_any_kind_are_written_as_they_are(tmp_path):
     class Failing(Permutation):
         def measure(self, readout, draws):
             raise RuntimeError("no memory left")
 
-    made = audit_tensors(ATTENTION, LOGITS, labels=[1, 0], output=tmp_path, page=False)
+    name = '${it\'s "quoted": {x}\n# no comment \x07'
+    made = audit_tensors(ATTENTION, LOGITS, labels=[1, 0], data=name, output=tmp_path, page=False)
+    assert yaml.safe_load((made.run / "config.yaml").read_text(encoding="utf-8"))["data"]["name"] == name
+    told = RunDirectory(made.run).manifest()["tables"]["permutation"]["metrics"]["median_tvd"]
+    assert (told["low"], told["high"]) == (0, 1)
     before = {path: path.read_bytes() for path in made.run.rglob("*") if path.is_file()}
     with pytest.raises(RuntimeError, match="no memory left"):
         audit_tensors(ATTENTION, LOGITS, labels=[0, 1], probes=[Failing()], output=tmp_path, page=False)
@@ -113,14 +117,3 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     with pytest.raises(UserError, match="not a run of attnprobe"):
         audit_tensors(ATTENTION, LOGITS, labels=[1, 0], output=tmp_path, page=False)
     assert (tmp_path / "run" / "thesis.txt").read_text() == "mine"
-
-
-def test_names_of_any_kind_are_written_as_they_are_and_metrics_are_declared(tmp_path):
-    name = '${it\'s "quoted": {x}\n# no comment \x07'
-    made = audit_tensors(
-        ATTENTION, [[[0.0, value] for value in row] for row in MARGINS], labels=[1, 0], data=name, output=tmp_path,
-        page=False,
-    )  # fmt: skip
-    assert yaml.safe_load((made.run / "config.yaml").read_text(encoding="utf-8"))["data"]["name"] == name
-    told = RunDirectory(made.run).manifest()["tables"]["permutation"]["metrics"]["median_tvd"]
-    assert (told["low"], told["high"]) == (0, 1)

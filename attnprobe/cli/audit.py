@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnprobe.cli.conditions import condition, judge, names_in
+from attnprobe.cli.conditions import add_conditions, judge, names_in
 from attnprobe.cli.main import Parser, answering
 from attnprobe.core.sanitise import quoted
 
@@ -22,32 +22,30 @@ FILE is a .csv, .tsv, .jsonl, .parquet or .xlsx file, or a folder with train.*, 
 and decimal marks are found out and said. Everything else is a setting of attnprobe run, NAME=VALUE."""
 
 
-OPTIONS = {"--text": "data.text", "--text2": "data.text2", "--label": "data.label", "--language": "data.language",
-           "--minutes": "study.minutes"}  # fmt: skip
-"""Option → the setting that it stands for."""
+OPTIONS = {
+    "--text": ("data.text", "COLUMN", "column of the texts; doc.body for one within another"),
+    "--label": ("data.label", "COLUMN", "column of the labels"),
+    "--text2": ("data.text2", "COLUMN", "column of the second texts, for a model that reads pairs"),
+    "--language": ("data.language", "CODE", "of the texts: en (default), de, zh, ja, ar, ..."),
+    "--minutes": ("study.minutes", "N", "what it may take, by fewer texts (default: 30)"),
+    "--output": ("output", "FOLDER", "where results go (default: runs)"),
+}
+"""Option → the setting that it stands for, what its value is, and help."""
 
 
 def audit_parser() -> argparse.ArgumentParser:
     """The arguments of the command."""
     made = Parser("audit", usage=USAGE, epilog=EPILOG)
     made.add_argument("file", metavar="FILE", help="your texts and their labels")
-    made.add_argument(
-        "--text", required=True, metavar="COLUMN", help="column of the texts; doc.body for one within another"
-    )
-    made.add_argument("--text2", metavar="COLUMN", help="column of the second texts, for a model that reads pairs")
-    made.add_argument("--label", required=True, metavar="COLUMN", help="column of the labels")
+    for option, (_, value, help_) in OPTIONS.items():
+        kind, required = (float if option == "--minutes" else str), option in ("--text", "--label")
+        made.add_argument(option, metavar=value, help=help_, type=kind, required=required)
     made.add_argument(
         "--model",
         help="what is trained: lstm (default), cnn, average, transformer, ... (conf/model); or your own classifier of "
         "Hugging Face's transformers, examined as it is: its folder, or OWNER/NAME on the hub",
     )
-    made.add_argument("--language", metavar="CODE", help="of the texts: en (default), de, zh, ja, ar, ...")
-    made.add_argument("--minutes", type=float, metavar="N", help="what it may take, by fewer texts (default: 30)")
-    made.add_argument("--output", metavar="FOLDER", help="where results go (default: runs)")
-    made.add_argument(
-        "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
-        help="end with status 3 if this holds, such as 'agreement < 0.2' or 'erasure.word != yes'; may be repeated",
-    )  # fmt: skip
+    add_conditions(made, "'agreement < 0.2' or 'erasure.word != yes'")
     made.add_argument(
         "--archive", type=Path, metavar="FILE.zip", help="page, tables, manifests and checksums in one file"
     )
@@ -61,29 +59,26 @@ def audit(arguments: Sequence[str]) -> None:
     for one in settings:
         if one.startswith("-") or "=" not in one:
             audit_parser().error(f"{one}: expected an option of this command, or a setting NAME=VALUE")
-    given = {one.split("=")[0] for one in settings}
     overrides = overrides_of(asked, settings)
     print(f"settings: attnprobe run {' '.join(map(in_shell, overrides))}", flush=True)
     if asked.dry_run:
         return
     if asked.archive is not None:
         with answering():
-            from attnprobe.report.archive import archive_target
+            from attnprobe.report.archive import archive_target, write_archive
 
             archive_target(asked.archive)
     from attnprobe import __main__ as hydra_command
 
     sys.argv = ["attnprobe", *overrides]
-    hydra_command.TYPED.update(
-        {f"{setting}=": f"{option} " for option, setting in OPTIONS.items() if setting not in given}
-    )
+    given = {one.split("=")[0] for one in settings}
+    hydra_command.TYPED.update({f"{one}=": f"{option} " for option, (one, *_) in OPTIONS.items() if one not in given})
     hydra_command.main()
     study = hydra_command.RESULTS[-1]
     with answering():
         from attnprobe.findings.changes import run_at
         from attnprobe.findings.studies.base import read_study
         from attnprobe.findings.table import findings_of_study
-        from attnprobe.report.archive import write_archive
         from attnprobe.report.publish import PAGE
 
         if asked.archive is not None:
@@ -105,7 +100,10 @@ def in_shell(word: str) -> str:
 def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str]:
     """The settings that Hydra is given."""
     overrides = ["+experiment=audit", "data=files", f"data.path={quoted(asked.file)}"]
-    overrides += [f"data.text={quoted(asked.text)}", f"data.label={quoted(asked.label)}"]
+    for option, (setting, *_) in OPTIONS.items():
+        value = getattr(asked, option.removeprefix("--"))
+        if value is not None:
+            overrides.append(f"{setting}={value:g}" if option == "--minutes" else f"{setting}={quoted(value)}")
     if asked.model is not None:
         from attnprobe.runs.answers import choices
 
@@ -114,12 +112,4 @@ def overrides_of(asked: argparse.Namespace, settings: Sequence[str]) -> list[str
         else:  # a checkpoint
             trains = any(one.startswith("training=") for one in settings)
             overrides += ["model=pretrained", f"model.path={quoted(asked.model)}", *["training=none"][trains:]]
-    if asked.text2 is not None:
-        overrides.append(f"data.text2={quoted(asked.text2)}")
-    if asked.language is not None:
-        overrides.append(f"data.language={quoted(asked.language)}")
-    if asked.minutes is not None:
-        overrides.append(f"study.minutes={asked.minutes:g}")
-    if asked.output is not None:
-        overrides.append(f"output={quoted(asked.output)}")
     return [*overrides, *settings]

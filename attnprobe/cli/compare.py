@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnprobe.cli.conditions import condition, judge, names_in
+from attnprobe.cli.conditions import add_conditions, judge, names_in
 from attnprobe.cli.main import Parser, answering
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def compare_parser() -> Parser:
     )
     made.add_argument("--all", action="store_true", help="show every number, not only the main one of each test")
     made.add_argument("--no-text", action="store_true", help="show and write no texts")
-    made.add_argument(
-        "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
-        help="end with status 3 if this holds, such as 'change.correct < -0.02'; may be repeated",
-    )  # fmt: skip
+    add_conditions(made, "'change.correct < -0.02'")
     return made
 
 
@@ -133,12 +130,8 @@ def table(title: str, heads: Sequence[str], rows: list[list[str]]) -> None:
 
     lines = Console().is_terminal
     columns = {
-        head: {
-            "justify": "left" if head in WORDS else "right",
-            "overflow": "fold",
-            "ratio": 3 if head == "text" else None,
-        }
+        head: {"justify": "left" if head in WORDS else "right", "overflow": "fold", "ratio": 3 if head == "text" else None}
         for head in heads
-    }
+    }  # fmt: skip
     made = terminal_table(columns, rows, lines=lines, title=safe(title), expand="text" in heads)
     Console(width=None if lines else WIDTH).print(made)

@@ -20,32 +20,23 @@ EPILOG = """examples:
 
 
 def completion(arguments: Sequence[str]) -> None:
-    """Print the script. In bash a word that holds = is completed as a whole, by every command from then on."""
+    """Print what the shell needs: every command with its options, and the choices of conf/ where settings may follow. In bash
+    a word that holds = is completed as a whole, by every command from then on."""
     made = Parser("completion", usage="attnprobe completion SHELL", epilog=EPILOG)
     made.add_argument("shell", metavar="SHELL", choices=["bash", "zsh"], help="bash or zsh")
     shell = made.parse_args(arguments).shell
-    preamble = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//=/}"' if shell == "bash" else ""
-    print(shtab.complete(whole_grammar(), shell, preamble=preamble))
-
-
-def whole_grammar() -> argparse.ArgumentParser:
-    """Every command with its options, and the choices of conf/ where settings may follow."""
-    made = argparse.ArgumentParser(prog="attnprobe")
-    names = made.add_subparsers()
+    grammar = argparse.ArgumentParser(prog="attnprobe")
+    names = grammar.add_subparsers()
     settings = [f"{group}={one}" for group in CHOSEN for one in choices(group)]
     settings += [f"+experiment={one}" for one in choices("experiment")]
     settings += [f"probe=[{one}]" for one in choices("probe")]
-    parsers = {
-        "audit": audit_parser(),
-        "compare": compare_parser(),
-        "explain": explain_parser(),
-        "report": report_parser(),
-    }
+    parsers = {"audit": audit_parser, "compare": compare_parser, "explain": explain_parser, "report": report_parser}
     for name, help_ in COMMANDS.items():
-        own = names.add_parser(name, help=help_, add_help=False, parents=[parsers[name]] if name in parsers else [])
+        own = names.add_parser(name, help=help_, add_help=False, parents=[parsers[name]()] if name in parsers else [])
         for one in own._actions:
             if not one.option_strings or one.dest in ("html", "archive", "output", "file"):
                 one.complete = shtab.FILE  # type: ignore[attr-defined]
         if name in ("run", "audit"):
             own.add_argument("settings", nargs="*", choices=settings)
-    return made
+    preamble = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//=/}"' if shell == "bash" else ""
+    print(shtab.complete(grammar, shell, preamble=preamble))

@@ -6,7 +6,7 @@ a probe's number `probe.metric`, or the metric alone where it is no verdict's na
 
 import operator
 import re
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,22 +28,14 @@ GRAMMAR = re.compile(
 )
 SIDES = ("first.", "change.")
 """What `compare` puts before the names of the first run's numbers, and of the changes."""
-MOST_NAMES = 12
-"""Names that a mistake is answered with: a comparison of two runs knows thousands."""
-FAILED = 3
-"""The exit status where a condition holds."""
+MOST_NAMES, FAILED = 12, 3
+"""Names that a mistake is answered with, as two runs have thousands; the exit status where a condition holds."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison: `name operator value`.
-
-    Attributes:
-        name: of a verdict, a claim or a number.
-        operator: one of `OPERATORS`.
-        value: a number, or a verdict as `no`, or finer as `no relevant difference` (with == and != only).
-        text: as it was written.
-    """
+    """A comparison of a verdict, a claim or a number by its name with a number, or with a verdict such as `no`, or finer
+    `no relevant difference` (with == and != only); `text`: as it was written."""
 
     name: str
     operator: str
@@ -51,11 +43,7 @@ class Condition:
     text: str
 
     def found(self, numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> float | str:
-        """What it is about.
-
-        Raises:
-            UserError: there is no such number or verdict, or several, or it is undefined: a condition is never passed over.
-        """
+        """What it is about; a `UserError` where that is not there, is several or undefined: no condition is passed over."""
         if isinstance(self.value, str):
             return verdicts[self._known(verdicts, "verdict on")]
         name = self._known(numbers, "number called")
@@ -103,9 +91,6 @@ class Condition:
 def condition(text: str) -> Condition:
     """Read a condition.
 
-    Raises:
-        ArgumentTypeError: it is none.
-
     >>> condition("agreement < 0.2")
     Condition(name='agreement', operator='<', value=0.2, text='agreement < 0.2')
     """
@@ -122,13 +107,16 @@ def condition(text: str) -> Condition:
     return Condition(match["name"], match["operator"], float(match["number"]), text)
 
 
-def names_in(run: "Run", table: "pd.DataFrame") -> tuple[dict[str, float], dict[str, str]]:
-    """The numbers and the verdicts of a run by name.
+def add_conditions(parser: ArgumentParser, example: str) -> None:
+    """The option `--fail-if`, as often as wanted."""
+    parser.add_argument(
+        "--fail-if", action="append", default=[], type=condition, metavar="CONDITION",
+        help=f"end with status 3 if this holds, such as {example}; may be repeated",
+    )  # fmt: skip
 
-    Args:
-        run: whose headline numbers.
-        table: the findings on its group.
-    """
+
+def names_in(run: "Run", table: "pd.DataFrame") -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers and the verdicts of a run by name, from its headline numbers and the findings on its group."""
     from attnprobe.findings.table import named_verdicts
     from attnprobe.report.terminal import headline
 
@@ -141,17 +129,13 @@ def names_in(run: "Run", table: "pd.DataFrame") -> tuple[dict[str, float], dict[
 
 
 def judge(conditions: Sequence[Condition], numbers: Mapping[str, float], verdicts: Mapping[str, str]) -> None:
-    """End with status 3 where a condition holds, after naming each that does; say that none does otherwise.
-
-    Raises:
-        UserError: one cannot be judged.
-    """
-    if not conditions:
-        return
+    """End with status 3 where a condition holds, after naming each that does; say that none does otherwise."""
     values = {one: one.found(numbers, verdicts) for one in conditions}
-    for one, value in values.items():
-        if one.holds(value):
-            print(f"failed: {one.text} ({one.name} is {value if isinstance(value, str) else format(value, '.4g')})")
-    if any(one.holds(value) for one, value in values.items()):
+    failed = [one for one in conditions if one.holds(values[one])]
+    for one in failed:
+        value = values[one]
+        print(f"failed: {one.text} ({one.name} is {value if isinstance(value, str) else format(value, '.4g')})")
+    if failed:
         raise SystemExit(FAILED)
-    print(f"passed: none of {len(conditions)} condition{'s' if len(conditions) > 1 else ''} holds")
+    if conditions:
+        print(f"passed: none of {len(conditions)} condition{'s' if len(conditions) > 1 else ''} holds")

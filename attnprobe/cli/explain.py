@@ -10,6 +10,10 @@ from attnprobe.cli.main import Parser, answering
 EPILOG = """examples:
   attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b "a film that is not good"
   attnprobe explain runs/reviews/lstm_additive-seed0-2f6c1e3a9b --file new_texts.txt --html explained.html"""
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="generator" content="attnprobe {version}">\
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">\
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+form-action 'none'"><title>attnprobe explain</title></head><body><main><h1>{title}</h1>{table}</main></body></html>"""
 MOST = 8
 """Words that are shown, those with most attention first."""
 
@@ -60,15 +64,8 @@ def explain(arguments: Sequence[str]) -> None:
         if run.sentence:
             print(f"what the tests say: {run.sentence}")
         if asked.html is not None:
-            head = f'<meta charset="utf-8"><meta name="generator" content="attnprobe {__version__}">'
-            head += '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-            head += (
-                "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-            )
-            head += "base-uri 'none'; form-action 'none'\"><title>attnprobe explain</title>"
             title = escape(visible(f"{run.directory.name}: {len(texts)} of your texts"))
-            body = f"<main><h1>{title}</h1>{explanation._repr_html_()}</main>"
-            page = f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
+            page = PAGE.format(version=__version__, title=title, table=explanation._repr_html_())
             write_text(page.encode(errors="replace").decode(), own_target(asked.html))
             print(f"heat maps: {asked.html}")
 
@@ -78,17 +75,20 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
     from attnprobe.core.metrics import sureness
     from attnprobe.core.sanitise import visible
 
-    chosen = row["prediction"] if isinstance(row["prediction"], list) else [row["prediction"]]
-    told = {
-        name: sureness(row["probability"].values(), row["probability"][name]).removeprefix("p = ") for name in chosen
-    }
-    sure = ", ".join(f"{name} {one}" for name, one in told.items()) or "no label"
-    order = sorted(range(len(row["tokens"])), key=lambda place: -row["attention"][place])
-    strange = ["words" not in row and word not in known for word in row["tokens"]]
-    words = told_apart(row["tokens"])
-    shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order[:MOST]]
-    second = [f"  read with: {row['question']}"] if "question" in row else []
-    lines = [f"text: {row['text']}", *second, f"  predicted: {sure}", f"  attention: {', '.join(shown)}"]
+    predicted, probability, tokens = row["prediction"], row["probability"], row["tokens"]
+    sure = [
+        f"{name} {sureness(probability.values(), probability[name]).removeprefix('p = ')}"
+        for name in (predicted if isinstance(predicted, list) else [predicted])
+    ]
+    # each word that comes more than once with its place
+    words = [
+        word if tokens.count(word) == 1 else f"{word} (word {place})" for place, word in enumerate(tokens, start=1)
+    ]
+    strange = ["words" not in row and word not in known for word in tokens]
+    order = sorted(range(len(tokens)), key=lambda place: -row["attention"][place])[:MOST]
+    shown = [f"{words[place]}{'*' * strange[place]} {row['attention'][place]:.3f}" for place in order]
+    lines = [f"text: {row['text']}", *([f"  read with: {row['question']}"] if "question" in row else [])]
+    lines += [f"  predicted: {', '.join(sure) or 'no label'}", f"  attention: {', '.join(shown)}"]
     if "flipping_set" in row:
         erased = [word for word, erase in zip(words, row["flipping_set"], strict=True) if erase]
         lines.append(
@@ -96,15 +96,6 @@ def lines_of(row: dict, known: set[str]) -> list[str]:
             if erased
             else "  no erasure of attention changes this decision"
         )
-    if any(strange[place] for place in order[:MOST]):
+    if any(strange[place] for place in order):
         lines.append("  * unknown to the model: all unknown words look alike to it")
     return [visible(line) for line in lines]
-
-
-def told_apart(tokens: Sequence[str]) -> list[str]:
-    """The words, each that comes more than once with its place.
-
-    >>> told_apart(["it", "was", "as", "it", "was"])
-    ['it (word 1)', 'was (word 2)', 'as', 'it (word 4)', 'was (word 5)']
-    """
-    return [word if tokens.count(word) == 1 else f"{word} (word {place})" for place, word in enumerate(tokens, start=1)]

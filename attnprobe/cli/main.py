@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
@@ -22,7 +22,13 @@ COMMANDS = {
 }
 """Name → what it does. `run` and `report` have command lines of their own; each other one is the function of that name in the
 module of that name here."""
-EXAMPLES = """examples:
+HELP = f"""usage: attnprobe COMMAND ...
+
+May I read this classifier's attention as an explanation?
+
+commands:
+{"".join(f"    {name:<12}{about}{chr(10)}" for name, about in COMMANDS.items())}
+examples:
   attnprobe audit reviews.csv --text review --label stars
   attnprobe run +experiment=jain_adversarial data=sst model=cnn
   attnprobe report runs -o report.html --archive evidence.zip
@@ -45,58 +51,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out one command; a mistake ends with one line and status 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given else ""
-    if not given:
-        _grammar().print_help()
+    if not given or name in ("-h", "--help"):
+        print(HELP)
+    elif name == "--version":
+        print(f"attnprobe {__version__}")
     elif name == "run":
         sys.argv = ["attnprobe", *given[1:]]
-        with paging(sys.stdout.isatty() and "--help" in given):
-            import_module("attnprobe.__main__").main()
+        hydra_command = import_module("attnprobe.__main__").main
+        if sys.stdout.isatty() and "--help" in given:
+            paged(hydra_command)
+        else:
+            hydra_command()
     elif name == "report":
         import_module("attnprobe.report.__main__").main(given[1:], program="attnprobe report")
     elif name in COMMANDS:
         getattr(import_module(f"attnprobe.cli.{name}"), name)(given[1:])
-    elif name in ("-h", "--help", "--version"):
-        _grammar().parse_args(given[:1])
+    elif "=" in name or name in ("-m", "--multirun"):
+        stop(f"{name}: expected a command first; settings go with run: attnprobe run {name} …")
     else:
-        stop(unknown(name))
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        stop(f"{name}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples")
 
 
-@contextmanager
-def paging(wanted: bool) -> Iterator[None]:
-    """What is printed meanwhile is shown a page at a time, where that is wanted."""
-    if not wanted:
-        yield
-        return
+def paged(print_help: Callable[[], None]) -> None:
+    """Show what is printed a page at a time."""
     text = StringIO()
     with redirect_stdout(text), suppress(SystemExit):
-        yield
+        print_help()
     pager(text.getvalue())
-
-
-def _grammar() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="attnprobe",
-        description="May I read this classifier's attention as an explanation?",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument("--version", action="version", version=f"attnprobe {__version__}")
-    names = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, help_ in COMMANDS.items():
-        names.add_parser(name, help=help_, add_help=False)
-    return made
-
-
-def unknown(name: str) -> str:
-    """The one line for something that is not a command."""
-    if "=" in name or name in ("-m", "--multirun"):
-        return f"{visible(name)}: expected a command first; settings go with run: attnprobe run {visible(name)} …"
-    near = get_close_matches(name, COMMANDS, 1)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    return (
-        f"{visible(name)}: there is no such command{hint} Known: {', '.join(COMMANDS)}; attnprobe --help has examples"
-    )
 
 
 def stop(message: str) -> None:

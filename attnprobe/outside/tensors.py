@@ -75,18 +75,15 @@ def audit_tensors(
                 f"expected weights of 0 or more that sum to 1, without padding"
             )
     states = None if hidden is None else arrays("hidden", hidden, 2, weights)
-    logits = logits_of(weights, position_logits, states, weight, bias)
-    known_bias = None if bias is None else two_sided(tensor("bias", bias, 1)[None])[0]
-    if known_bias is not None and known_bias.shape[0] != (count := logits[0].shape[1]):
-        raise UserError(f"bias has {known_bias.shape[0]} numbers, and there are {count} classes: expected one for each")
+    logits, known_bias = linear_parts(weights, position_logits, states, weight, bias)
     if tokens is None:
         tokens = [[str(place + 1) for place in range(len(row))] for row in weights]
     if odd := [at for at, row in enumerate(weights) if at >= len(tokens) or len(tokens[at]) != len(row)]:
         raise UserError(f"tokens of text {odd[0]}: expected {len(weights[odd[0]])} words, one for each weight")
     if probes is None:
         probes = default_probes(epsilon, gradient=bias is not None)
-    examined = TensorModel(weights, logits, states, known_bias)
     given: dict[str, Any] = {"classes": classes, "data": data, "output": output, "seed": seed, "page": page}
+    examined = TensorModel(weights, logits, states, known_bias)
     return audit_model(examined, tokens, labels, name=model, probes=probes, epsilon=epsilon, **given)
 
 
@@ -111,14 +108,12 @@ class TensorModel(TrainedModel):
         return into
 
     def forward(self, batch: Batch) -> Outputs:
-        """What is known of these texts."""
         attention, logits = self.placed(batch, self.known), self.placed(batch, self.logits)
         hidden = attention.new_zeros(*attention.shape, 0) if self.states is None else self.placed(batch, self.states)
         predicted = torch.einsum("bs,bsc->bc", attention, logits)
         return Outputs(predicted, attention, attention.log(), hidden, batch.content)
 
     def readout(self, batch: Batch, outputs: Outputs) -> Readout:
-        """The sum over the positions."""
         unattended = None if self.bias is None else self.bias.expand(len(batch), -1)
         logits = self.placed(batch, self.logits)
         return Readout(
@@ -133,69 +128,53 @@ class TensorModel(TrainedModel):
         )
 
     def outputs_from(self, batch: Batch, inputs: Tensor, attention: Tensor | None = None) -> Outputs:
-        """Unavailable."""
         self.inputs(batch)
 
     def without(self, batch: Batch, example: Int[Tensor, "texts"], position: Int[Tensor, "texts"]) -> Batch:
-        """Unavailable."""
         self.inputs(batch)
 
 
-def logits_of(
+def linear_parts(
     attention: Sequence[Tensor], position_logits: Arrays | None, hidden: Sequence[Tensor] | None, weight: Any, bias: Any
-) -> list[Float[Tensor, "seq classes"]]:
-    """The position logits of every text, two classes or more.
-
-    Raises:
-        UserError: neither they nor what they are made of is given, or both, or their shapes do not fit.
-    """
+) -> tuple[list[Float[Tensor, "seq classes"]], Float[Tensor, "classes"] | None]:
+    """The position logits of every text and the bias in them, two classes or more: a single logit s is [0, s]."""
     if (position_logits is None) == (hidden is None) or (hidden is None) != (weight is None):
         raise UserError("audit_tensors: expected position_logits, or hidden with weight (and bias), and not both")
-    if position_logits is not None:
-        made = arrays("position_logits", position_logits, 2, attention)
+    shift = None if bias is None else tensor("bias", bias, 1)
+    if hidden is None:
+        assert position_logits is not None
+        logits = arrays("position_logits", position_logits, 2, attention)
     else:
-        assert hidden is not None
         decoder = tensor("weight", weight, 2)
         if decoder.shape[1] != hidden[0].shape[1]:
             raise UserError(
                 f"weight has the shape {list(decoder.shape)} and the states have {hidden[0].shape[1]} features: expected "
                 f"[classes, {hidden[0].shape[1]}]"
             )
-        shift = decoder.new_zeros(len(decoder)) if bias is None else tensor("bias", bias, 1)
-        if len(shift) != len(decoder):
-            raise UserError(
-                f"bias has {len(shift)} numbers and weight {len(decoder)} rows: expected one for each class"
-            )
-        made = [states @ decoder.T + shift for states in hidden]
-    return [two_sided(one) for one in made]
-
-
-def two_sided(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, "rows classes"]:
-    """A single logit s as [0, s]."""
-    return torch.cat([torch.zeros_like(logits), logits], -1) if logits.shape[-1] == 1 else logits
+        logits = [states @ decoder.T for states in hidden]
+    count = logits[0].shape[1]
+    if shift is not None and len(shift) != count:
+        raise UserError(f"bias has {len(shift)} numbers, and there are {count} classes: expected one for each")
+    if hidden is not None and shift is not None:
+        logits = [one + shift for one in logits]
+    if count == 1:
+        logits = [torch.cat([torch.zeros_like(one), one], -1) for one in logits]
+        shift = None if shift is None else torch.cat([torch.zeros_like(shift), shift])
+    return logits, shift
 
 
 def tensor(name: str, values: Any, axes: int) -> Tensor:
-    """Numbers in float64, detached, on the CPU.
-
-    Raises:
-        UserError: they have other axes, or one is not finite.
-    """
+    """Numbers in float64, detached, on the CPU; a `UserError` where they have other axes, or one is not finite."""
     made = torch.as_tensor(values).detach().cpu().double()
-    if made.ndim != axes or not made.numel() or not bool(made.isfinite().all()):
-        what = (
-            f"the shape {list(made.shape)}" if made.ndim != axes or not made.numel() else "a number that is not finite"
-        )
+    has_shape = made.ndim == axes and made.numel() > 0
+    if not has_shape or not bool(made.isfinite().all()):
+        what = "a number that is not finite" if has_shape else f"the shape {list(made.shape)}"
         raise UserError(f"{name} has {what}: expected {axes} axes of finite numbers, one text without padding")
     return made
 
 
 def arrays(name: str, values: Arrays, axes: int, like: Sequence[Tensor] | None = None) -> list[Tensor]:
-    """One tensor per text.
-
-    Raises:
-        UserError: there are none, one has a wrong shape, or they are not as long as the texts of `like`.
-    """
+    """One tensor per text, as long as the texts of `like`."""
     made = [tensor(f"{name} of text {number}", one, axes) for number, one in enumerate(values)]
     if not made or len({one.shape[1:] for one in made}) > 1:
         raise UserError(f"{name}: expected one array per text, at least one, all with the same number of features")

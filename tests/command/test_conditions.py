@@ -73,10 +73,7 @@ def test_anything_else_is_refused(text):
     [
         ("agrement < 0.2", "no number called 'agrement'; did you mean agreement"),
         ("undefined < 0.2", "correlation.undefined is undefined here"),
-        (
-            "necessity == fails",
-            r"'necessity' was not tested here \(\+experiment=audit tests it\).*There is agreement, .*word",
-        ),
+        ("necessity == fails", r"'necessity' was not tested here \(\+experiment=audit tests it\).*There is agreement, "),
         ("plausibility < 0.1", r"'plausibility' was not tested here \(probe=\[plausibility\] tests it"),
         ("erasure < 0.1", "'erasure' may be erasure.state or erasure.word: name one"),
         ("erasure == fails", "'erasure' may be "),
@@ -85,7 +82,7 @@ def test_anything_else_is_refused(text):
         ("farthest < 0.5", "no number called 'farthest'"),
         ("change.agreement < 0", "was not tested here"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_judged_is_one_line_and_never_passes(text, message):
     with pytest.raises(UserError, match=message) as raised:
         judge([condition(text)], NUMBERS, VERDICTS)
@@ -102,11 +99,7 @@ def test_no_verdicts_or_claims_name_is_a_probes_number():
 
 def test_judging_names_what_holds_and_sets_the_status(capsys):
     with pytest.raises(SystemExit) as ended:
-        judge(
-            [condition("agreement < 0.2"), condition("accuracy < 0.5"), condition("exclusivity == fails")],
-            NUMBERS,
-            VERDICTS,
-        )
+        judge([*map(condition, ("agreement < 0.2", "accuracy < 0.5", "exclusivity == fails"))], NUMBERS, VERDICTS)
     assert ended.value.code == FAILED == 3
     assert capsys.readouterr().out.splitlines() == [
         "failed: agreement < 0.2 (agreement is 0.15)",
