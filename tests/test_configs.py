@@ -86,14 +86,6 @@ def test_a_composition_that_is_remembered_is_the_one_that_hydra_makes(monkeypatc
     assert twice == [[answered(line) for line in lines]] * 2
 
 
-def test_a_yaml_that_is_never_composed_is_seen(tmp_path):
-    for name, text in {"config": "defaults: [data: one]", "data/one": "a: 1", "data/two": "a: 2"}.items():
-        (tmp_path / f"{name}.yaml").parent.mkdir(exist_ok=True)
-        (tmp_path / f"{name}.yaml").write_text(text)
-    assert unread(tmp_path, [[]]) == {"data/two"}
-    assert unread(tmp_path, [[], ["data=two"]]) == set()
-
-
 STUDIES = [
     stem
     for stem in stems("experiment")
@@ -112,11 +104,8 @@ def test_every_study_is_built_from_its_defaults(stem):
         run(config)
 
 
-FEW_SAMPLES = (
-    "importance.lime.samples=50",
-    "importance.shapley_sampling.samples=5",
-    "importance.integrated_gradients.steps=4",
-)
+FEW_SAMPLES = ("importance.lime.samples=50", "importance.shapley_sampling.samples=5",
+               "importance.integrated_gradients.steps=4")  # fmt: skip
 
 
 @pytest.mark.parametrize("stem", sorted(set(stems("experiment")) - set(STUDIES) - {"sites"}))  # models/pretrained
@@ -130,9 +119,7 @@ def test_every_experiment_runs_on_a_toy_corpus(stem, tmp_path):
     assert set(results["probe"]) >= set(config.probe)
 
 
-@pytest.mark.parametrize(
-    "attention", sorted(set(stems("model/attention")) - {"imposed", "column"})
-)  # tests/models/test_attention, tests/models/test_controls
+@pytest.mark.parametrize("attention", sorted(set(stems("model/attention")) - {"imposed", "column"}))  # tests/models
 def test_all_of_jain_and_wallace_runs_on_questions_and_every_attention_is_probed_there(attention, tmp_path):
     probes = [] if attention == "additive" else ["probe=[permutation,adversarial,gradient]", "training.epochs=1"]
     settings = (f"model/attention={attention}", *SMALL, *SMALL_ADVERSARY, *probes, f"output={tmp_path}")

@@ -22,15 +22,14 @@ def test_the_questions_are_those_of_the_verdict_card_and_say_their_level():
     headings = {name.lower(): text.split("\n")[0] for name, text in SECTIONS.items()}
     levels = {name: " and ".join(level for of, level in LINES if of == name) for name in claims.CRITERIA}
     expected = {name: f"{question} ({levels[name]})" for name, question in claims.CRITERIA.items()}
-    assert headings == {
-        name: heading.replace("state and word", "state, and word") for name, heading in expected.items()
-    }
+    expected = {name: heading.replace("state and word", "state, and word") for name, heading in expected.items()}
+    assert headings == expected
     assert list(headings) == list(claims.CRITERIA)
 
 
-@pytest.mark.parametrize("part", ["**Measure", "**Meets**", "**Critique.**"])
-def test_every_question_has_its_parts(part):
-    assert all(part in text for text in SECTIONS.values())
+def test_every_question_has_its_parts():
+    for part in ("**Measure", "**Meets**", "**Critique.**"):
+        assert all(part in text for text in SECTIONS.values())
 
 
 def test_every_line_of_the_card_has_one_primary_claim_at_most_and_those_of_one_run_have_one():

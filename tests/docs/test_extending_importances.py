@@ -1,10 +1,7 @@
 """docs/extending.md, carried out: importances."""
 
 import json
-import re
-import shlex
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -21,7 +18,7 @@ from attnprobe.runs import composition
 from attnprobe.runs.composition import resolved
 from attnprobe.runs.run import run
 from attnprobe.runs.settings import resumed
-from tests.docs.extending import ANY_DATA, FILES, FOREIGN, PAGE, carried_out, command, composed
+from tests.docs.extending import FILES, FOREIGN, carried_out, command, composed
 from tests.runs import SMALL
 
 
@@ -30,28 +27,17 @@ def weighed(mine):
     return carried_out(mine, "importance.word_length.power")
 
 
-def test_an_importance(weighed):
+def test_an_importance_and_its_title_in_the_summary_without_its_package(weighed, capsys):
     results = read_results(weighed)
     of_length = {str(metric) for metric in results["metric"].unique() if str(metric).endswith("_word_length")}
     assert {
         "tau_attention_word_length", "tau_shuffled_word_length", "top_in_rationale_word_length",
         "flip_top_word_length", "removed_count_word_length", "regret_word_length",
     } <= of_length  # fmt: skip
-    texts = attnprobe.read_examples(weighed).set_index("example_id")
-    tau = results[results["metric"] == "tau_attention_word_length"].set_index("example_id")["value"]
-    words = set(json.loads((weighed / "vocabulary.json").read_text()))
-    known = [number for number, tokens in texts["tokens"].items() if set(tokens) <= words]
-    assert known
-    for number in known:
-        expected = stats.kendalltau(texts["attention"][number], [len(word) for word in texts["tokens"][number]])
-        assert tau[number] == pytest.approx(expected.statistic, nan_ok=True)
-
-
-def test_its_title_stands_in_the_summary_without_its_package(weighed, capsys):
     said = RunDirectory(weighed).manifest()["tables"]["erasure"]["importances"]["word_length"]
     assert (said["title"], said["colour"], said["signed"]) == ("length of the word", "#117733", False)
     assert said["settings"]["power"] == 2
-    print_summary(read_results(weighed))
+    print_summary(results)
     printed = " ".join(capsys.readouterr().out.split())
     for words in ("tau(attention, length of the word)", "share removed: length of the word",
                   "top token in the rationale, length of", "JS(top by length of the word)"):  # fmt: skip
@@ -130,43 +116,6 @@ def test_scores_from_a_file(mine, probed):
     said = RunDirectory(probed).manifest()["tables"]["plausibility"]["importances"]
     assert (said["by_letters"]["title"], said["by_letters"]["name"]) == ("letters in the word", "by_letters")
     assert said["file"]["title"] == "scores from a file"
-
-
-@pytest.mark.slow
-def test_an_installed_package_needs_nothing_but_its_entry_point(mine, tmp_path):
-    """Installed by pip into an empty folder and run from another one, in processes of their own, through to the page: the
-    importance by its entry point alone, the rest by `--config-dir`."""
-    source, target = tmp_path / "source", tmp_path / "target"
-    for name in ("pyproject.toml", *(one for one in FILES if one.startswith("attnprobe_extra/"))):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text(FILES[name], encoding="utf-8")
-    (tmp_path / "elsewhere").mkdir()
-
-    def done(*arguments, path):
-        environment = {"PYTHONPATH": str(path), "PATH": "", "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)}
-        command = subprocess.run(
-            [sys.executable, "-m", *arguments],
-            cwd=tmp_path / "elsewhere", env=environment, capture_output=True, text=True,
-        )  # fmt: skip
-        assert command.returncode == 0, command.stderr
-        return command.stdout
-
-    done("pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(target),
-         str(source), path="")  # fmt: skip
-    assert list(target.glob("attnprobe_extra-*.dist-info"))
-    (line,) = re.findall(r"^python -m attnprobe (.*importances=\[attention,word_length\].*)$", PAGE, re.M)
-    for name in ("data/hotels", "model/neighbours", "model/attention/cosine"):
-        (tmp_path / f"conf/{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(mine / f"conf/{name}.yaml", tmp_path / f"conf/{name}.yaml")
-    choices = ("data=hotels", f"data.path={mine}/hotels.csv", "model=neighbours", "model/attention=cosine")
-    printed = done("attnprobe", "--config-dir", str(tmp_path / "conf"), *ANY_DATA, *choices, *shlex.split(line),
-                   "output=runs", path=target)  # fmt: skip
-    assert "length of the word" in " ".join(printed.split())
-    assert "results: runs/hotels/neighbours_cosine-seed0-" in printed
-    (directory,) = (tmp_path / "elsewhere/runs/hotels").iterdir()
-    assert {"tau_attention_word_length", "removed_fraction_word_length"} <= set(read_results(directory)["metric"])
-    done("attnprobe.report", "runs", "--output", "page.html", path="")  # where nobody knows the package
-    assert "length of the word" in (tmp_path / "elsewhere/page.html").read_text()
 
 
 def test_the_settings_of_an_entry_point_are_its_defaults(mine, monkeypatch):

@@ -137,14 +137,5 @@ def test_the_study_is_read(study, monkeypatch):
 
 def test_data_without_the_column_are_refused_before_anything_is_trained(mine):
     with pytest.raises(UserError, match=r"looking_time: data=hotels has no data\.per_word=\{milliseconds: COLUMN\}"):
-        run(
-            composed(
-                [
-                    *ANY_DATA,
-                    "data=hotels",
-                    "probe=[correlation]",
-                    "importances=[attention,looking_time]",
-                    f"output={mine / 'refused'}",
-                ]
-            )
-        )
+        run(composed([*ANY_DATA, "data=hotels", "probe=[correlation]", "importances=[attention,looking_time]",
+                      f"output={mine / 'refused'}"]))  # fmt: skip

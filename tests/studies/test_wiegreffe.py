@@ -13,7 +13,7 @@ from attnprobe.findings.studies.wiegreffe import Wiegreffe, chosen_adversary
 from attnprobe.report.publish import write_study
 from attnprobe.results.directory import RunDirectory
 from attnprobe.runs.run import run
-from attnprobe.runs.studies import carry_out_study, changed, with_teacher
+from attnprobe.runs.studies import carry_out_study, with_teacher
 from tests.runs import SMALL, composed
 
 TINY = ("data.source.train_size=60", "data.source.validation_size=20", "data.source.test_size=20", "training.epochs=1")
@@ -121,19 +121,14 @@ def test_a_mismatched_teacher_is_refused_and_nothing_is_left_behind(tmp_path, fi
         run(composed(*SMALL, "training=adversary", f"teacher={tmp_path / 'no'}", f"output={tmp_path}"))
 
 
-def test_the_command_line_is_changed_where_it_must_be():
-    assert changed(["model/attention=dot", "model.width=3", "probe=[x]", "study.seeds=[1]"], ["model=average"]) == [
-        "model.width=3", "model=average",
-    ]  # fmt: skip
-
-
 def test_mistakes_in_a_study_are_named():
-    with pytest.raises(UserError, match=r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds"):
-        Wiegreffe(tests=["seed"])
-    with pytest.raises(UserError, match=r"study\.seeds is empty"):
-        Wiegreffe(tests=["seeds"])
-    with pytest.raises(UserError, match=r"study\.weights is empty"):
-        Wiegreffe(tests=["guide"], seeds=[1])
+    for settings, message in (
+        ({"tests": ["seed"]}, r"study\.tests=.*seed.*: expected .*guide or adversary; did you mean seeds"),
+        ({"tests": ["seeds"]}, r"study\.seeds is empty"),
+        ({"tests": ["guide"], "seeds": [1]}, r"study\.weights is empty"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Wiegreffe(**settings)
 
 
 def test_a_whole_model_has_two_of_the_four_tests():

@@ -122,9 +122,8 @@ def test_the_shipped_record_is_told_of_this_claim_alone(tmp_path):
     record(judged(tmp_path), path)
     before, after = known.to_pandas(), pd.read_parquet(path)
     own = after[after["claim"] == "weight_is_on_deciding_words"]
-    assert own[["encoder", "rightness", "models", "meets"]].to_numpy().tolist() == [
-        ["lstm", "right", 1 + 36, 1 + 35]
-    ]  # and the first part
+    known_first = ["lstm", "right", 1 + 36, 1 + 35]  # and the first part
+    assert own[["encoder", "rightness", "models", "meets"]].to_numpy().tolist() == [known_first]
     others = [one[one["claim"] != "weight_is_on_deciding_words"].reset_index(drop=True) for one in (before, after)]
     pd.testing.assert_frame_equal(*others)
     assert pa.Table.equals(pq.read_table(path).schema.empty_table(), known.schema.empty_table())
