@@ -7,12 +7,13 @@ import io
 import json
 import os
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, ClassVar, Literal, cast
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal
 
 import datasets
 import pandas as pd
@@ -144,15 +145,58 @@ def files_of(path: str | os.PathLike | Mapping[str, str] | None) -> dict[str, Pa
     return files
 
 
-def opened(path: Path) -> BinaryIO:
-    """A file's bytes, unpacked where its name ends in .gz.
+MOST_GROWTH, ANY_GROWTH = 100, 64 << 20
+"""A packed file may unpack to this many times its size, and to this many bytes in any case: text shrinks to a tenth or so,
+and to a thousandth only where somebody made it for that."""
+MOST_CELLS = 20_000_000
+"""Rows × columns of a sheet. One cell in its far corner makes 17 billion of them."""
+
+
+def check_unpacked(path: Path, size: int) -> None:
+    """Refuse what a packed file unpacks to.
 
     Raises:
-        UserError: it is no regular file.
+        UserError: it is far more than any table's text is.
+    """
+    packed = path.stat().st_size
+    most = max(ANY_GROWTH, MOST_GROWTH * packed)
+    if size > most:
+        raise UserError(
+            f"{path} has {packed:,} bytes and unpacks to more than {most:,}, which no table of texts does: "
+            f"unpack it yourself if you trust it"
+        )
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a .gz file, refused where there is too much of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file, self.size = path, gzip.GzipFile(path), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.file.read(len(buffer))
+        self.size += len(part)
+        check_unpacked(self.path, self.size)
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file's bytes, unpacked where its name ends in .gz: everything that is not parquet is read through here.
+
+    Raises:
+        UserError: it is no regular file; while it is read: it unpacks to far more than text does.
     """
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected a regular one, and not a folder, pipe or device")
-    return cast(BinaryIO, gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+    return io.BufferedReader(_Unpacked(path), 1 << 16) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: None) -> datasets.Dataset:
@@ -184,6 +228,12 @@ def read_file(path: Path, how: Reading | None = None, tell: Tell = lambda _: Non
             raise UserError(f"{path} is empty: expected at least one row")
         try:
             if ending == ".parquet":
+                said = pq.read_metadata(path)
+                check_unpacked(path, sum(said.row_group(at).total_byte_size for at in range(said.num_row_groups)))
+                if said.num_rows > max(1_000_000, path.stat().st_size):  # a value that is repeated takes no place
+                    raise UserError(
+                        f"{path} has {said.num_rows:,} rows in {path.stat().st_size:,} bytes: expected rows of text"
+                    )
                 table = pq.read_table(path)
                 table.validate(full=True)
                 rows = datasets.Dataset(table)
@@ -268,13 +318,30 @@ def _table_of(frame: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(frame, schema, preserve_index=False).replace_schema_metadata(None)
 
 
+def _check_cells(path: Path, sheet: Any) -> None:
+    """Refuse a sheet with a cell far from all others: read as a table it has no end."""
+    filled = width = 0
+    sheet.reset_dimensions()  # what a file says of its size need not be true
+    for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        if places := [place for place, value in enumerate(row, 1) if value is not None]:
+            filled, width = number, max(width, places[-1])
+            if filled * width > MOST_CELLS:
+                raise UserError(
+                    f"{path}, sheet {sheet.title}: a cell in row {filled:,} and one in column {width:,} make more than "
+                    f"{MOST_CELLS:,} cells: delete what is far from the table, or save it as CSV UTF-8"
+                )
+
+
 def _read_sheet(path: Path, how: Reading, tell: Tell) -> datasets.Dataset:
     try:
+        with zipfile.ZipFile(path) as archive:
+            check_unpacked(path, sum(member.file_size for member in archive.infolist()))
         with pd.ExcelFile(path, "openpyxl") as book:
             names = [str(name) for name in book.sheet_names]
             sheet = how.sheet or names[0]
             if sheet not in names:
                 raise UserError(f"data.sheet={sheet}: {path} has the sheets {', '.join(names)}")
+            _check_cells(path, book.book[sheet])
             frame = pd.read_excel(book, sheet_name=sheet, dtype=str, keep_default_na=False, na_values=[""])
     except UserError:
         raise

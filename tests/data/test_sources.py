@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import datasets
 import huggingface_hub
@@ -74,12 +75,47 @@ def test_folder_mapping_and_relative_paths(tmp_path, monkeypatch):
         ("rows.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 50_000, "line 2 is not JSON .*recursion"),
         ("rows.jsonl", b'{"text": "\\ud83d"}', r"half a character .* in '\\ud83d'"),
         ("rows.json", b'{"label": ' + b"1" * 5000 + b"}", "cannot be read: .*5000 digits"),
+        ("rows.csv.gz", gzip.compress(b"text,label\n" + b"a,1\n" * 4000, mtime=0), "unpacks to more than 10,000"),
+        ("rows.parquet", of_parquet(text=["a"] * 2_000_000), "2,000,000 rows in .* bytes"),
     ],
 )
-def test_unusable_files(tmp_path, name, content, message):
+def test_unusable_files(tmp_path, monkeypatch, name, content, message):
+    monkeypatch.setattr("attnprobe.data.local_files.ANY_GROWTH", 10_000)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         FileSource(tmp_path / name).load()
+
+
+def changed_sheet(path, file, old, new):
+    """A spreadsheet with something else in one of its files."""
+    pd.DataFrame(ROWS).to_excel(path, index=False)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts[file] = parts[file].replace(old, new)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "xl/worksheets/sheet1.xml",
+            b'r="B4"',
+            b'r="XFD99999"',
+            "a cell in row .* and one in column 16,384 make more than",
+        ),
+        ("xl/worksheets/sheet1.xml", b"</sheetData>", b"<row>", "cannot be read as .xlsx: mismatched tag"),
+        ("xl/worksheets/sheet1.xml", b"</sheetData>", b" " * 70_000_000, "unpacks to more than 67,108,864"),
+        ("xl/_rels/workbook.xml.rels", b"worksheets/sheet1", b"elsewhere", r"cannot be read as .xlsx: \w"),
+    ],
+)
+def test_unusable_spreadsheets(tmp_path, monkeypatch, file, old, new, message):
+    monkeypatch.setattr("attnprobe.data.local_files.MOST_CELLS", 20_000)
+    changed_sheet(tmp_path / "rows.xlsx", file, old, new)
+    with pytest.raises(UserError, match=message):
+        read_file(tmp_path / "rows.xlsx")
 
 
 @pytest.mark.parametrize("text", ['[{"t": "a"}, {"t": 2}]', '{"t": "a"}\n\n{"t": 2}', '{"t": "a"}\r\n{"t": 2}\r\n'])

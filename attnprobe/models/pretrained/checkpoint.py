@@ -1,10 +1,11 @@
 """Open a checkpoint of `transformers`: safetensors only, no code of its own, offline where a cache has it."""
 
+import base64
 import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -192,6 +193,8 @@ CHECKPOINT_FILES = (".safetensors", ".json", ".txt", ".model")
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 MOST_LAYERS = 1000
+MOST_GROWTH = 1000
+"""Characters that a tokenizer may make of one, before it cuts the text; a compatibility form (NFKC) makes 18."""
 
 
 def _check_folder(folder: Path) -> None:
@@ -213,6 +216,12 @@ def _check_folder(folder: Path) -> None:
             f"{folder / INDEX} names the file {wrong[0][:100]!r}: expected files of this folder that end in .safetensors, as "
             f"save_pretrained writes them (no .bin: pickles are not loaded)"
         )
+    rules = _json_object(folder / "tokenizer.json")
+    if (grown := _growth([rules.get("normalizer"), rules.get("pre_tokenizer")])) > MOST_GROWTH:
+        raise UserError(
+            f"{folder / 'tokenizer.json'}: its normalizer may make {grown:.3g} characters of one: expected at most "
+            f"{MOST_GROWTH:,}, as the tokenizers of published models do. Take the tokenizer that belongs to the model"
+        )
     for name, value in _json_object(folder / "config.json").items():
         depth = name.endswith(("layer", "layers")) and isinstance(value, int) and value > MOST_LAYERS
         foreign = name == "_attn_implementation" and "/" in str(value)  # would be fetched from the hub, as code
@@ -230,6 +239,26 @@ def _json_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _growth(rules: Any) -> float:
+    """How many characters the normalizers and pre-tokenizers of a tokenizer.json make of one, at most."""
+    grown, rest = 1.0, [rules]
+    while rest:
+        rule = rest.pop()
+        rest += rule.values() if isinstance(rule, dict) else rule if isinstance(rule, list) else ()
+        kind = rule.get("type") if isinstance(rule, dict) else None
+        if kind == "Replace" and isinstance(pattern := rule.get("pattern"), dict) and pattern.get("String"):
+            grown *= max(1, len(str(rule.get("content"))) / len(str(pattern["String"])))
+        elif kind in ("Replace", "Prepend"):  # an expression may be found between any two characters
+            grown *= 1 + len(str(rule.get("content", rule.get("prepend"))))
+        elif kind == "Precompiled":  # a table, then the texts that it leads to, with a zero after each
+            with suppress(ValueError, TypeError):
+                table = base64.b64decode(rule.get("precompiled_charsmap", ""))
+                grown *= max(1, *map(len, table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")))
+        elif kind == "ByteLevel":
+            grown *= 2
+    return grown
 
 
 OTHER_HEADS = ("MaskedLM", "PreTraining", "CausalLM", "Model", "ConditionalGeneration",

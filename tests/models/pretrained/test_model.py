@@ -1,5 +1,6 @@
 """Classifiers of 18 families: what is read and put back, every layer and head in one pass, words removed, what is refused."""
 
+import base64
 import json
 import re
 import shutil
@@ -294,6 +295,25 @@ def other_piece(folder):
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
+def normalised(*rules):
+    """A tokenizer with these normalizers instead of its own."""
+
+    def change(folder):
+        content = json.loads((folder / "tokenizer.json").read_text())
+        content["normalizer"] = {"type": "Sequence", "normalizers": [*rules]}
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+
+    return change
+
+
+def replaced(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def charsmap(table):
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}
+
+
 def without_tokenizer(folder):
     for file in folder.glob("*token*"):
         file.unlink()
@@ -333,6 +353,18 @@ def cut_short(folder):
         (setting("tokenizer_config.json", model_max_length="x"), "model_max_length='x': expected the number of pieces"),
         (setting("tokenizer_config.json", pad_token={"a": 1}), "cannot open it .TypeError"),
         (other_piece, "its tokenizer gives the piece 5000, and the model knows 96"),
+        (
+            normalised(*[replaced({"String": "a"}, "a" * 10)] * 9),
+            r"make 1e\+09 characters of one: expected at most 1,000",
+        ),
+        (
+            normalised(*[replaced({"Regex": ""}, "a")] * 30),
+            r"make 1\.07e\+09 characters of one: expected at most 1,000",
+        ),
+        (normalised(*[{"type": "ByteLevel"}] * 20), r"make 1\.05e\+06 characters of one"),
+        (normalised(charsmap(b"\4\0\0\0abcd" + b"x" * 2000 + b"\0")), r"make 2e\+03 characters of one"),
+        (normalised(charsmap(b"\1")), "cannot open it .PanicException"),
+        (normalised(charsmap(b"\4\0\0\0abcdx\0")), "its tokenizer cannot read a text .PanicException"),
     ],
 )
 def test_what_a_checkpoint_of_somebody_elses_may_hold(tmp_path, change, message):
@@ -346,6 +378,16 @@ def test_what_a_checkpoint_of_somebody_elses_may_hold(tmp_path, change, message)
 
     with pytest.raises(UserError, match=message):
         read()
+
+
+def test_normalizers_that_make_no_text_long_are_read(tmp_path):
+    rules = ([replaced({"String": "``"}, '"'), replaced({"Regex": " {2,}"}, " "), {"type": "NFKC"}],
+             [{"type": "Prepend", "prepend": "_"}, replaced({"String": " "}, "_")] * 5)  # fmt: skip
+    for number, some in enumerate(rules):
+        folder = tmp_path / str(number)
+        shutil.copytree(checkpoint("bert"), folder)
+        normalised(*some)(folder)
+        PretrainedClassifier(name="x", path=str(folder), class_names=["negative", "positive"])
 
 
 def test_the_table_of_the_documentation_has_every_family():
