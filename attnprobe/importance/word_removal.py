@@ -1,7 +1,7 @@
 """What a model predicts once words are gone, for each way in which they can be made to go. All on ids: no text is put
 together and tokenised again."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,6 +39,12 @@ def refuse_mask(probe: str, operators: Sequence[str], known: Collection[str], cl
         raise UserError(
             f"probe.{probe}.operators: mask: this model's tokenizer has no mask token; take {', '.join(others)} or {last}"
         )
+
+
+def removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
+    """Example and position of every content token that is not its text's only one."""
+    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
+    return example, removed
 
 
 def deleted(batch: Batch, gone: Bool[Tensor, "batch tokens"]) -> Batch:
@@ -128,7 +134,11 @@ def predictions_keeping(
             example = torch.arange(len(texts), device=texts.device) % len(batch)
             asked = keys_of(example, texts, operator)
             new = [place for key, place in dict(zip(asked, range(len(asked)), strict=True)).items() if key not in known]
-            for places in _by_length(batch, example[new], texts[new], operator):
+            # read together: texts of about the same length
+            lengths = batch.lengths[example[new]]
+            if operator == "delete":
+                lengths = lengths - _parts_of(batch.rows(example[new]), texts[new]).sum(1)
+            for places in short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE):
                 some = [new[place] for place in places]
                 part = batch.rows(example[some])
                 part = part.cut(int(part.mask.sum(1).max()))
@@ -136,18 +146,6 @@ def predictions_keeping(
                 known.update(zip((asked[place] for place in some), probabilities(logits, model.task), strict=True))
             predicted = torch.stack([known[key] for key in asked]).unflatten(0, gone.shape[:-1])
     return torch.where(undefined, torch.nan, predicted.double())
-
-
-def _by_length(
-    batch: Batch, example: Int[Tensor, "texts"], gone: Bool[Tensor, "texts tokens"], operator: str
-) -> Iterator[list[int]]:
-    """Places of changed texts that are read together: those of about the same length."""
-    if not len(example):
-        return
-    lengths = batch.lengths[example]
-    if operator == "delete":
-        lengths = lengths - _parts_of(batch.rows(example), gone).sum(1)
-    yield from short_enough(lengths.cpu().numpy() - 2, most=AT_ONCE)
 
 
 def outputs_without(model: Model, batch: Batch, gone: Bool[Tensor, "batch tokens"], operator: str) -> Outputs:

@@ -1,12 +1,11 @@
 """Predictions of shortened texts from the unchanged text's states and the few that change."""
 
-from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,17 +15,9 @@ from attnprobe.core.batch import Batch, Outputs
 from attnprobe.importance.leave_one_out import recurrent as _recurrent  # noqa: F401
 from attnprobe.importance.leave_one_out.changed_states import (
     Affine,
-    ChangedStates,
     EncodedTexts,
-    Projection,
-    Removed,
-    SoftmaxAccumulator,
-    WeightedMean,
     changed_states,
     factored_score,
-    has_short_cut,
-    merge,
-    prefix_means,
     whole_state,
 )
 from attnprobe.models.attention import Attention
@@ -39,6 +30,76 @@ if TYPE_CHECKING:  # Lightning takes seconds, which a report need not wait for
 SINGLE = 1e-6
 """Tolerance from which states are recomputed in float32: its rounding is well below, but depends on the batch, and in the
 ranks of nearly equal distances that shows."""
+
+
+class WeightedMean(NamedTuple):
+    """A softmax-weighted mean over some positions, in a form in which two of them can be merged.
+
+    `weight` is the log-sum-exp of the positions' scores (−inf: no position), `mean` their values' weighted mean.
+    """
+
+    weight: Float[Tensor, "*any"]
+    mean: Float[Tensor, "*any values"]
+
+    def merged(self, other: "WeightedMean") -> "WeightedMean":
+        """The mean over both sets of positions; no cancellation, no overflow."""
+        weight = torch.logaddexp(self.weight, other.weight)
+        own, others = (torch.where(weight.isneginf(), 0, (x.weight - weight).exp())[..., None] for x in (self, other))
+        return WeightedMean(weight, own * self.mean + others * other.mean)
+
+
+class SoftmaxAccumulator:
+    """The softmax-weighted means of many texts, whose positions come in any order, in float64.
+
+    Positions wait until there are many: a few long operations instead of many short ones.
+    """
+
+    LIMIT = 2**20
+    """Numbers that may wait."""
+
+    def __init__(self, top: Float[Tensor, "texts"], values: int) -> None:
+        """`top`: any finite score for a start, best the largest that is to be expected."""
+        self.top = top
+        self.sums = top.new_zeros(len(top), values + 1)
+        self.waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.count = 0
+
+    def add(self, text: Int[Tensor, "new"], score: Float[Tensor, "new"], value: Float[Tensor, "new values"]) -> None:
+        """One more position for each of these texts; a score of −inf adds nothing."""
+        self.waiting.append((text, score, value))
+        self.count += value.numel()
+        if self.count > self.LIMIT:
+            self.collect()
+
+    def collect(self) -> None:
+        """Take what waits into the sums, relative to the largest score so far: no overflow."""
+        text, score, value = (torch.cat(column) for column in zip(*self.waiting, strict=True))
+        score = score.double()
+        top = self.top.scatter_reduce(0, text, score, "amax")
+        weight = (score - top.index_select(0, text)).exp().unsqueeze(1)
+        self.sums *= (self.top - top).exp().unsqueeze(1)
+        self.sums.index_add_(0, text, torch.cat([weight, weight * value], 1))
+        self.top, self.waiting, self.count = top, [], 0
+
+    def means(self) -> WeightedMean:
+        """Of all positions so far."""
+        if self.waiting:
+            self.collect()
+        total = self.sums[:, :1]
+        mean = torch.where(total > 0, self.sums[:, 1:] / total, 0)
+        return WeightedMean(total.squeeze(1).log() + self.top, mean)
+
+
+class Removed(NamedTuple):
+    """Texts without one token each: the token at `removed` of `example`, and what is predicted then.
+
+    `skipped` is the largest difference of states that was taken for none, 0 where there was none.
+    """
+
+    example: Int[Tensor, "texts"]
+    removed: Int[Tensor, "texts"]
+    logits: Float[Tensor, "texts classes"]
+    skipped: Float[Tensor, "texts"]
 
 
 @dataclass(frozen=True)
@@ -69,38 +130,41 @@ class Recombination:
         words = classifier.embed(distinct.unsqueeze(0)).squeeze(0).to(self.dtype)
         texts = EncodedTexts(words, which, batch.mask, batch.content, hidden)
 
-        outside = ~batch.content
         example, removed = batch.content.nonzero(as_tuple=True)
         first, last = removed.clone(), removed.clone()
-        accumulator = SoftmaxAccumulator(outputs.scores.double().amax(1)[example], len(as_value.bias))
-        skipped = accumulator.top.new_zeros(len(example))
-        for text, position, seen in _blocks(
-            changed_states(self.encoder, texts, Projection(both, self.tolerance)), skipped
-        ):
+        own = outputs.scores.double()
+        changed = SoftmaxAccumulator(own.amax(1)[example], len(as_value.bias))
+        skipped = changed.top.new_zeros(len(example))
+        for text, position, seen, rejoined, difference in changed_states(self.encoder, texts, both, self.tolerance):
+            if rejoined is not None and difference is not None:
+                skipped.scatter_reduce_(0, rejoined, difference.to(skipped.dtype), "amax")
             of = example.index_select(0, text)
             scores = score(seen[:, :width], None if query is None else query[of])
-            accumulator.add(
-                text, scores.masked_fill(outside.take(of * outside.shape[1] + position), -torch.inf), seen[:, width:]
-            )
+            changed.add(text, scores.masked_fill(~batch.content[of, position], -torch.inf), seen[:, width:])
             first.scatter_reduce_(0, text, position, "amin")
             last.scatter_reduce_(0, text, position, "amax")
 
-        unchanged = outputs.scores.double(), F.linear(outputs.hidden, *as_value).double()
-        mean = accumulator.means()
-        for side, at in ((prefix_means(*unchanged), first), (prefix_means(*unchanged, reverse=True), last + 1)):
-            mean = merge(mean, WeightedMean(side.weight[example, at], side.mean[example, at]))
+        values = F.linear(outputs.hidden, *as_value).double()
+        place = torch.arange(batch.ids.shape[1], device=own.device)
+        inside = (place >= first.unsqueeze(1)) & (place <= last.unsqueeze(1))
+        unchanged = own[example].masked_fill(inside, -torch.inf)
+        count = batch.content.sum(1).tolist()
+        means = [
+            part.softmax(-1).nan_to_num(nan=0) @ of for part, of in zip(unchanged.split(count), values, strict=True)
+        ]
+        mean = changed.means().merged(WeightedMean(unchanged.logsumexp(-1), torch.cat(means))).mean
         candidates = None if batch.candidates is None else batch.candidates[example]
-        logits = mean.mean
         if not linear:
-            attended = mean.mean.to(outputs.hidden.dtype).unsqueeze(1)
+            attended = mean.to(outputs.hidden.dtype).unsqueeze(1)
             question = None if outputs.query is None else outputs.query[example]
             logits = classifier.decode(attended, torch.ones_like(attended[..., 0]), question, candidates)
-        elif outputs.query is not None:  # what the question adds is the same at every position
-            nothing = torch.zeros_like(hidden[:, 0], dtype=outputs.hidden.dtype)
-            logits = logits + (classifier.decoder(nothing, outputs.query) - classifier.decoder(nothing))[example]
-        if linear and candidates is not None:
-            logits = logits.masked_fill(~candidates, -torch.inf)
-        return Removed(example, removed, logits, skipped)
+            return Removed(example, removed, logits, skipped)
+        if outputs.query is not None:  # what the question adds is the same at every position
+            nothing = torch.zeros_like(outputs.hidden[:, 0])
+            mean = mean + (classifier.decoder(nothing, outputs.query) - classifier.decoder(nothing))[example]
+        if candidates is not None:
+            mean = mean.masked_fill(~candidates, -torch.inf)
+        return Removed(example, removed, mean, skipped)
 
 
 def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
@@ -113,9 +177,10 @@ def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
     """
     from attnprobe.models.classifier import AttentionClassifier
 
-    if not isinstance(classifier, AttentionClassifier):
+    if not isinstance(classifier, AttentionClassifier) or not classifier.attention.positionwise:
         return None
-    if not (has_short_cut(classifier.encoder) and classifier.attention.positionwise):
+    # not a base class's: what a subclass adds to `forward` would be ignored without a word
+    if type(classifier.encoder) not in changed_states.registry:
         return None
     own = classifier.embedding.weight.dtype
     # where the user lets float32 products be rounded to fewer bits (TF32, bfloat16) they are not good enough
@@ -124,29 +189,3 @@ def short_cut(classifier: Model, tolerance: float) -> Recombination | None:
         return Recombination(classifier, classifier.encoder, classifier.attention, own, tolerance)
     encoder, attention = deepcopy(classifier.encoder), deepcopy(classifier.attention)
     return Recombination(classifier, encoder.float(), attention.float(), torch.float32, tolerance)
-
-
-def _blocks(
-    items: Iterable[ChangedStates], skipped: Float[Tensor, "texts"], rows: int = 256
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Concatenate items (text, position, seen) into blocks of at least `rows` rows: fewer operations, still within the
-    cache. What they skip goes into `skipped`."""
-    waiting: list[tuple[Tensor, Tensor, Tensor]] = []
-    count = 0
-    for text, position, seen, rejoined, difference in items:
-        if rejoined is not None and difference is not None:
-            skipped.scatter_reduce_(0, rejoined, difference.to(skipped.dtype), "amax")
-        waiting.append((text, position, seen))
-        count += text.shape[0]
-        if count >= rows:
-            yield _concatenated(waiting)
-            waiting, count = [], 0
-    if waiting:
-        yield _concatenated(waiting)
-
-
-def _concatenated(items: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    if len(items) == 1:
-        return items[0]
-    text, position, seen = (torch.cat(column) for column in zip(*items, strict=True))
-    return text, position, seen

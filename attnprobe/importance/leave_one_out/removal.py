@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import add
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -14,9 +16,8 @@ from attnprobe.core.errors import UserError
 from attnprobe.core.settings import Count, Dropout
 from attnprobe.data.batching import short_enough
 from attnprobe.importance.base import Importance, Note, Subject
-from attnprobe.importance.leave_one_out.changed_states import Removed
-from attnprobe.importance.leave_one_out.recombine import Recombination, short_cut
-from attnprobe.importance.word_removal import KnownTexts, keys_of, known_texts
+from attnprobe.importance.leave_one_out.recombine import Recombination, Removed, short_cut
+from attnprobe.importance.word_removal import KnownTexts, keys_of, known_texts, removable
 from attnprobe.models.base import Model, Unit
 
 TOLERANCE = 1e-6
@@ -100,48 +101,36 @@ def leave_one_out(
         raise UserError(
             "leave-one-out removes single tokens, but this model attends to larger units: leave the probe out"
         )
-    rejected = None
+    task, content, rejected = classifier.task, batch.content, None
+    original = probabilities(outputs.logits.detach().double(), task)
     with torch.no_grad():
         tolerances = sorted({tolerance, 0.0}, reverse=True) if shortcut else []
         ways = (short_cut(classifier, one) for one in tolerances)
         for way in (*(way for way in ways if way is not None), None):
-            distance, flips, skipped = _measured(classifier, batch, outputs, way, chunk, known)
-            sampled, error = 0, 0.0
+            distance = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
+            flips, skipped = distance.clone(), torch.zeros_like(distance)
+            for example, removed, logits, difference in _without_each(classifier, batch, outputs, way, chunk):
+                other, base = probabilities(logits.double(), task), original[example]
+                if known is not None and way is None:
+                    gone = F.one_hot(removed, content.shape[1]).bool()
+                    removal = getattr(classifier, "removal", "delete")
+                    known.update(zip(keys_of(example, gone, removal), other, strict=True))
+                decisions = [one > 0.5 if task is Task.MULTI_LABEL else one.argmax(-1, True) for one in (other, base)]
+                distance[example, removed] = prediction_distance(other, base, task)
+                flips[example, removed] = (decisions[0] != decisions[1]).any(-1).double()
+                skipped[example, removed] = difference
             if way is None:
+                sampled, error = 0, 0.0
                 break
             sample = SAMPLE if rejected is None else SECOND_SAMPLE
-            sampled, error = _checked(classifier, batch, outputs, distance, skipped, sample, chunk)
+            sampled, error = _checked(classifier, batch, original, distance, skipped, sample, chunk)
             if error <= LIMIT:
                 break
             rejected = error if rejected is None else rejected
+    alone = content.sum(1, keepdim=True) <= 1
     last = _last_of_equals(batch)
-    check = Check(sampled, error, rejected, reencoded=way is None)
-    return Removals(distance.gather(1, last), flips.gather(1, last), check)
-
-
-def _measured(
-    classifier: Model, batch: Batch, outputs: Outputs, way: Recombination | None, chunk: int, known: KnownTexts | None
-) -> tuple[Float[Tensor, "batch seq"], Float[Tensor, "batch seq"], Float[Tensor, "batch seq"]]:
-    """Distances, flips (see `Removals`), and the difference of states that was skipped for each (0 where none was)."""
-    content = batch.content
-    distance = torch.full(content.shape, torch.nan, dtype=torch.float64, device=content.device)
-    flips, skipped = distance.clone(), torch.zeros_like(distance)
-    original = probabilities(outputs.logits.detach().double(), classifier.task)
-    left = content.sum(1) > 1
-    for example, removed, logits, difference in _without_each(classifier, batch, outputs, way, chunk):
-        other, base = probabilities(logits.double(), classifier.task), original[example]
-        if known is not None and way is None:
-            gone = F.one_hot(removed, content.shape[1]).bool()
-            known.update(zip(keys_of(example, gone, getattr(classifier, "removal", "delete")), other, strict=True))
-        apart = prediction_distance(other, base, classifier.task)
-        if classifier.task is Task.MULTI_LABEL:
-            flipped = ((other > 0.5) != (base > 0.5)).any(-1)
-        else:
-            flipped = other.argmax(-1) != base.argmax(-1)
-        distance[example, removed] = torch.where(left[example], apart, torch.nan)
-        flips[example, removed] = torch.where(left[example], flipped.double(), torch.nan)
-        skipped[example, removed] = difference
-    return distance, flips, skipped
+    distance, flips = (values.masked_fill(alone, torch.nan).gather(1, last) for values in (distance, flips))
+    return Removals(distance, flips, Check(sampled, error, rejected, reencoded=way is None))
 
 
 def _without_each(
@@ -149,10 +138,10 @@ def _without_each(
 ) -> Iterator[Removed]:
     """Every content token removed once, but for a text's only one where texts are encoded: nothing would be left."""
     if way is None:
-        for example, removed, logits in reencoded(classifier, batch, *_removable(batch), chunk):
-            yield Removed(example, removed, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
+        yield from reencoded(classifier, batch, *removable(batch), chunk)
         return
-    for rows in _groups(batch.content, chunk):
+    for some in short_enough(batch.content.sum(1).cpu().numpy() - 2, most=chunk):
+        rows = torch.tensor(some, device=batch.content.device)
         width = int(batch.mask[rows].sum(1).max())
         shortened = way.removed(batch.rows(rows).cut(width), outputs.rows(rows).cut(width))
         yield shortened._replace(example=rows[shortened.example])
@@ -160,26 +149,21 @@ def _without_each(
 
 def reencoded(
     classifier: Model, batch: Batch, example: Int[Tensor, "texts"], removed: Int[Tensor, "texts"], chunk: int
-) -> Iterator[tuple[Int[Tensor, "some"], Int[Tensor, "some"], Float[Tensor, "some classes"]]]:
-    """By definition: `(example, removed, logits)` of the texts of `example`, each without its token at `removed`, a few at a
-    time, the shortest first: as many as have no more than `chunk` positions together."""
+) -> Iterator[Removed]:
+    """By definition: the texts of `example`, each without its token at `removed`, a few at a time, the shortest first: as
+    many as have no more than `chunk` positions together."""
     lengths = batch.lengths[example].cpu().numpy()
     for some in short_enough(lengths - 2, most=chunk) if len(example) else ():
         rows, places = example[some], removed[some]
         text = classifier.without(batch, rows, places)
-        yield rows, places, classifier(text.cut(int(text.mask.sum(1).max()))).logits
-
-
-def _removable(batch: Batch) -> tuple[Int[Tensor, "texts"], Int[Tensor, "texts"]]:
-    """Example and position of every content token that is not its text's only one."""
-    example, removed = (batch.content & (batch.content.sum(1, keepdim=True) > 1)).nonzero(as_tuple=True)
-    return example, removed
+        logits = classifier(text.cut(int(text.mask.sum(1).max()))).logits
+        yield Removed(rows, places, logits, torch.zeros_like(logits[:, 0], dtype=torch.float64))
 
 
 def _checked(
     classifier: Model,
     batch: Batch,
-    outputs: Outputs,
+    original: Float[Tensor, "batch classes"],
     distance: Float[Tensor, "batch seq"],
     skipped: Float[Tensor, "batch seq"],
     sample: int,
@@ -187,16 +171,14 @@ def _checked(
 ) -> tuple[int, float]:
     """How many removals were compared with texts encoded in full, and the largest difference of two distances: 1, the
     largest there can be, where either is not a number."""
-    example, removed = _removable(batch)
+    example, removed = removable(batch)
     if not len(example):
         return 0, 0.0
     largest = skipped[example, removed].sort(descending=True, stable=True).indices[: sample // 2]
     evenly = ((torch.arange(sample // 2) + 0.5) * len(example) / (sample // 2)).long().to(example.device)
     chosen = torch.cat([largest, evenly]).unique()
-    example, removed = example[chosen], removed[chosen]
-    original = probabilities(outputs.logits.detach().double(), classifier.task)
     errors = []
-    for rows, places, logits in reencoded(classifier, batch, example, removed, chunk):
+    for rows, places, logits, _ in reencoded(classifier, batch, example[chosen], removed[chosen], chunk):
         exact = prediction_distance(probabilities(logits.double(), classifier.task), original[rows], classifier.task)
         errors.append((distance[rows, places] - exact).abs())
     return len(chosen), float(torch.cat(errors).nan_to_num(nan=1).amax())
@@ -205,41 +187,20 @@ def _checked(
 def _last_of_equals(batch: Batch) -> Int[Tensor, "batch seq"]:
     """For each position the last of the equal tokens beside it. Without one or another of these the text is the same, and
     a rounding error must not rank them."""
+    read: list[list[Any]] = batch.ids.tolist()
+    if batch.pieces is not None and batch.piece_word is not None:
+        # by their pieces: words that the vocabulary does not have share an id
+        read = [[[] for _ in row] for row in read]
+        for words, pieces, of_word in zip(read, batch.pieces.tolist(), batch.piece_word.tolist(), strict=True):
+            for piece, word in zip(pieces, of_word, strict=True):
+                if word >= 0:
+                    words[word].append(piece)
+    equal = torch.tensor([[a == b for a, b in pairwise(row)] for row in read], dtype=torch.bool).to(batch.ids.device)
+    equal &= batch.content[:, :-1] & batch.content[:, 1:]
     place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
-    equal = _equals_next(batch) & batch.content[:, :-1] & batch.content[:, 1:]
     # the nearest position, from here on, that the next one does not equal
     ends = torch.where(F.pad(equal, (0, 1)), len(place), place)
     return ends.flip(1).cummin(1).values.flip(1)
-
-
-def _equals_next(batch: Batch) -> Bool[Tensor, "batch pairs"]:
-    """Whether a token is read as the next one is: by its pieces where these are read, since words that the vocabulary does
-    not have share an id."""
-    if batch.pieces is None or batch.piece_word is None:
-        return batch.ids[:, :-1] == batch.ids[:, 1:]
-    word = batch.piece_word
-    of_word = word >= 0
-    place = torch.arange(word.shape[1], device=word.device).expand_as(word)
-    first = place.new_full(batch.ids.shape, word.shape[1])
-    first.scatter_reduce_(1, word.clamp(min=0), torch.where(of_word, place, word.shape[1]), "amin")
-    rank = torch.where(of_word, place - first.gather(1, word.clamp(min=0)), 0)
-    read = batch.pieces.new_full((*batch.ids.shape, int(rank.max()) + 1), -1)
-    row = torch.arange(len(word), device=word.device).unsqueeze(1).expand_as(word)
-    read[row[of_word], word[of_word], rank[of_word]] = batch.pieces[of_word]
-    return (read[:, :-1] == read[:, 1:]).all(-1)
-
-
-def _groups(content: Bool[Tensor, "batch seq"], chunk: int) -> Iterator[Int[Tensor, "rows"]]:
-    """Examples in turn, in groups that have no more than `chunk` content tokens together."""
-    group: list[int] = []
-    total = 0
-    for row, count in enumerate(content.sum(1).tolist()):
-        if group and total + count > chunk:
-            yield torch.tensor(group, device=content.device)
-            group, total = [], 0
-        group.append(row)
-        total += count
-    yield torch.tensor(group, device=content.device)
 
 
 @dataclass(frozen=True)

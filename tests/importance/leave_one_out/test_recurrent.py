@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attnprobe.importance.leave_one_out import leave_one_out
-from attnprobe.importance.leave_one_out.changed_states import Affine, EncodedTexts, Projection, changed_states
+from attnprobe.importance.leave_one_out.changed_states import Affine, EncodedTexts, changed_states
 from attnprobe.models.attention import UniformAttention
 from attnprobe.models.classifier import AttentionClassifier
 from attnprobe.models.decoders import LinearDecoder
@@ -15,16 +15,19 @@ WORDS = 90
 PLACES = {**dict.fromkeys((2, 5, 6, 9, 11, 14, 17, 20), COUNTED), 60: COMPARED, 61: STORED}
 
 
-def changed_rows(classifier, batch, outputs, tolerance):
-    """How many states are computed."""
+def changes(classifier, batch, outputs, tolerance):
+    """The states that are computed."""
     texts = EncodedTexts(classifier.embedding.weight, batch.ids, batch.mask, batch.content, outputs.hidden)
     layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
-    return sum(len(item.text) for item in changed_states(classifier.encoder, texts, Projection(layer, tolerance)))
+    return changed_states(classifier.encoder, texts, layer, tolerance)
 
 
 def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_tolerance():
     classifier, batch, outputs = subject(lengths=[150, 41])
-    counts = {tolerance: changed_rows(classifier, batch, outputs, tolerance) for tolerance in (0.0, 1e-8, 1e-3)}
+    counts = {
+        tolerance: sum(len(item.text) for item in changes(classifier, batch, outputs, tolerance))
+        for tolerance in (0.0, 1e-8, 1e-3)
+    }
     assert counts[0.0] > 1.5 * counts[1e-8] > 2 * counts[1e-3]
     exact = leave_one_out(classifier, batch, outputs, tolerance=0.0).distance
     near = leave_one_out(classifier, batch, outputs, tolerance=1e-8).distance
@@ -34,11 +37,8 @@ def test_an_lstm_that_forgets_rejoins_the_unchanged_text_and_stays_within_the_to
 def test_what_is_skipped_is_the_difference_where_a_text_rejoins():
     """Against the states of the shortened text, encoded by PyTorch's own LSTM."""
     classifier, batch, outputs = subject(lengths=[60])
-    texts = EncodedTexts(classifier.embedding.weight, batch.ids, batch.mask, batch.content, outputs.hidden)
-    layer = Affine(torch.eye(12).double(), torch.zeros(12).double())
-    found = changed_states(classifier.encoder, texts, Projection(layer, 1e-4))
     ended = {}
-    for item in found:
+    for item in changes(classifier, batch, outputs, 1e-4):
         if item.rejoined is not None:
             for text, skipped in zip(item.rejoined.tolist(), item.skipped.tolist(), strict=True):
                 position = int(item.position[item.text == text])

@@ -3,9 +3,10 @@ import torch
 
 from attnprobe.core.batch import Task
 from attnprobe.core.errors import UserError
-from attnprobe.importance.leave_one_out import leave_one_out
+from attnprobe.importance.leave_one_out import LeaveOneOut, leave_one_out
 from benchmarks import reference
 from tests.importance.leave_one_out.loops import each_alone, one_by_one, subject
+from tests.importance.subjects import subject_of
 from tests.models.test_hierarchical import han, with_sentences
 from tests.toys import ATTENTIONS, ENCODERS, REENCODED, rows_of, toy_batch, toy_readout
 
@@ -139,17 +140,6 @@ def test_scores_beyond_what_exp_can_hold():
     assert not quick[batch.content].isnan().any()
 
 
-def test_a_shortened_text_keeps_its_markers_and_loses_one_column():
-    batch = toy_batch([4, 2])
-    batch.sentence = torch.where(batch.content, 0, -1)
-    text = batch.without(torch.tensor([0, 1, 1]), torch.tensor([1, 2, 1]))
-    first, second = batch.ids.tolist()
-    assert text.ids.tolist() == [[2, *first[2:]], [*second[:2], *second[3:]], [second[0], *second[2:]]]
-    assert text.content.tolist() == [[False, True, True, True, False], *[[False, True, False, False, False]] * 2]
-    assert text.sentence.tolist() == [[-1, 0, 0, 0, -1], *[[-1, 0, -1, -1, -1]] * 2]
-    assert text.example_id.tolist() == [100, 101, 101]
-
-
 def test_leaves_everything_as_it_was():
     classifier, batch, outputs = subject()
     before = [weight.detach().clone() for weight in classifier.parameters()], outputs.hidden.clone(), batch.ids.clone()
@@ -163,22 +153,37 @@ def test_leaves_everything_as_it_was():
     assert not classifier.training
 
 
-def test_what_belongs_to_words_goes_with_its_word():
-    """Every column over the tokens loses the removed word's entry, also those that no model reads."""
+def test_a_shortened_text_keeps_its_markers_and_loses_one_column_of_everything_over_its_tokens():
+    """Also of the columns that no model reads."""
     batch = toy_batch([6, 4, 1], padding=3)
+    batch.sentence = torch.where(batch.content, 0, -1)
     batch.rationale = batch.content.clone()
     batch.teacher_attention = batch.content / batch.content.sum(-1, keepdim=True)
     example, removed = torch.tensor([0, 1, 0]), torch.tensor([2, 1, 5])
     text = batch.without(example, removed)
     for row, (whole, place) in enumerate(zip(example.tolist(), removed.tolist(), strict=True)):
-        values = batch.rationale[whole].tolist()
-        assert text.rationale[row].tolist() == values[:place] + values[place + 1 :]
+        for name in ("ids", "mask", "content", "rationale", "sentence"):
+            values = getattr(batch, name)[whole].tolist()
+            assert getattr(text, name)[row].tolist() == values[:place] + values[place + 1 :]
     assert text.teacher_attention is None  # a teacher never saw the shortened text
-    assert text.ids.shape == text.content.shape == (3, batch.ids.shape[1] - 1)
-    assert text.ids[1].tolist() == [token for place, token in enumerate(batch.ids[1].tolist()) if place != 1]
+    assert text.example_id.tolist() == [100, 101, 100]
 
 
 def test_models_that_attend_to_sentences_are_refused():
     classifier, batch = han("rnn").double(), with_sentences()
     with pytest.raises(UserError, match="larger units: leave the probe out"):
         leave_one_out(classifier, batch, classifier(batch))
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"tolerance": -1.0}, r"importance\.leave_one_out\.tolerance=-1\.0: expected .* at least 0"),
+    ({"chunk": 0}, r"importance\.leave_one_out\.chunk=0: expected"),
+])  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        LeaveOneOut(**settings)
+
+
+def test_it_is_computed_once_for_all_that_ask():
+    subject = subject_of()
+    assert subject.scores("leave_one_out") is subject.scores("leave_one_out")

@@ -1,0 +1,57 @@
+"""What a short cut is put together from: products, scores in two steps, and means that are collected piece by piece."""
+
+import pytest
+import torch
+
+from attnprobe.importance.leave_one_out.changed_states import factored_score
+from attnprobe.importance.leave_one_out.recombine import SoftmaxAccumulator
+from attnprobe.importance.leave_one_out.recurrent import Product
+from attnprobe.models.attention import AdditiveAttention, UniformAttention
+from tests.importance.leave_one_out.loops import subject
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [0, 127, 128, 500])
+def test_a_product_by_convolution_is_the_matrix_product(rows, dtype):
+    generator = torch.Generator().manual_seed(rows)
+    left, matrix = (torch.randn(shape, generator=generator, dtype=dtype) for shape in ((rows, 128), (128, 512)))
+    expected = (left.double() @ matrix.double()).to(dtype)
+    near = 1e-12 if dtype == torch.float64 else 1e-4
+    torch.testing.assert_close(Product(matrix).of(left), expected, atol=near, rtol=0)
+
+
+class Squared(AdditiveAttention):
+    positionwise = True
+
+    def forward(self, hidden, query=None):
+        return super().forward(hidden, query) ** 2
+
+
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize("attention", ["additive", "dot", UniformAttention, Squared])
+def test_a_layer_and_a_score_give_the_attentions_own_scores(attention, question):
+    classifier, _, outputs = subject(attention=attention, question=question)
+    layer, score = factored_score(classifier.attention, outputs.hidden)
+    states = outputs.hidden.flatten(0, 1)
+    query = None if outputs.query is None else outputs.query.repeat_interleave(outputs.hidden.shape[1], 0)
+    found = score(torch.nn.functional.linear(states, *layer), query).view(outputs.scores.shape)
+    torch.testing.assert_close(found, classifier.attention(outputs.hidden, outputs.query), atol=1e-12, rtol=0)
+    # an affine layer of its own is narrower than the state
+    own = attention == "additive" or (attention == "dot" and not question)
+    assert (len(layer.bias) < states.shape[1]) == own
+
+
+@pytest.mark.parametrize("limit", [1, 7, 10**6])
+def test_means_of_positions_in_any_order_and_number_and_of_two_parts_merged(limit, monkeypatch):
+    monkeypatch.setattr(SoftmaxAccumulator, "LIMIT", limit)
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(3, 9, generator=generator, dtype=torch.float64) * 400  # exp of the largest overflows
+    values = torch.randn(3, 9, 2, generator=generator, dtype=torch.float64)
+    expected = (scores.softmax(-1).unsqueeze(-1) * values).sum(-2)
+    for cut in (0, 4, 9):
+        parts = [SoftmaxAccumulator(scores[:, 0].clone(), 2) for _ in range(2)]
+        for position in torch.randperm(9, generator=generator).tolist():
+            text = torch.randperm(3, generator=generator)
+            parts[position < cut].add(text, scores[text, position], values[text, position])
+        parts[0].add(torch.tensor([1]), torch.tensor([-torch.inf]).double(), torch.ones(1, 2).double())
+        torch.testing.assert_close(parts[0].means().merged(parts[1].means()).mean, expected)
