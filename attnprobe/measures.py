@@ -6,13 +6,16 @@ distributions sum to 1 over their mask. What is undefined for a row is NaN, to b
 """
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Rows = Float[Tensor, "*#batch seq"]
+Mask = Bool[Tensor, "*#batch seq"]
+PerRow = Float[Tensor, "*any"]
 
 
 def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,9 +78,7 @@ class _HalfDivergence(torch.autograd.Function):
         return grad * ratio_p.log() / 2, grad * ratio_q.log() / 2
 
 
-def jensen_shannon(
-    p: Float[Tensor, "*#batch seq"], q: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
-) -> Float[Tensor, "*any"]:
+def jensen_shannon(p: Rows, q: Rows, mask: Mask | None = None) -> PerRow:
     """Jensen-Shannon divergence of two distributions in nats, 0 (equal) to ln 2 (nothing in common).
 
     Differentiable, also where entries are 0 in both rows (padding), where the gradient is 0.
@@ -92,9 +93,7 @@ def jensen_shannon(
     return _HalfDivergence.apply(p, q).sum(-1).clamp(max=LN2)
 
 
-def kullback_leibler(
-    p: Float[Tensor, "*#batch seq"], q: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
-) -> Float[Tensor, "*any"]:
+def kullback_leibler(p: Rows, q: Rows, mask: Mask | None = None) -> PerRow:
     """Kullback-Leibler divergence KL(p ‖ q) = Σ p ln(p/q) in nats, 0 (equal) upwards.
 
     Entries of q below the smallest normal number of its type count as that number, so that a weight that underflowed to
@@ -113,11 +112,7 @@ def kullback_leibler(
     return torch.where(there, p * ratio.log(), 0).sum(-1)
 
 
-def total_variation(
-    p: Float[Tensor, "*#batch classes"],
-    q: Float[Tensor, "*#batch classes"],
-    mask: Bool[Tensor, "*#batch classes"] | None = None,
-) -> Float[Tensor, "*any"]:
+def total_variation(p: Rows, q: Rows, mask: Mask | None = None) -> PerRow:
     """Total variation distance of two distributions, 0 to 1: half the L1 distance (for two classes |p − q| of one).
 
     >>> total_variation(torch.tensor([0.75, 0.25]), torch.tensor([0.5, 0.5]))
@@ -128,7 +123,7 @@ def total_variation(
     return (difference if mask is None else torch.where(mask, difference, 0)).sum(-1) / 2
 
 
-def entropy(p: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None) -> Float[Tensor, "*any"]:
+def entropy(p: Rows, mask: Mask | None = None) -> PerRow:
     """Shannon entropy in nats, 0 (one entry has everything) to ln n (uniform over n entries).
 
     Entries that are 0 add nothing, and their gradient is given as 0.
@@ -147,9 +142,7 @@ def shifted(marks: Bool[Tensor, "batch seq"], places: int) -> Bool[Tensor, "batc
     return moved
 
 
-def normalised(
-    scores: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
-) -> Float[Tensor, "*any"]:
+def normalised(scores: Rows, mask: Mask | None = None) -> Float[Tensor, "*any"]:
     """Non-negative scores scaled to sum to 1 over the mask, 0 outside it; NaN in a row whose scores are all 0."""
     if mask is not None:
         scores = torch.where(mask, scores, 0)
@@ -180,9 +173,7 @@ EXACT_UP_TO = 33
 """Entries of a row without ties up to which its p-value is counted out, as `scipy.stats.kendalltau` does."""
 
 
-def kendall_tau(
-    a: Float[Tensor, "*#batch seq"], b: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
-) -> Float[Tensor, "*any"]:
+def kendall_tau(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
     """Kendall's τ-b per row, −1 (reversed order) to 1 (same order), with its correction for ties.
 
     NaN where it is undefined: a row that is constant, has fewer than two entries or holds a NaN. Counts discordant
@@ -192,94 +183,48 @@ def kendall_tau(
         The entries outside the mask are left out as scipy would see the shortened row. Padding that takes part (as in
         the published code) does not add noise but changes the answer: four zeros turn a τ of −1 into +0.6.
     """
-    return _Pairs.of(a, b, mask).tau
+    return kendall_tau_test(a, b, mask)[0]
 
 
-def kendall_tau_test(
-    a: Float[Tensor, "*#batch seq"], b: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
-) -> tuple[Float[Tensor, "*any"], Float[Tensor, "*any"]]:
+def kendall_tau_test(a: Rows, b: Rows, mask: Mask | None = None) -> tuple[PerRow, PerRow]:
     """Kendall's τ-b per row and its two-sided p-value for "no association", 0 to 1; NaN where τ is undefined.
 
     The p-value is `scipy.stats.kendalltau`'s: without ties exact for rows of up to 33 entries and for (almost) perfect
     agreement, else the normal approximation. It takes the positions for exchangeable, which the tokens of a text are
     not, and is not corrected for the number of examples.
     """
-    pairs = _Pairs.of(a, b, mask)
-    return pairs.tau, pairs.p_value
+    a, b, valid = _masked_rows(a, b, mask)
+    rank_a, rank_b = _dense_ranks(a, valid), _dense_ranks(b, valid)
+    # a's order, ties in a by b: no pair tied in either is an inversion
+    both = rank_a * (valid.shape[-1] + 1) + rank_b
+    discordant = _inversions(rank_b.gather(-1, both.argsort(-1)))
+    groups_a, groups_b, groups = (_group_sizes(rank, valid) for rank in (rank_a, rank_b, _dense_ranks(both, valid)))
+    ties_a, ties_b, ties = ((group * (group - 1) // 2).sum(-1) for group in (groups_a, groups_b, groups))
+    size = valid.sum(-1)
+    total = size * (size - 1) // 2
+    balance = total - ties_a - ties_b + ties - 2 * discordant  # concordant minus discordant pairs
+    scale = (total - ties_a).double().sqrt() * (total - ties_b).double().sqrt()
+    tau = (balance.double() / torch.where(scale > 0, scale, torch.nan)).clamp(-1, 1)
+    tau = torch.where(((a.isnan() | b.isnan()) & valid).any(-1), torch.nan, tau)
 
-
-@dataclass(frozen=True)
-class _Pairs:
-    """What the pairs of a row's entries say, in whole numbers, one per row.
-
-    Attributes:
-        size: entries that count.
-        total: pairs of them.
-        ties_a, ties_b: pairs with equal entries.
-        balance: concordant minus discordant pairs.
-        groups_a, groups_b: how many entries share each value.
-        undefined: a NaN counts.
-        dtype: of the result.
-    """
-
-    size: Int[Tensor, "*batch"]
-    total: Int[Tensor, "*batch"]
-    ties_a: Int[Tensor, "*batch"]
-    ties_b: Int[Tensor, "*batch"]
-    balance: Int[Tensor, "*batch"]
-    groups_a: Int[Tensor, "*batch groups"]
-    groups_b: Int[Tensor, "*batch groups"]
-    undefined: Bool[Tensor, "*batch"]
-    dtype: torch.dtype
-
-    @classmethod
-    def of(cls, a: Tensor, b: Tensor, mask: Tensor | None) -> "_Pairs":
-        a, b, valid = _masked_rows(a, b, mask)
-        rank_a, rank_b = _dense_ranks(a, valid), _dense_ranks(b, valid)
-        # a's order, ties in a by b: no pair tied in either is an inversion
-        both = rank_a * (valid.shape[-1] + 1) + rank_b
-        discordant = _inversions(rank_b.gather(-1, both.argsort(-1)))
-        size = valid.sum(-1)
-        groups = [_group_sizes(rank, valid) for rank in (rank_a, rank_b, _dense_ranks(both, valid))]
-        ties_a, ties_b, ties_both = ((group * (group - 1) // 2).sum(-1) for group in groups)
-        total = size * (size - 1) // 2
-        balance = total - ties_a - ties_b + ties_both - 2 * discordant
-        undefined = ((a.isnan() | b.isnan()) & valid).any(-1)
-        return cls(size, total, ties_a, ties_b, balance, groups[0], groups[1], undefined, a.dtype)
-
-    @property
-    def tau(self) -> Float[Tensor, "*batch"]:
-        scale = (self.total - self.ties_a).double().sqrt() * (self.total - self.ties_b).double().sqrt()
-        tau = (self.balance.double() / torch.where(scale > 0, scale, torch.nan)).clamp(-1, 1)
-        return torch.where(self.undefined, torch.nan, tau).to(self.dtype)
-
-    @property
-    def p_value(self) -> Float[Tensor, "*batch"]:
-        # without ties: concordant or discordant pairs, whichever are fewer
-        fewer = (self.total - self.balance.abs()) // 2
-        counted = (self.ties_a + self.ties_b == 0) & ((self.size <= EXACT_UP_TO) | (fewer <= 1))
-        p = torch.where(counted, self._exact(fewer), self._approximate())
-        return torch.where(self.tau.isnan(), torch.nan, p).to(self.dtype)
-
-    def _exact(self, fewer: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """Twice the share of the orders of `size` entries with at most `fewer` inversions, at most 1."""
-        tails = _tails().to(self.size.device)
-        small = tails[self.size.clamp(max=EXACT_UP_TO), fewer.clamp(max=tails.shape[1] - 1)]
-        # one order has no inversion, and (entries − 1) orders have a single one
-        size = self.size.double()
-        large = torch.exp(torch.where(fewer > 0, size.log(), 0) - torch.lgamma(size + 1))
-        return (2 * torch.where(self.size <= EXACT_UP_TO, small, large)).clamp(max=1)
-
-    def _approximate(self) -> Float[Tensor, "*batch"]:
-        """By the normal distribution, with the variance that ties leave (Kendall 1970, section 4.7)."""
-        n = self.size.double()
-        m = n * (n - 1)
-        a, b = self.groups_a.double(), self.groups_b.double()
-        fifth = [(g * (g - 1) * (2 * g + 5)).sum(-1) for g in (a, b)]
-        third = [(g * (g - 1) * (g - 2)).sum(-1) for g in (a, b)]
-        variance = (m * (2 * n + 5) - fifth[0] - fifth[1]) / 18 + 2 * self.ties_a * self.ties_b / m
-        variance = variance + torch.where(n > 2, third[0] * third[1] / (9 * m * (n - 2)), 0)
-        return torch.special.erfc(self.balance.abs() / (2 * variance).sqrt())
+    # without ties: twice the share of the orders with at most so many inversions, concordant or discordant ones
+    n, fewer = size.double(), (total - balance.abs()) // 2
+    tails = _tails().to(size.device)
+    small = tails[size.clamp(max=EXACT_UP_TO), fewer.clamp(max=tails.shape[1] - 1)]
+    # one order has no inversion, and (entries − 1) orders have a single one
+    large = torch.exp(torch.where(fewer > 0, n.log(), 0) - torch.lgamma(n + 1))
+    exact = (2 * torch.where(size <= EXACT_UP_TO, small, large)).clamp(max=1)
+    # else the normal distribution, with the variance that ties leave (Kendall 1970, section 4.7)
+    m = n * (n - 1)
+    tied = [groups_a.double(), groups_b.double()]
+    fifth = sum((g * (g - 1) * (2 * g + 5)).sum(-1) for g in tied)
+    third_a, third_b = ((g * (g - 1) * (g - 2)).sum(-1) for g in tied)
+    variance = (m * (2 * n + 5) - fifth) / 18 + 2 * ties_a * ties_b / m
+    variance = variance + torch.where(n > 2, third_a * third_b / (9 * m * (n - 2)), 0)
+    normal = torch.special.erfc(balance.abs() / (2 * variance).sqrt())
+    counted = (ties_a + ties_b == 0) & ((size <= EXACT_UP_TO) | (fewer <= 1))
+    p_value = torch.where(tau.isnan(), torch.nan, torch.where(counted, exact, normal))
+    return tau.to(a.dtype), p_value.to(a.dtype)
 
 
 @cache
@@ -314,9 +259,7 @@ def _inversions(x: Int[Tensor, "*batch seq"]) -> Int[Tensor, "*batch"]:
     return count
 
 
-def spearman(
-    a: Float[Tensor, "*#batch seq"], b: Float[Tensor, "*#batch seq"], mask: Bool[Tensor, "*#batch seq"] | None = None
-) -> Float[Tensor, "*any"]:
+def spearman(a: Rows, b: Rows, mask: Mask | None = None) -> PerRow:
     """Spearman's rank correlation per row, −1 to 1, ties at their average rank.
 
     NaN where it is undefined: a row that is constant, has fewer than two entries or holds a NaN.
@@ -347,12 +290,7 @@ def tenth(content: Bool[Tensor, "*batch seq"]) -> Int[Tensor, "*batch"]:
     return (content.sum(-1) + 9) // 10
 
 
-def top_overlap(
-    a: Float[Tensor, "*#batch seq"],
-    b: Float[Tensor, "*#batch seq"],
-    k: Int[Tensor, "*#batch"],
-    mask: Bool[Tensor, "*#batch seq"],
-) -> Float[Tensor, "*any"]:
+def top_overlap(a: Rows, b: Rows, k: Int[Tensor, "*#batch"], mask: Mask) -> PerRow:
     """Share of a's k largest entries that are among b's k largest, 0 to 1; k per row.
 
     Rows with fewer entries are compared on all they have. Of tied entries the earlier position comes first. NaN in an
@@ -363,9 +301,7 @@ def top_overlap(
     return torch.where(undefined, torch.nan, common / k.squeeze(-1).clamp(min=1))
 
 
-def top_tau(
-    a: Float[Tensor, "*#batch seq"], b: Float[Tensor, "*#batch seq"], k: int, mask: Bool[Tensor, "*#batch seq"]
-) -> Float[Tensor, "*any"]:
+def top_tau(a: Rows, b: Rows, k: int, mask: Mask) -> PerRow:
     """Kendall's τ of two top-k lists, −1 (as far apart as two such lists can be) to 1 (the same list).
 
     Every pair of entries that are in either list counts as one inversion if the lists order it differently, an entry
@@ -402,12 +338,7 @@ def top_tau(
     return torch.where(undefined, torch.nan, tau)
 
 
-def rank_biased_overlap(
-    a: Float[Tensor, "*#batch seq"],
-    b: Float[Tensor, "*#batch seq"],
-    mask: Bool[Tensor, "*#batch seq"],
-    persistence: float = 0.9,
-) -> Float[Tensor, "*any"]:
+def rank_biased_overlap(a: Rows, b: Rows, mask: Mask, persistence: float = 0.9) -> PerRow:
     """How alike two rankings are from the top down, 0 to 1, a reader going on from each rank to the next with probability
     `persistence` (RBO extrapolated, equation 30 of Webber et al. 2010, for two rankings of the same entries).
 

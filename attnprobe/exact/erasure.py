@@ -148,15 +148,13 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
     """
     attention, length = readout.attention * readout.content, readout.content.sum(-1)
     chosen = decision(readout)
-    if readout.position_logits is not None:  # α_t d_t of every class but the decision, and what their sum must exceed
+    if readout.position_logits is not None:  # α_t d_t of every class, and what their sum must exceed
         lead = leads(readout.position_logits, chosen)
-        rivals = torch.arange(lead.shape[1] - 1, device=chosen.device).expand(len(chosen), -1)
-        rivals = rivals + (rivals >= chosen[:, None])
-        lead = lead.gather(1, rivals[..., None].expand(-1, -1, lead.shape[-1]))
         advantage, least = lead * attention.unsqueeze(1), least_lead(lead, readout.content).unsqueeze(-1)
     number = torch.arange(scores.shape[-1], device=length.device)
     counts, masses = [], []
-    for order in erasing_order(scores.reshape(-1, *attention.shape), readout.content):
+    every = scores.reshape(-1, *attention.shape).double().masked_fill(~readout.content, -torch.inf)
+    for order in every.sort(dim=-1, descending=True, stable=True).indices:
         # the last to go first, so that what is kept is a sum from the start
         backwards = order.flip(-1)
         if readout.position_logits is None:
@@ -174,32 +172,6 @@ def erase_in_order(readout: Readout, scores: Float[Tensor, "*samples batch seq"]
         masses.append(torch.where(count > 0, erased, torch.nan))
     shape = scores.shape[:-1]
     return ErasureCounts(torch.stack(counts).reshape(shape), torch.stack(masses).reshape(shape))
-
-
-def erasing_order(
-    scores: Float[Tensor, "samples batch seq"], content: Bool[Tensor, "batch seq"]
-) -> Int[Tensor, "samples batch seq"]:
-    """Positions from the highest score to the lowest, of tied ones the earlier first, those outside content last.
-
-    A stable sort, done on a CPU as a sort of whole numbers that hold a score in their high and its position in their low
-    bits: numpy sorts these many times faster than PyTorch finds a stable order. Scores that differ only in the bits that
-    the position takes may come out in the wrong order; such a row shows it, and is sorted again.
-    """
-    scores = scores.double().masked_fill(~content, -torch.inf)
-    if scores.device.type != "cpu":
-        return scores.sort(dim=-1, descending=True, stable=True).indices
-    low = (1 << (scores.shape[-1] - 1).bit_length()) - 1
-    # 0 − score and not −score: both zeros become one. The bits of negative numbers count downwards.
-    bits = (0 - scores).view(torch.int64)
-    bits = bits ^ ((bits >> 63) & torch.iinfo(torch.int64).max)
-    keys = (bits & ~low) | torch.arange(scores.shape[-1])
-    order = torch.from_numpy(np.sort(keys.numpy(), axis=-1)) & low
-    ordered = scores.gather(-1, order)
-    # false for undefined scores as well
-    wrong = ~(ordered[..., :-1] >= ordered[..., 1:]).all(-1)
-    if wrong.any():
-        order[wrong] = scores[wrong].sort(dim=-1, descending=True, stable=True).indices
-    return order
 
 
 def _flips_by_decoding(
@@ -241,7 +213,6 @@ class WinningSet:
     Attributes:
         size: positions of the smallest set known, 0 where the class wins already; −1 where none is known.
         bound: no set of fewer positions does it; −1 where it is proved, up to rounding, that no set does it.
-        exact: `size` equals `bound`.
     """
 
     size: int
@@ -251,9 +222,6 @@ class WinningSet:
     def exact(self) -> bool:
         """Whether `size` is the optimum, or both are −1: proved that there is no such set."""
         return self.size == self.bound
-
-
-NO_SET = WinningSet(-1, -1)
 
 
 def smallest_winning_set(
@@ -273,6 +241,7 @@ def smallest_winning_set(
             seconds, so that the same input gives the same answer on any machine. 0: bounds by sorting alone.
     """
     least = np.broadcast_to(least, len(margins))[:, None]
+    count = margins.shape[1]
 
     def first(rivals: slice, scores: np.ndarray) -> int:
         """How many positions have to go, in the order of their scores, until every sum of the rest is above `least`."""
@@ -281,48 +250,30 @@ def smallest_winning_set(
         wins = (kept > least[rivals]).all(0)
         return int(wins.argmax()) if wins.any() else -1
 
-    alone = [first(slice(rival, rival + 1), row) for rival, row in enumerate(margins)]
-    if min(alone) < 0:
-        return NO_SET
-    bound = max(alone)
-    scale = np.abs(margins).max(1, keepdims=True)
+    bounds = [first(slice(rival, rival + 1), row) for rival, row in enumerate(margins)]
+    if min(bounds) < 0:
+        return WinningSet(-1, -1)
+    bound, scale = max(bounds), np.abs(margins).max(1, keepdims=True)
     relative = margins / np.where(scale > 0, scale, 1)
     orders = [*relative, relative.min(0), relative.mean(0)]
     sizes = [size for scores in orders if (size := first(slice(None), scores)) >= 0]
-    size = min(sizes, default=-1)
-    if size == bound or nodes == 0:
-        return WinningSet(size, bound)
-    for margin in (0.0, MARGIN):
-        keep, most = _most_kept(relative, margin, nodes)
-        if margin == 0:
-            if most < 1:
-                return NO_SET
-            bound = max(bound, margins.shape[1] - most)
-        if keep is not None and keep.any() and (margins[:, keep].sum(1) > least[:, 0]).all():
-            erased = int((~keep).sum())
-            size = erased if size < 0 else min(size, erased)
-        if size == bound:
+    for margin in (0.0, MARGIN) if nodes else ():
+        if bound in sizes:
             break
+        # as many positions as can be kept with sums of `margin` or more
+        rows = [LinearConstraint(relative, margin, np.inf), LinearConstraint(np.ones((1, count)), 1, np.inf)]
+        ones, options = np.ones(count), {"node_limit": nodes}
+        result = milp(c=-ones, integrality=ones, bounds=Bounds(0, 1), constraints=rows, options=options)
+        if margin == 0:
+            most = count if result.mip_dual_bound is None else int(np.floor(-result.mip_dual_bound + 1e-6))
+            if result.status == 2 or most < 1:  # infeasible
+                return WinningSet(-1, -1)
+            bound = max(bound, count - most)
+        keep = np.zeros(count, bool) if result.x is None else result.x > 0.5
+        if keep.any() and (margins[:, keep].sum(1) > least[:, 0]).all():
+            sizes.append(int((~keep).sum()))
     # single positions of next to no weight are within the solver's tolerance, and easily looked at
-    if bound == margins.shape[1] - 1 and size < 0:
-        return WinningSet(bound, bound) if (margins > least).all(0).any() else NO_SET
-    return WinningSet(size, bound)
-
-
-def _most_kept(
-    relative: Float[np.ndarray, "rivals seq"], margin: float, nodes: int
-) -> tuple[Bool[np.ndarray, "seq"] | None, int]:
-    """A choice of positions to keep whose sums are all `margin` or more (None: none found), and the most that can be
-    kept (0: provably none)."""
-    count = relative.shape[1]
-    result = milp(
-        c=-np.ones(count),
-        integrality=np.ones(count),
-        bounds=Bounds(0, 1),
-        constraints=[LinearConstraint(relative, margin, np.inf), LinearConstraint(np.ones((1, count)), 1, np.inf)],
-        options={"node_limit": nodes},
-    )
-    if result.status == 2:
-        return None, 0
-    most = count if result.mip_dual_bound is None else int(np.floor(-result.mip_dual_bound + 1e-6))
-    return (None if result.x is None else result.x > 0.5), most
+    if nodes and bound == count - 1 and not sizes:
+        bound = bound if (margins > least).all(0).any() else -1
+        return WinningSet(bound, bound)
+    return WinningSet(min(sizes, default=-1), bound)

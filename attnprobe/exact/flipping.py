@@ -1,6 +1,7 @@
 """The fewest positions whose erasure changes the decision, exactly, where the decoder is linear."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -67,11 +68,9 @@ def smallest_overtaking_sets(
         Erasing everything overtakes nothing: nothing is kept, so there is no prediction. (Serrano & Smith's code
         counts the bias's own decision as a flip there.) All arithmetic is in float64.
     """
-    attention, position_logits, content = checked(attention, position_logits, content)
-    decision = decide(attention, position_logits)
-    rivals = _rivals(attention, position_logits, content, decision)
+    rivals = _rivals(attention, position_logits, content)
     members = _first(rivals.size, rivals.advantage, rivals.ordered, content[:, None])
-    return OvertakingSets(decision, rivals.size, members)
+    return OvertakingSets(rivals.decision, rivals.size, members)
 
 
 def smallest_flipping_set(
@@ -89,9 +88,7 @@ def smallest_flipping_set(
     >>> smallest_flipping_set(attention, position_logits, torch.ones(1, 3, dtype=torch.bool))
     FlippingSet(size=tensor([1]), members=tensor([[ True, False, False]]), flips_to=tensor([0]))
     """
-    attention, position_logits, content = checked(attention, position_logits, content)
-    decision = decide(attention, position_logits)
-    rivals = _rivals(attention, position_logits, content, decision)
+    rivals = _rivals(attention, position_logits, content)
     # −1 (never) and the decision's own 0 are not sizes: both count as longer than any text
     size, rival = torch.where(rivals.size > 0, rivals.size, content.shape[-1] + 1).min(-1)
     flips = size <= content.shape[-1]
@@ -99,26 +96,23 @@ def smallest_flipping_set(
     rows = torch.arange(len(size), device=size.device)
     members = _first(size, rivals.advantage[rows, rival], rivals.ordered[rows, rival], content)
     kept = torch.where(members[:, None], 0, rivals.advantage).sum(-1)
-    kept[rows, decision] = -torch.inf
+    kept[rows, rivals.decision] = -torch.inf
     return FlippingSet(size=size, members=members, flips_to=torch.where(flips, kept.argmax(-1), NEVER))
 
 
-@dataclass(frozen=True)
-class _Rivals:
+class _Rivals(NamedTuple):
     """Every class against the decision: `advantage` is α_t (z_t[k] − z_t[c]) of every position, `ordered` the content's
     negated, ascending, then +∞: what stays longest comes first; `size` that of the smallest overtaking set."""
 
+    decision: Int[Tensor, "batch"]
     advantage: Float[Tensor, "batch classes seq"]
     ordered: Float[Tensor, "batch classes seq"]
     size: Int[Tensor, "batch classes"]
 
 
-def _rivals(
-    attention: Float[Tensor, "batch seq"],
-    position_logits: Float[Tensor, "batch seq classes"],
-    content: Bool[Tensor, "batch seq"],
-    decision: Int[Tensor, "batch"],
-) -> _Rivals:
+def _rivals(attention: Tensor, position_logits: Tensor, content: Tensor) -> _Rivals:
+    attention, position_logits, content = checked(attention, position_logits, content)
+    decision = decide(attention, position_logits)
     lead = leads(position_logits, decision)
     least = least_lead(lead, content | (attention > 0))
     advantage = attention[:, None] * lead
@@ -136,7 +130,7 @@ def _rivals(
     most = torch.where(overtakes, number, 0).amax(-1)
     possible = (most > 0) | ((fixed[..., 0] > least) & (length > 0))
     size = torch.where(possible, length - most, NEVER).scatter(-1, decision[:, None], 0)
-    return _Rivals(advantage, ordered, size)
+    return _Rivals(decision, advantage, ordered, size)
 
 
 def _first(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from attnprobe.core.errors import UserError
@@ -34,9 +34,8 @@ class WeightRanges:
     `low` and `high` are the least and the greatest weight of each position, averaged over the rows; NaN for positions
     that were not asked for. Where the solver comes to no answer, as it may with values of very different sizes, they are
     certified bounds that may be farther out, from 0 to 1. `unique` says that no other attention has the same output (certain
-    where it is true), `freedom` in how many
-    directions the attention could move if no weight had to stay above 0. `farthest` is the largest Jensen–Shannon
-    divergence (nats, mean over rows) of an attention that a programme came upon: a lower bound of what is possible.
+    where it is true), `freedom` in how many directions the attention could move if no weight had to stay above 0. `farthest`
+    is the largest Jensen–Shannon divergence (nats, mean over rows) of an attention that a programme came upon: a lower bound.
     `moved` is the largest change of any entry of the output over all solutions: rounding, or the ranges do not hold.
     `lowest` and `highest` are, for each position, an attention (mean over rows) in which its weight is the least, and one in
     which it is the greatest; the attention itself where it was not asked for.
@@ -161,8 +160,7 @@ class _Polytope:
 def _programme(
     equations: Float[np.ndarray, "equations variables"], limits: Float[np.ndarray, "equations"], least: np.ndarray
 ) -> Programme:
-    """equations · x = limits, least ≤ x ≤ 1. The primal simplex is three times as fast as the default at 12 heads and 64
-    pieces."""
+    # the primal simplex is three times as fast as the default at 12 heads and 64 pieces
     most = np.ones(equations.shape[1])
     return Programme(equations, limits, limits, least, most, simplex=Simplex.PRIMAL, tolerance=FEASIBLE)
 
@@ -174,13 +172,7 @@ def _minimum(programme: Programme, cost: Float[np.ndarray, "variables"]) -> Solu
 
 def _checked(
     attention: Tensor, values: Tensor, mask: Tensor | None, positions: Tensor | None, words: Tensor | None
-) -> tuple[
-    Float[np.ndarray, "rows seq"],
-    Float[np.ndarray, "rows seq dim"],
-    Bool[np.ndarray, "seq"],
-    Int[np.ndarray, "positions"],
-    Int[np.ndarray, "seq"],
-]:
+) -> tuple[np.ndarray, ...]:
     """All of it as float64 on the CPU, rows summing to exactly 1."""
     shapes = f"attention {tuple(attention.shape)}, values {tuple(values.shape)}"
     if attention.ndim != 2 or values.ndim != 3 or values.shape[:2] != attention.shape or not attention.shape[1]:

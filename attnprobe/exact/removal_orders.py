@@ -69,13 +69,15 @@ def erasure_limits(
     """
     attention, position_logits, content = checked(attention, position_logits, content)
     attention = torch.where(attention < LEAST_MASS, 0, attention)
-    lead = (
-        position_logits.gather(-1, class_.view(-1, 1, 1).expand(-1, content.shape[1], 1))
-        - position_logits.gather(-1, rival.view(-1, 1, 1).expand(-1, content.shape[1], 1))
-    )[..., 0]
+    lead = _lead(position_logits, class_, rival)
     lowest, lowest_nested = _least(attention, lead, content)
     highest, highest_nested = _least(attention, -lead, content)
     return ErasureLimits(lowest, -highest, lowest_nested, highest_nested)
+
+
+def _lead(position_logits: Tensor, class_: Tensor, rival: Tensor) -> Float[Tensor, "batch seq"]:
+    rows = torch.arange(len(position_logits), device=position_logits.device)
+    return position_logits[rows, :, class_] - position_logits[rows, :, rival]
 
 
 def _least(
@@ -84,22 +86,16 @@ def _least(
     """The least lead for each number of erased positions, text by text, and whether the sets that have it are nested."""
     least = torch.full_like(lead, torch.nan)
     nested = torch.ones(len(lead), dtype=torch.bool, device=lead.device)
-    for row in range(len(lead)):
-        at = content[row]
+    for row, at in enumerate(content):
         weights, leads = attention[row, at], lead[row, at]
-        mass = attention[row, ~at].sum()
-        score = (attention[row, ~at] * lead[row, ~at]).sum()
+        mass, score = attention[row, ~at].sum(), (attention[row, ~at] * lead[row, ~at]).sum()
         numbers = torch.arange(len(weights) + 1, device=lead.device)[: lead.shape[1]]
-        within: Tensor | None = None
-        for part in numbers.split(max(1, CELLS // max(len(weights), 1))):
-            values, kept = _least_of_sizes(weights, leads, mass, score, part)
-            least[row, part] = values
-            # every kept set lies within the one before it, from which one position fewer is erased
-            defined = ~values.isnan()
-            chain = kept if within is None else torch.cat([within[None], kept])
-            inside = (chain[1:] <= chain[:-1]).all(-1)
-            nested[row] &= bool((inside | ~defined[-len(inside) :]).all())
-            within = kept[-1]
+        parts = numbers.split(max(1, CELLS // max(len(weights), 1)))
+        found = zip(*(_least_of_sizes(weights, leads, mass, score, part) for part in parts), strict=True)
+        values, kept = (torch.cat(column) for column in found)
+        least[row, : len(values)] = values
+        # every kept set lies within the one before it, from which one position fewer is erased
+        nested[row] = ((kept[1:] <= kept[:-1]).all(-1) | values[1:].isnan()).all()
     return least, nested
 
 
@@ -192,9 +188,7 @@ def order_limits(
     """
     limits = erasure_limits(attention, position_logits, content, class_=class_, rival=rival)
     attention, position_logits = attention.double(), position_logits.double()
-    rows = torch.arange(len(attention), device=attention.device)[:, None]
-    place = torch.arange(attention.shape[1], device=attention.device)
-    lead = position_logits[rows, place, class_[:, None]] - position_logits[rows, place, rival[:, None]]
+    lead = _lead(position_logits, class_, rival)
     found = torch.full((4, len(attention)), torch.nan, dtype=torch.float64, device=attention.device)
     for row in range(len(attention)):
         at = content[row]

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from attnprobe.exact import certified as bound
 from attnprobe.exact import farthest_attention
-from attnprobe.exact.certified import Polytope, _pairs, certified_interval
+from attnprobe.exact.certified import Polytope, certified_interval
 from attnprobe.exact.regions import ClassRegion, LabelRegion
 from attnprobe.measures import jensen_shannon
 from tests.exact.test_farthest import best_of, check_claims, climbed, edges, predict, simplex_grid, texts
@@ -99,21 +99,6 @@ def test_effort_closes_the_gap_and_none_leaves_the_free_bound():
     torch.testing.assert_close(results[0].upper_bound, free)
 
 
-@pytest.mark.parametrize("effort", [3, 4, 7])
-def test_effort_is_the_number_of_programmes(monkeypatch, effort):
-    """All of them, or all but one where two belong together; those of a bound whose solution leads nowhere included."""
-    asked = []
-    original = Polytope.maximise
-    monkeypatch.setattr(Polytope, "maximise", lambda *given: asked.append(given[0].example.epsilon) or original(*given))
-    shrunk = 0
-    for seed in range(12):
-        asked.clear()
-        farthest_attention(*texts(1, 12, 8, seed=seed), epsilon=0.05, effort=effort)
-        shrunk += min(asked) < 0.05
-        assert effort - 1 <= len(asked) <= effort
-    assert shrunk
-
-
 def test_the_least_attended_position_is_the_proved_optimum_where_it_is_feasible():
     attention = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
     logits = torch.tensor([[[9.0, 0.0, 0.0], [7.0, 1.0, 0.0], [0.0, 5.0, 5.0], [8.0, 0.0, 1.0]]])
@@ -185,38 +170,6 @@ def test_classes_that_hardly_count_do_not_loosen_the_bound(monkeypatch):
     monkeypatch.setattr("attnprobe.exact.regions.TANGENTS", (0.0,))
     assert several < 0.01
     assert several < 0.8 * gap()
-
-
-def region(seq, classes, epsilon, seed, mass=1.0):
-    """A random text as `certified_interval` hands it on."""
-    generator = np.random.default_rng(seed)
-    alpha = generator.dirichlet(np.ones(seq)) * mass
-    logits = generator.normal(size=(seq, classes)) * 3
-    shift = logits - alpha @ logits / mass
-    own = alpha @ logits
-    return ClassRegion(alpha, shift, mass, epsilon, own - np.log(np.exp(own).sum()))
-
-
-def test_rounding_grows_with_the_largest_logit_and_not_with_the_smallest():
-    own = np.log(np.array([0.5, 0.5]))
-    example = ClassRegion(np.array([0.25, 0.25]), np.array([[0.0, 1e4], [0.0, -1e4]]), 0.5, 0.1, own)
-    assert example.rounding == pytest.approx(1e-12 * 5001)
-
-
-@pytest.mark.parametrize("mass", [1.0, 0.6])
-@pytest.mark.parametrize("epsilon", [0.01, 0.2, 0.6])
-def test_pairs_are_attentions_on_two_positions_within_epsilon(epsilon, mass):
-    """Where ε is large some classes may vanish, and their odds bound a pair on one side only."""
-    found = 0
-    for seed in range(40):
-        example = region(6, 3, epsilon, seed, mass)
-        candidates = _pairs(example, 0.0)
-        found += len(candidates)
-        assert (candidates >= 0).all()
-        assert ((candidates > 0).sum(-1) <= 2).all()
-        np.testing.assert_allclose(candidates.sum(-1), mass, rtol=1e-12)
-        assert (example.distance(candidates @ example.shift) <= epsilon + 1e-12).all()
-    assert found > 40
 
 
 def label_distance(attention, others, logits):

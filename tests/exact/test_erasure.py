@@ -8,16 +8,7 @@ import torch
 
 from attnprobe.core.readout import Readout
 from attnprobe.exact import smallest_flipping_set
-from attnprobe.exact.erasure import (
-    WinningSet,
-    decision,
-    erase_each,
-    erase_in_order,
-    erasing_order,
-    overtaken,
-    smallest_winning_set,
-    without,
-)
+from attnprobe.exact.erasure import WinningSet, decision, erase_each, erase_in_order, overtaken, smallest_winning_set
 from attnprobe.measures import LN2
 from benchmarks import reference
 from tests.exact.test_flipping import texts
@@ -121,11 +112,6 @@ def test_divergences_are_never_negative_and_neither_padding_nor_batch_changes_an
         one = erase_each(alone).divergence[0]
         torch.testing.assert_close(one, found[row, : length + 2], atol=1e-12, rtol=0, equal_nan=True)
         assert int(erase_in_order(alone, alone.attention).count) == int(counts[row])
-
-
-def test_sums_without_each_by_subtraction():
-    values = torch.randn(4, 3, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(without(values), values.sum(-1, keepdim=True) - values)
 
 
 def random_readout(count, seq, classes, *, seed=0, grid=False):
@@ -232,25 +218,6 @@ def test_next_to_no_mass_and_ties_up_to_rounding_are_no_flip(linear):
     # 0.1 + 0.2 − 0.3 is 5.6e-17 in float64: a tie; the next step leaves 0.2 − 0.3, and the last 0.3 against
     assert count([0.4, 0.1, 0.2, 0.3], [-1.0, 1.0, 1.0, -1.0]) == -1
     assert count([0.4, 0.3, 0.2, 0.1], [-1.0, -1.0, 1.0, 1.0]) == 2
-
-
-def test_the_order_is_that_of_a_stable_sort():
-    """Scores that differ in their last bits only, ties, zeros of both signs, nothing defined, and positions left out."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.rand(40, 300, generator=generator, dtype=torch.float64) - 0.5
-    content = torch.rand(40, 300, generator=generator) > 0.2
-    content[0] = False
-    undefined = noise.masked_fill(noise > 0.4, torch.nan)
-    infinite = noise.masked_fill(noise > 0.4, torch.inf).masked_fill(noise < -0.4, -torch.inf)
-    scores = torch.stack(
-        [noise, 1 + noise * 1e-14, (4 * noise).round(), 0 * noise, noise * 1e-310, undefined, infinite]
-    )
-    assert (scores[3] == 0).all()
-    assert scores[3].signbit().any()
-    masked = scores.masked_fill(~content, -torch.inf)
-    assert erasing_order(scores, content).equal(masked.sort(dim=-1, descending=True, stable=True).indices)
-    small = scores[:1].float()
-    assert erasing_order(small, content).equal(erasing_order(small.double(), content))
 
 
 def by_brute_force(margins):
